@@ -1,0 +1,44 @@
+# Two commands matter: make serve, make test. Everything lives in .venv and data/.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: setup serve test check format lock clean
+
+setup: $(VENV)/.dev
+
+$(VENV)/.serve: requirements/serve.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; set PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -q --require-hashes -r requirements/serve.txt
+	$(PIP) install -q --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.serve
+	$(PIP) install -q --require-hashes -r requirements/dev.txt
+	touch $@
+
+serve: $(VENV)/.serve
+	exec $(BIN)/coordinator serve --config config/default.yaml --data-dir data $(ARGS)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Pins every dependency by hash; needs uv.
+lock:
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url pyproject.toml requirements/build.in -o requirements/serve.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --extra dev pyproject.toml requirements/build.in -c requirements/serve.txt -o requirements/dev.txt
+
+clean:
+	rm -rf $(VENV) data build dist *.egg-info

@@ -1,0 +1,1 @@
+"""A Kafka group coordinator that runs alone."""

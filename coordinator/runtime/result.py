@@ -1,0 +1,63 @@
+"""What a handler returns, and what it is given: the vocabulary between the deterministic core and its shell.
+
+A handler is `handle(state, request, call, now_ms) -> Result`. It is synchronous; it knows no clock, loop, log or chance:
+`now_ms` (wall clock, milliseconds) and fresh ids (`call.fresh_id`) are arguments. What must become durable is a `Record`; what must happen later is a `Timer`;
+who must be answered is in `reply` (the asker) and `replies` (askers of earlier requests that waited). What a person should
+be told (log line, metric) is a `Fact`. The shell (`runtime/shard.py`) replays the records into the state, writes them, and
+lets every reply go when the log is durable up to the last record written when it was computed.
+
+A timer is a delay, not a deadline: sessions run on the monotonic clock, record timestamps on the wall clock, and a delay
+needs neither.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from coordinator.protocol.messages import Message
+
+TimerKey = tuple[Hashable, ...]
+"""First item: the kind, by which the state machine knows what to do ("session", group id, member id)."""
+
+
+class Record(NamedTuple):
+    """One log record: a key message, and a value message with the version it is written in, or None for a tombstone."""
+
+    key: Message
+    value: Message | None
+    value_version: int = 0
+
+
+class Timer(NamedTuple):
+    """Arms (or re-arms) the timer `key` to fire `delay_ms` from now; a delay of None disarms it."""
+
+    key: TimerKey
+    delay_ms: int | None
+
+
+class Fact(NamedTuple):
+    """Something worth a log line or a metric, told by the core and said by the shell: `name` and its fields."""
+
+    name: str
+    fields: dict[str, Any]
+
+
+class Call(Protocol):
+    """A request as the core sees it: who asks, in which version. Kept by the core, opaque, while the asker waits."""
+
+    api_version: int
+    client_id: str | None
+    client_host: str
+    fresh_id: str
+    """A new random UUID (36 characters) where the API may need one (JoinGroup); "" elsewhere."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What a handler wants done. `reply` None means that the asker waits (the core kept its `call`)."""
+
+    reply: Message | None = None
+    records: Sequence[Record] = ()
+    timers: Sequence[Timer] = ()
+    replies: Sequence[tuple[Call, Message]] = ()
+    facts: Sequence[Fact] = field(default=())
