@@ -1,0 +1,8 @@
+"""`python -m coordinator` is the `coordinator` command."""
+
+import sys
+
+from coordinator.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""Fixtures that every folder of tests may use."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from server_process import ServerProcess
+
+
+@pytest.fixture
+def coordinator_process(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
+    """A factory of running servers: `coordinator_process(settings={...})`; each is stopped when the test ends.
+
+    Takes what ServerProcess takes. Each call has its own folder under the test's `tmp_path`.
+    """
+    with ExitStack() as servers:
+        count = 0
+
+        def start(**options: Any) -> ServerProcess:
+            nonlocal count
+            folder = tmp_path / f"server-{count}"
+            folder.mkdir()
+            count += 1
+            server = ServerProcess(folder, **options)
+            servers.callback(server.stop)
+            return server.start()
+
+        yield start
