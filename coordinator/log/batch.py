@@ -1,0 +1,435 @@
+"""The record batch (version 2): the unit in which records are written, checked, served and compacted.
+
+    offset  size  field
+         0     8  base offset: of the first record
+         8     4  length of all that follows this field
+        12     4  partition leader epoch
+        16     1  magic = 2
+        17     4  CRC-32C of all that follows this field
+        21     2  attributes: compression (3 bits), log append time, transactional, control, delete horizon
+        23     4  last offset delta
+        27     8  base timestamp
+        35     8  max timestamp
+        43     8  producer id, -1 for none
+        51     2  producer epoch
+        53     4  base sequence
+        57     4  record count
+        61        records
+
+The checksum leaves out the first 21 bytes so that a server can give a producer's batch its offset without touching what
+the producer signed (`restamp`). A record carries only what differs from its batch: timestamp and offset as deltas.
+
+Batches are written without compression; the coordinator's records are small and are read back more often than they are
+shipped. Of compressed ones gzip is readable; the other three need libraries that this project does without, and say so
+(`UnsupportedCompression`) instead of being skipped.
+
+Two paths are hot. `BatchBuilder` turns the records of one turn of the event loop into one batch: one `join` per record
+and one checksum in all. `key_values` is how a load reads them back: a flat loop with one- and two-byte varints inlined,
+returning a list per batch. Plain slicing beats a memoryview here: records are short, and views cost more than copies.
+"""
+
+import zlib
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from google_crc32c import value as crc32c
+
+from coordinator.log.record import LogRecord, raw_varint, unzigzag, varint
+
+HEADER = Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+PREFIX_BYTES = 12
+"""Base offset and length: what a batch's `batch_length` does not count."""
+CHECKSUM_FROM = 21
+MAGIC = 2
+
+COMPRESSION = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+"""The base timestamp is the time after which compaction may drop the batch's tombstones (KIP-534)."""
+
+COMPRESSION_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+"""A batch that inflates beyond this is hostile: deflate reaches a ratio of a thousand."""
+
+_PREFIX = Struct(">qiiBI")
+_BODY = Struct(">hiqqqhii")
+_VARINTS = tuple(varint(number) for number in range(4096))
+_NULL = varint(-1)
+
+
+class CorruptBatch(ValueError):  # noqa: N818 - the name says what the bytes are
+    """The bytes are not a whole, unharmed record batch of version 2."""
+
+
+class UnsupportedCompression(ValueError):  # noqa: N818 - the name says what happened
+    """The records are compressed in a way this server cannot read."""
+
+
+class BatchHeader(NamedTuple):
+    """The first 61 bytes of a batch, field by field."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole batch."""
+        return self.batch_length + PREFIX_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record the batch was made with; compaction may have taken it out since."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset after this batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & COMPRESSION
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction: its fate is in a later control batch."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Holds a marker (commit or abort), not data."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When tombstones in here may go, if compaction has met them before."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
+
+
+class BatchBuilder:
+    """Collects the records of one batch."""
+
+    __slots__ = ("_parts", "count", "size_bytes")
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.count = 0
+        self.size_bytes = HEADER_BYTES
+
+    def add(self, key: bytes | None, value: bytes | None) -> None:
+        """Adds a record, whose offset will be the base offset plus the records before it."""
+        count = self.count
+        delta = _VARINTS[count] if count < 4096 else varint(count)
+        if key is None:
+            key_length, key = _NULL, b""
+        else:
+            length = len(key)
+            key_length = _VARINTS[length] if length < 4096 else varint(length)
+        if value is None:
+            value_length, value = _NULL, b""
+        else:
+            length = len(value)
+            value_length = _VARINTS[length] if length < 4096 else varint(length)
+        length = len(delta) + len(key_length) + len(key) + len(value_length) + len(value) + 3
+        record_length = _VARINTS[length] if length < 4096 else varint(length)
+        # The zeros: attributes and timestamp delta before, the count of headers after.
+        self._parts.append(b"".join((record_length, b"\0\0", delta, key_length, key, value_length, value, b"\0")))
+        self.count = count + 1
+        self.size_bytes += length + len(record_length)
+
+    def build(
+        self,
+        base_offset: int,
+        timestamp_ms: int,
+        *,
+        leader_epoch: int = 0,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        attributes: int = 0,
+    ) -> bytes:
+        """The batch of all records added, which all bear `timestamp_ms`.
+
+        Plain batches of a coordinator have producer -1, epoch -1 and yet base sequence 0, as Kafka's have.
+        """
+        count = self.count
+        return seal(
+            base_offset,
+            leader_epoch,
+            _BODY.pack(attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, 0, count),
+            self._parts,
+        )
+
+    def clear(self) -> None:
+        """Makes the builder ready for another batch."""
+        self._parts = []
+        self.count = 0
+        self.size_bytes = HEADER_BYTES
+
+
+def seal(base_offset: int, leader_epoch: int, body_header: bytes, records: Sequence[bytes]) -> bytes:
+    """A batch from its parts: `body_header` is the 40 bytes from the attributes on."""
+    body = b"".join((body_header, *records))
+    return _PREFIX.pack(base_offset, len(body) + 9, leader_epoch, MAGIC, crc32c(body)) + body
+
+
+def encode_records(records: Sequence[LogRecord], base_offset: int, base_timestamp: int) -> list[bytes]:
+    """Records in their wire form, relative to a base; offsets must ascend and may have gaps."""
+    out = []
+    for record in records:
+        parts = [b"\0", varint(record.timestamp - base_timestamp), varint(record.offset - base_offset)]
+        parts += [_NULL if field is None else varint(len(field)) + field for field in (record.key, record.value)]
+        parts.append(varint(len(record.headers)))
+        for name, content in record.headers:
+            encoded = name.encode()
+            parts.append(varint(len(encoded)) + encoded)
+            parts.append(_NULL if content is None else varint(len(content)) + content)
+        body = b"".join(parts)
+        out.append(varint(len(body)) + body)
+    return out
+
+
+def encode_batch(
+    records: Sequence[LogRecord],
+    *,
+    leader_epoch: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = 0,
+    attributes: int = 0,
+) -> bytes:
+    """A batch of records that have their own timestamps and headers; the first one's offset is the base offset."""
+    base_offset, base_timestamp = records[0].offset, records[0].timestamp
+    body_header = _BODY.pack(
+        attributes,
+        records[-1].offset - base_offset,
+        base_timestamp,
+        max(record.timestamp for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    return seal(base_offset, leader_epoch, body_header, encode_records(records, base_offset, base_timestamp))
+
+
+def reduce_batch(header: BatchHeader, kept: Sequence[LogRecord], delete_horizon_ms: int | None) -> bytes:
+    """What compaction leaves of a batch: fewer records, and the same offsets, producer and sequence as before.
+
+    First and last offset stay those of the batch as it was written, so that the log keeps its shape; with a delete
+    horizon the base timestamp is the horizon and the records' deltas count from there.
+    """
+    attributes = header.attributes & ~DELETE_HORIZON
+    base_timestamp = header.base_timestamp
+    if delete_horizon_ms is not None:
+        attributes |= DELETE_HORIZON
+        base_timestamp = delete_horizon_ms
+    body_header = _BODY.pack(
+        attributes,
+        header.last_offset_delta,
+        base_timestamp,
+        header.max_timestamp if attributes & LOG_APPEND_TIME else max(record.timestamp for record in kept),
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        len(kept),
+    )
+    records = encode_records(kept, header.base_offset, base_timestamp)
+    return seal(header.base_offset, header.leader_epoch, body_header, records)
+
+
+def read_header(buffer: bytes, position: int = 0) -> BatchHeader:
+    """The header at `position`, with its plain facts checked but not its checksum; the records need not be there."""
+    if len(buffer) - position < HEADER_BYTES:
+        raise CorruptBatch(f"{len(buffer) - position} bytes, fewer than a batch's header")
+    header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+    if header.magic != MAGIC:
+        raise CorruptBatch(f"magic {header.magic}, not {MAGIC}")
+    if header.batch_length < HEADER_BYTES - PREFIX_BYTES:
+        raise CorruptBatch(f"batch length {header.batch_length}")
+    if header.last_offset_delta < 0 or header.record_count < 0 or header.base_offset < 0:
+        raise CorruptBatch("a negative count or offset")
+    return header
+
+
+def check_batch(buffer: bytes, position: int = 0) -> BatchHeader:
+    """The header at `position`, if a batch lies whole in the buffer there and its checksum is right; else CorruptBatch."""
+    header = read_header(buffer, position)
+    end = position + header.batch_length + PREFIX_BYTES
+    if end > len(buffer):
+        raise CorruptBatch(f"{len(buffer) - position} bytes of a batch of {header.size_bytes}")
+    if crc32c(buffer[position + CHECKSUM_FROM : end]) != header.crc:
+        raise CorruptBatch("wrong checksum")
+    return header
+
+
+def split(buffer: bytes) -> list[tuple[int, BatchHeader]]:
+    """Position and checked header of each batch in a buffer that holds whole batches and nothing else."""
+    out, position = [], 0
+    while position < len(buffer):
+        header = check_batch(buffer, position)
+        out.append((position, header))
+        position += header.size_bytes
+    return out
+
+
+def restamp(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    """A producer's batch with the offset the log gives it; its checksum holds, as it does not cover these fields."""
+    return b"".join((base_offset.to_bytes(8), batch[8:12], leader_epoch.to_bytes(4), batch[16:]))
+
+
+def with_log_append_time(batch: bytes, timestamp_ms: int) -> bytes:
+    """A batch whose records all bear the time of the append (`message.timestamp.type=LogAppendTime`)."""
+    body = bytearray(batch[CHECKSUM_FROM:])
+    body[1] |= LOG_APPEND_TIME
+    body[14:22] = timestamp_ms.to_bytes(8, signed=True)
+    return b"".join((batch[:17], crc32c(bytes(body)).to_bytes(4), body))
+
+
+def record_bytes(buffer: bytes, position: int, header: BatchHeader) -> bytes:
+    """The records of a batch, uncompressed."""
+    content = buffer[position + HEADER_BYTES : position + header.batch_length + PREFIX_BYTES]
+    compression = header.attributes & COMPRESSION
+    if not compression:
+        return content
+    if compression == 1:
+        inflater = zlib.decompressobj(wbits=31)
+        try:
+            plain = inflater.decompress(content, DECOMPRESSED_BYTES_MAX)
+        except zlib.error as error:
+            raise CorruptBatch(f"gzip: {error}") from error
+        if not inflater.eof:
+            raise CorruptBatch("gzip data that does not end or is too large")
+        return plain
+    name = COMPRESSION_NAMES[compression] if compression < len(COMPRESSION_NAMES) else str(compression)
+    raise UnsupportedCompression(f"batch at offset {header.base_offset} is compressed with {name}")
+
+
+def key_values(buffer: bytes, position: int, header: BatchHeader) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key and value of each record of the batch at `position`; timestamps and headers are passed over."""
+    content = record_bytes(buffer, position, header)
+    base_offset = header.base_offset
+    out: list[tuple[int, bytes | None, bytes | None]] = []
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            raw = content[position]
+            position += 1
+            if raw > 127:
+                byte = content[position]
+                if byte < 128:
+                    raw += (byte << 7) - 128
+                    position += 1
+                else:
+                    raw, position = raw_varint(content, position - 1)
+            end = position + (raw >> 1)
+            position += 1
+            while content[position] > 127:
+                position += 1
+            position += 1
+            delta = content[position]
+            position += 1
+            if delta > 127:
+                byte = content[position]
+                if byte < 128:
+                    delta += (byte << 7) - 128
+                    position += 1
+                else:
+                    delta, position = raw_varint(content, position - 1)
+            raw = content[position]
+            position += 1
+            if raw > 127:
+                raw, position = raw_varint(content, position - 1)
+            if raw & 1:
+                if raw != 1:
+                    raise CorruptBatch("a negative key length")
+                key = None
+            else:
+                start = position
+                position += raw >> 1
+                key = content[start:position]
+            raw = content[position]
+            position += 1
+            if raw > 127:
+                raw, position = raw_varint(content, position - 1)
+            if raw & 1:
+                if raw != 1:
+                    raise CorruptBatch("a negative value length")
+                value = None
+            else:
+                start = position
+                position += raw >> 1
+                value = content[start:position]
+            if position >= end:
+                raise CorruptBatch("a record longer than it says")
+            position = end
+            out.append((base_offset + (delta >> 1), key, value))
+    except (IndexError, ValueError) as error:
+        raise CorruptBatch(f"records of the batch at offset {base_offset}: {error}") from error
+    if position != len(content):
+        raise CorruptBatch(f"records of the batch at offset {base_offset} do not fill it")
+    return out
+
+
+def decode_records(buffer: bytes, position: int, header: BatchHeader) -> list[LogRecord]:
+    """All there is to know of each record of the batch at `position`."""
+    content = record_bytes(buffer, position, header)
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+    out: list[LogRecord] = []
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            raw, position = raw_varint(content, position)
+            end = position + (raw >> 1)
+            timestamp_delta, position = raw_varint(content, position + 1)
+            offset_delta, position = raw_varint(content, position)
+            key, position = _read_field(content, position)
+            value, position = _read_field(content, position)
+            raw, position = raw_varint(content, position)
+            if raw & 1 or raw > 2 * (end - position):
+                raise CorruptBatch(f"{unzigzag(raw)} headers")
+            headers = []
+            for _ in range(raw >> 1):
+                name, position = _read_field(content, position)
+                field, position = _read_field(content, position)
+                if name is None:
+                    raise CorruptBatch("a header without a name")
+                headers.append((name.decode(), field))
+            if position != end:
+                raise CorruptBatch("a record whose fields do not fill it")
+            timestamp = header.base_timestamp + unzigzag(timestamp_delta) if append_time is None else append_time
+            offset = header.base_offset + unzigzag(offset_delta)
+            out.append(LogRecord(offset, timestamp, key, value, tuple(headers)))
+    except (IndexError, ValueError) as error:
+        raise CorruptBatch(f"records of the batch at offset {header.base_offset}: {error}") from error
+    if position != len(content):
+        raise CorruptBatch(f"records of the batch at offset {header.base_offset} do not fill it")
+    return out
+
+
+def _read_field(content: bytes, position: int) -> tuple[bytes | None, int]:
+    raw, position = raw_varint(content, position)
+    if raw == 1:
+        return None, position
+    if raw & 1:
+        raise CorruptBatch("a negative length")
+    end = position + (raw >> 1)
+    field = content[position:end]
+    if len(field) != raw >> 1:
+        raise CorruptBatch("a field longer than its batch")
+    return field, end

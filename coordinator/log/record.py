@@ -1,0 +1,51 @@
+"""One record of a log as it is read, and the variable-length integers it is made of.
+
+Inside a batch every length and delta is a *zigzag varint*: the sign goes into the lowest bit (0, -1, 1, -2 become
+0, 1, 2, 3), then seven bits per byte, lowest first. `unzigzag` undoes the first half; `batch.key_values` inlines the
+second half for one and two bytes, because a function call per field would double the cost of a load.
+"""
+
+from typing import NamedTuple
+
+
+class LogRecord(NamedTuple):
+    """A record with everything its batch says about it. A value of None is a tombstone: the key is deleted."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def varint(value: int) -> bytes:
+    """Encodes a signed 32 or 64 bit number."""
+    raw = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while raw > 127:
+        out.append(raw & 127 | 128)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
+
+
+def raw_varint(buffer: bytes, position: int) -> tuple[int, int]:
+    """Reads an unsigned varint of at most ten bytes: its value, still zigzag, and the position after it.
+
+    Raises IndexError at the end of the buffer and ValueError when it does not end in ten bytes.
+    """
+    raw = shift = 0
+    while True:
+        byte = buffer[position]
+        position += 1
+        raw |= (byte & 127) << shift
+        if byte < 128:
+            return raw, position
+        shift += 7
+        if shift > 63:
+            raise ValueError("a varint longer than ten bytes")
+
+
+def unzigzag(raw: int) -> int:
+    """The signed number that a zigzag one stands for."""
+    return (raw >> 1) ^ -(raw & 1)

@@ -1,0 +1,31 @@
+"""Blocking work away from the loop: a disk's fdatasync takes milliseconds that every client would wait for."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+Done = Callable[[Any], None]
+"""Called on the loop with what the function returned, or with the exception it raised."""
+
+
+class Worker:
+    """A few threads. `run(function, done)` calls the function in one of them, then `done` on the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
+        self._loop = loop
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="disk")
+
+    def run(self, function: Callable[[], Any], done: Done) -> None:
+        self._pool.submit(self._work, function, done)
+
+    def _work(self, function: Callable[[], Any], done: Done) -> None:
+        try:
+            outcome = function()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the loop's side must hear of it
+            outcome = error
+        self._loop.call_soon_threadsafe(done, outcome)
+
+    def close(self) -> None:
+        """Waits for what is under way."""
+        self._pool.shutdown(wait=True)
