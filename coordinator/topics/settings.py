@@ -1,7 +1,7 @@
 """What the data plane can be told, under Kafka's names, with Kafka's defaults.
 
-The settings that a topic may override (`max.message.bytes`, `retention.ms` ...) are here as the server's defaults for all
-topics; `topics/configs.py` says under which name a topic overrides which.
+The settings that a topic may override (`max.message.bytes`, `retention.ms` ...) are here as the server's defaults for
+all topics; `topics/configs.py` says under which name a topic overrides which.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class TopicsConfig:
     log_message_timestamp_after_max_ms: int = 3_600_000
     compression_type: str = "producer"
     fetch_max_bytes: int = 57_671_680
-    """Caps one Fetch answer whatever its asker wants; one batch larger than this still passes, or it could never be read."""
+    """Caps one Fetch answer whatever its asker wants; a larger first batch passes, or nobody could read it."""
     producer_id_expiration_ms: int = 86_400_000
     """A producer that wrote nothing to a partition so long is forgotten there."""
     producer_id_block_size: int = 1_000
