@@ -1,0 +1,143 @@
+"""The `coordinator` command: arguments in, one call, an exit code out.
+
+Nothing is decided here. Each command imports what it needs when it runs, because start-up time is a promise (a test
+suite starts hundreds of servers) and `serve` must not pay for what `protocol show` needs.
+
+Exit codes: 0 done; 2 the command line or the configuration is wrong, nothing was created; 1 everything else.
+"""
+
+import argparse
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from coordinator.config import ServerConfig
+
+
+class KeyValueFormatter(logging.Formatter):
+    """`time=... level=... logger=... event=...`; messages are key=value text already, only a traceback has lines."""
+
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+    converter = staticmethod(time.gmtime)
+
+    def __init__(self) -> None:
+        super().__init__("time=%(asctime)s level=%(level)s logger=%(short_name)s %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.level = record.levelname.lower()
+        record.short_name = record.name.removeprefix("coordinator.")
+        return super().format(record)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit code (a wrong command line exits by itself, with 2)."""
+    options = parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except BrokenPipeError:  # the reader of our output (a pager, `head`) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(prog="coordinator", description="A Kafka group coordinator that runs alone.")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    serve_parser = commands.add_parser("serve", help="run the server", description="Runs the server until SIGTERM.")
+    _add_config_arguments(serve_parser)
+    serve_parser.set_defaults(command=serve)
+
+    config_parser = commands.add_parser("config", help="look at settings").add_subparsers(required=True, metavar="WHAT")
+    listing = config_parser.add_parser("list", help="every setting: name, default, what is allowed, why")
+    listing.set_defaults(command=config_list)
+    defaults = config_parser.add_parser("defaults", help="a configuration file with every default")
+    defaults.set_defaults(command=config_defaults)
+    show = config_parser.add_parser("show", help="the configuration that `serve` with the same arguments would use")
+    _add_config_arguments(show)
+    show.set_defaults(command=config_show)
+    return top
+
+
+def _add_config_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--config", type=Path, metavar="FILE", help="settings as YAML, `key: value` lines")
+    command.add_argument("--listen", metavar="HOST:PORT", help="where clients connect (port 0: any free port)")
+    command.add_argument("--advertise", metavar="HOST:PORT", help="what clients are told to connect to")
+    command.add_argument("--admin", metavar="HOST:PORT", help="where admin HTTP listens (port 0: any free port)")
+    command.add_argument("--data-dir", metavar="DIR", help="the data folder (default: data)")
+    command.add_argument(
+        "--set",
+        metavar="key=value",
+        action="append",
+        default=[],
+        dest="assignments",
+        help="one setting; may be repeated",
+    )
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Runs the server; returns when it has drained."""
+    from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
+
+    try:
+        config = _load(options)
+    except configuration.ConfigError as error:
+        return _refused(error)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(KeyValueFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    from coordinator import server  # noqa: PLC0415 - only a configuration that can work creates anything
+
+    return server.run(config)
+
+
+def config_list(_options: argparse.Namespace) -> int:
+    """A table for people."""
+    from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
+
+    for setting in configuration.SETTINGS.values():
+        print(f"{setting.name} = {setting.default}  ({', '.join(filter(None, (setting.parse.allowed, setting.unit)))})")
+        print(f"    {setting.reason}")
+    for name, allowed in configuration.STRUCTURED.items():
+        print(f"{name}  ({allowed})")
+    return 0
+
+
+def config_defaults(_options: argparse.Namespace) -> int:
+    """config/default.yaml is this output."""
+    from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
+
+    print(configuration.as_yaml(configuration.ServerConfig()), end="")
+    return 0
+
+
+def config_show(options: argparse.Namespace) -> int:
+    """As a file again, so that it can be kept."""
+    from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
+
+    try:
+        print(configuration.as_yaml(_load(options)), end="")
+    except configuration.ConfigError as error:
+        return _refused(error)
+    return 0
+
+
+def _load(options: argparse.Namespace) -> "ServerConfig":
+    from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
+
+    flags = {name: getattr(options, name) for name in ("listen", "advertise", "admin", "data_dir")}
+    return configuration.load(
+        options.config, options.assignments, {name: text for name, text in flags.items() if text is not None}
+    )
+
+
+def _refused(error: Exception) -> int:
+    print(f"coordinator: {error}", file=sys.stderr)
+    return 2
