@@ -1,0 +1,89 @@
+"""The door of the package: bytes <-> messages, for one dialect.
+
+A `Codec` makes the functions of a (message, version) when they are first asked for, and keeps them. All of them at once
+would take the better part of a second and a hundred megabytes; a server uses a few dozen.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from coordinator.protocol.messages import Message, message_class
+from coordinator.protocol.schema import Definition, SchemaFolder, Versions
+from coordinator.protocol.wire import DecodeError, EncodeError
+
+if TYPE_CHECKING:
+    from coordinator.protocol.primitives import Body
+
+__all__ = ["ELEMENTS_MAX", "Codec", "DecodeError", "Decoder", "EncodeError", "Encoder"]
+
+ELEMENTS_MAX = 20_000
+"""Elements in all arrays of one message from a client. An empty element costs its sender a byte and us half a microsecond."""
+
+Decoder = Callable[[bytes, int], tuple[Message, int]]
+Encoder = Callable[[Message], bytes]
+
+
+class Codec:
+    """Decoders and encoders of every message, made on first use."""
+
+    def __init__(self, schemas: SchemaFolder, elements_max: int = ELEMENTS_MAX) -> None:
+        self.schemas = schemas
+        self._elements_max = elements_max
+        self._decoders: dict[tuple[str, int], Decoder] = {}
+        self._encoders: dict[tuple[str, int], Encoder] = {}
+        self._sources: dict[tuple[str, int], list[str]] = {}
+
+    @staticmethod
+    @cache
+    def of(dialect: str | None = None) -> "Codec":
+        """The codec of a dialect, a folder in protocol_schemas/dialects; None is Kafka's own protocol."""
+        return Codec(SchemaFolder(dialect=dialect))
+
+    def decoder(self, name: str, version: int) -> Decoder:
+        """`decode(buffer, position) -> (message, end)`; raises DecodeError and nothing else. Surplus bytes are the caller's."""
+        decoder = self._decoders.get((name, version))
+        return self._compile(name, version)[0] if decoder is None else decoder
+
+    def encoder(self, name: str, version: int) -> Encoder:
+        """`encode(message) -> bytes`; raises EncodeError where the message cannot be said in that version."""
+        encoder = self._encoders.get((name, version))
+        return self._compile(name, version)[1] if encoder is None else encoder
+
+    def is_flexible(self, name: str, version: int) -> bool:
+        """Whether this version has compact sizes and tagged fields (KIP-482)."""
+        return version in self.schemas[name].flexible
+
+    def versions(self, name: str) -> Versions:
+        """The versions of a message that this dialect has."""
+        return self.schemas[name].versions
+
+    def definition(self, name: str) -> Definition:
+        """The definition of a message."""
+        return self.schemas[name]
+
+    def declaration(self, name: str, version: int) -> "Body":
+        """The `construct` declaration of a message: `.parse(data)` shows what a frame holds."""
+        from coordinator.protocol.declare import declare  # noqa: PLC0415 - construct is slow to import
+
+        return declare(self.schemas[name], version)
+
+    def source(self, name: str, version: int) -> str:
+        """The generated functions of a message as text."""
+        self.decoder(name, version)
+        return "\n\n".join(self._sources[name, version])
+
+    def _compile(self, name: str, version: int) -> tuple[Decoder, Encoder]:
+        from coordinator.protocol.compile import compile_decoder, compile_encoder  # noqa: PLC0415 - as above
+
+        definition = self.schemas[name]
+        body = self.declaration(name, version)
+        top = message_class(name)
+        classes = {structure: getattr(top, structure, top) for structure in definition.structures}
+        limit = self._elements_max if definition.kind in {"request", "data"} else None
+        decoder, decoder_source = compile_decoder(body, name, version, classes, limit)
+        encoder, encoder_source = compile_encoder(body, name, version, classes)
+        self._decoders[name, version] = decoder
+        self._encoders[name, version] = encoder
+        self._sources[name, version] = [decoder_source, encoder_source]
+        return decoder, encoder

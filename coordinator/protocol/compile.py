@@ -1,0 +1,519 @@
+"""Writes the fast functions: a declaration is walked once and becomes one flat decode and one flat encode function.
+
+Interpreting a declaration costs 20 us for a Heartbeat, most of it in calls and dictionaries. The same walk can print what it would
+do instead: runs of fixed-width fields become one `struct` call (a string's length prefix joins the run), a short string is
+one slice, arrays are loops in place, an empty tag section is one comparison. The result is what one would write by hand, and
+it can be read: `Codec.source(name, version)`; tracebacks show its lines, since `linecache` knows them.
+
+Decoding never checks a bound before a read: see `wire.py`. What it does check, because nothing else would stop it: an
+array's count against the bytes that are left, the elements of the whole message against a limit, and the end.
+"""
+
+import linecache
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from coordinator.protocol import wire
+from coordinator.protocol.primitives import (
+    Absent,
+    Array,
+    Body,
+    Fixed,
+    Marker,
+    Nullable,
+    Prefix,
+    Sized,
+    Tagged,
+    Uuid,
+    Value,
+    least_size,
+)
+from coordinator.protocol.schema import Fresh, attribute_name
+
+INDENT = "    "
+
+
+class _Writer:
+    """Lines of a function under construction, and the names that it will need around it."""
+
+    def __init__(self, name: str, version: int, classes: Mapping[str, type]) -> None:
+        self.message = name
+        self.version = version
+        self.namespace: dict[str, Any] = {
+            "struct": struct,
+            "new": object.__new__,
+            "DecodeError": wire.DecodeError,
+            "EncodeError": wire.EncodeError,
+            **{key: getattr(wire, key) for key in _WIRE_NAMES},
+            **classes,
+        }
+        self._lines: list[str] = []
+        self._depth = 0
+        self._names: set[str] = set()
+
+    def line(self, text: str) -> None:
+        self._lines.append(INDENT * self._depth + text)
+
+    def indent(self) -> None:
+        self._depth += 1
+
+    def dedent(self) -> None:
+        self._depth -= 1
+
+    def fresh_name(self, base: str) -> str:
+        """A local variable that no other part of the function uses."""
+        name, number = base, 1
+        while name in self._names or name in self.namespace or name in _SCRATCH:
+            number += 1
+            name = f"{base}_{number}"
+        self._names.add(name)
+        return name
+
+    def bound(self, verb: str, codes: str) -> str:
+        """The name of a bound `struct` method for a format, made once per function."""
+        name = f"{verb}_{codes.replace('?', 't')}"
+        packer = struct.Struct(">" + codes)
+        self.namespace[name] = packer.pack if verb == "pack" else packer.unpack_from
+        return name
+
+    def function(self, kind: str) -> tuple[Callable[..., Any], str]:
+        source = "\n".join(self._lines) + "\n"
+        file_name = f"protocol_schemas/{self.message}.json/v{self.version}/{kind}.py"
+        linecache.cache[file_name] = (len(source), None, source.splitlines(keepends=True), file_name)
+        exec(compile(source, file_name, "exec"), self.namespace)  # noqa: S102
+        function: Callable[..., Any] = self.namespace[kind]
+        return function, source
+
+
+_WIRE_NAMES = (
+    "SHORT", "read_varint", "write_varint", "read_long_text", "read_long_bytes", "text_prefix", "size_prefix", "skip_tags",
+    "null_refused", "count_refused", "tag_refused", "absent_refused",
+)  # fmt: skip
+_SCRATCH = frozenset({"buffer", "pos", "end", "n", "size", "left", "tag", "out"})
+
+
+# --- decode ---------------------------------------------------------------------------------------------------------
+
+
+def compile_decoder(
+    body: Body, name: str, version: int, classes: Mapping[str, type], elements_max: int | None
+) -> tuple[Callable[[bytes, int], tuple[Any, int]], str]:
+    """Makes `decode(buffer, pos) -> (message, end)` and its source."""
+    return _DecodeWriter(name, version, classes, elements_max).write(body)
+
+
+class _DecodeWriter(_Writer):
+    def __init__(self, name: str, version: int, classes: Mapping[str, type], elements_max: int | None) -> None:
+        super().__init__(name, version, classes)
+        self._elements_max = elements_max
+        self._run: list[tuple[str, str]] = []  # (struct code, target) of fixed-width reads not written yet
+
+    def write(self, body: Body) -> tuple[Callable[..., Any], str]:
+        self.line("def decode(buffer, pos):")
+        self.indent()
+        self.line("size = len(buffer)")
+        if self._elements_max is not None and _has_array(body):
+            self.line(f"left = {self._elements_max}")
+        else:
+            self._elements_max = None
+        self.line("try:")
+        self.indent()
+        target = self._body(body)
+        self._flush()
+        self.dedent()
+        self.line("except (IndexError, struct.error) as error:")
+        self.line(f'    raise DecodeError("{self.message} v{self.version} is cut short") from error')
+        self.line("if pos > size:")
+        self.line(f'    raise DecodeError("{self.message} v{self.version} is cut short")')
+        self.line(f"return {target}, pos")
+        return self.function("decode")
+
+    def _body(self, body: Body) -> str:
+        """Writes the reading of a structure into a new local variable, and returns its name."""
+        target = self.fresh_name(attribute_name(body.structure))
+        self.line(f"{target} = new({body.structure})")
+        for field in body.subcons:
+            self._value(field.subcon, f"{target}.{field.name}", field.name)
+        self._flush()
+        if body.flexible:
+            self._tags(body.tagged, target)
+        return target
+
+    def _value(self, subcon: Any, target: str, field: str) -> None:
+        match subcon:
+            case Fixed() | Uuid():
+                self._run.append((subcon.code, target))
+            case Sized():
+                self._sized(subcon, target, field)
+            case Array():
+                self._array(subcon, target, field)
+            case Body():
+                self._flush()
+                self.line(f"{target} = {self._body(subcon)}")
+            case Nullable():
+                self._nullable(subcon, target)
+            case Absent():
+                self.line(f"{target} = {default_source(subcon.value)}")
+
+    def _flush(self, *, keep_last: bool = False) -> None:
+        """Writes the fixed-width reads collected so far as one; `keep_last` leaves pos at the last one's byte."""
+        if not self._run:
+            return
+        codes = "".join(code for code, _ in self._run)
+        width = struct.calcsize(">" + codes) - keep_last
+        targets = ", ".join(target for _, target in self._run)
+        if codes == "B":
+            self.line(f"{targets} = buffer[pos]")
+        else:
+            comma = "," if len(self._run) == 1 else ""
+            self.line(f"{targets}{comma} = {self.bound('unpack', codes)}(buffer, pos)")
+        if width:
+            self.line(f"pos += {width}")
+        self._run.clear()
+
+    def _size(self, prefix: Prefix) -> None:
+        """Reads a size into n. Compact: n is the raw first byte and pos stays at it."""
+        self._run.append(("B" if prefix is Prefix.COMPACT else prefix.value, "n"))
+        self._flush(keep_last=prefix is Prefix.COMPACT)
+
+    def _sized(self, subcon: Sized, target: str, field: str) -> None:
+        decoded = '.decode("utf-8", "replace")' if subcon.is_text else ""
+        self._size(subcon.prefix)
+        if subcon.prefix is Prefix.COMPACT:
+            if subcon.nullable:
+                self.line("if n == 0:")
+                self.line(f"    {target} = None")
+                self.line("    pos += 1")
+            self.line(f"{'elif n < 128' if subcon.nullable else 'if 0 < n < 128'}:")
+            self.line("    end = pos + n")
+            self.line(f"    {target} = buffer[pos + 1:end]{decoded}")
+            self.line("    pos = end")
+            self.line("else:")
+            reader = "read_long_text" if subcon.is_text else "read_long_bytes"
+            self.line(f'    {target}, pos = {reader}(buffer, pos, "{field}")')
+            return
+        self.line("if n < 0:")
+        self.line(f"    {target} = None" if subcon.nullable else f'    raise null_refused("{field}")')
+        if subcon.nullable:
+            self.line("else:")
+            self.indent()
+        self.line("end = pos + n")
+        self.line(f"{target} = buffer[pos:end]{decoded}")
+        self.line("pos = end")
+        if subcon.nullable:
+            self.dedent()
+
+    def _array(self, subcon: Array, target: str, field: str) -> None:
+        self._size(subcon.prefix)
+        if subcon.prefix is Prefix.COMPACT:
+            self.line("if n > 127:")
+            self.line("    n, pos = read_varint(buffer, pos)")
+            self.line("else:")
+            self.line("    pos += 1")
+            self.line("n -= 1")
+        self.line("if n < 0:")
+        self.line(f"    {target} = None" if subcon.nullable else f'    raise null_refused("{field}")')
+        if subcon.nullable:
+            self.line("else:")
+            self.indent()
+        least = least_size(subcon.element)
+        self.line(f"if n{f' * {least}' if least > 1 else ''} > size - pos:")
+        self.line(f'    raise count_refused("{field}", n)')
+        if self._elements_max is not None:
+            self.line("left -= n")
+            self.line("if left < 0:")
+            self.line(f'    raise count_refused("{field}", n)')
+        match subcon.element:
+            case Fixed(code=code):
+                self.line(f'{target} = list(struct.unpack_from(f">{{n}}{code}", buffer, pos))')
+                self.line(f"pos += n * {least}" if least > 1 else "pos += n")
+            case Uuid():
+                self.line("end = pos + n * 16")
+                self.line(f"{target} = [buffer[pos:pos + 16] for pos in range(pos, end, 16)]")
+                self.line("pos = end")
+            case element:
+                items = self.fresh_name(field)
+                self.line(f"{target} = {items} = []")
+                self.line("for _ in range(n):")
+                self.indent()
+                if isinstance(element, Body):
+                    item = self._body(element)
+                else:
+                    item = self.fresh_name("element")
+                    self._value(element, item, field)
+                    self._flush()
+                self.line(f"{items}.append({item})")
+                self.dedent()
+        if subcon.nullable:
+            self.dedent()
+
+    def _nullable(self, subcon: Nullable, target: str) -> None:
+        self._flush()
+        if subcon.marker is Marker.VARINT:
+            self.line("n, pos = read_varint(buffer, pos)")
+            self.line("if n == 0:")
+        else:
+            self._run.append(("b", "n"))
+            self._flush()
+            self.line("if n < 0:")
+        self.line(f"    {target} = None")
+        self.line("else:")
+        self.indent()
+        self.line(f"{target} = {self._body(subcon.body)}")
+        self.dedent()
+
+    def _tags(self, tagged: list[Tagged], target: str) -> None:
+        for field in tagged:
+            self.line(f"{target}.{field.attribute} = {default_source(field.value)}")
+        self.line("if buffer[pos] == 0:")
+        self.line("    pos += 1")
+        self.line("else:")
+        self.indent()
+        if not tagged:
+            self.line("pos = skip_tags(buffer, pos)")
+        else:
+            stop = self.fresh_name("stop")
+            self.line("n, pos = read_varint(buffer, pos)")
+            self.line("for _ in range(n):")
+            self.indent()
+            self.line("tag, pos = read_varint(buffer, pos)")
+            self.line("n, pos = read_varint(buffer, pos)")
+            self.line(f"{stop} = pos + n")
+            for number, field in enumerate(tagged):
+                self.line(f"{'elif' if number else 'if'} tag == {field.tag}:")
+                self.indent()
+                self._value(field.subcon, f"{target}.{field.attribute}", field.attribute)
+                self._flush()
+                self.line(f"if pos != {stop}:")
+                self.line(f'    raise tag_refused("{field.attribute}")')
+                self.dedent()
+            self.line("else:")
+            self.line(f"    pos = {stop}")
+            self.dedent()
+        self.dedent()
+
+
+def default_source(value: Value) -> str:
+    """A default as Python source."""
+    if value.default is Fresh.LIST:
+        return "[]"
+    if value.default is Fresh.STRUCT:
+        return f"{value.struct_name}()"
+    return repr(value.default)
+
+
+def _has_array(subcon: Any) -> bool:
+    match subcon:
+        case Array():
+            return True
+        case Body():
+            fields = [field.subcon for field in (*subcon.subcons, *subcon.tagged)]
+            return any(_has_array(field) for field in fields)
+        case Nullable():
+            return _has_array(subcon.body)
+    return False
+
+
+# --- encode ---------------------------------------------------------------------------------------------------------
+
+
+def compile_encoder(
+    body: Body, name: str, version: int, classes: Mapping[str, type]
+) -> tuple[Callable[[Any], bytes], str]:
+    """Makes `encode(message) -> bytes` and its source."""
+    return _EncodeWriter(name, version, classes).write(body)
+
+
+class _EncodeWriter(_Writer):
+    def __init__(self, name: str, version: int, classes: Mapping[str, type]) -> None:
+        super().__init__(name, version, classes)
+        self._run: list[tuple[str, str | None]] = []  # (struct code, expression) of fixed-width values not written yet
+        self._pieces: list[str] = []  # expressions of bytes not written yet
+        self._out: str | None = None  # the list that pieces are written to, once the function needs one
+
+    def write(self, body: Body) -> tuple[Callable[..., Any], str]:
+        self.line("def encode(message):")
+        self.indent()
+        self.line("try:")
+        self.indent()
+        start = len(self._lines)
+        self._body(body, "message")
+        self._flush_run()
+        if self._out is None:
+            joined = f'b"".join(({", ".join(self._pieces)}))' if len(self._pieces) != 1 else self._pieces[0]
+            self.line(f"return {joined}")
+        else:
+            self._lines.insert(start, INDENT * self._depth + "out = []")
+            self._flush()
+            self.line('return b"".join(out)')
+        self.dedent()
+        self.line("except (AttributeError, TypeError, ValueError, struct.error) as error:")
+        self.line(f'    raise EncodeError(f"{self.message} v{self.version}: {{error}}") from error')
+        return self.function("encode")
+
+    def _body(self, body: Body, source: str) -> None:
+        for field in body.subcons:
+            self._value(field.subcon, f"{source}.{field.name}", field.name)
+        if body.flexible and body.tagged:
+            self._tags(body.tagged, source)
+        elif body.flexible:
+            self._run.append(("x", None))
+
+    def _value(self, subcon: Any, source: str, field: str) -> None:
+        match subcon:
+            case Fixed() | Uuid():
+                self._run.append((subcon.code, source))
+            case Sized():
+                self._sized(subcon, source, field)
+            case Array():
+                self._array(subcon, source, field)
+            case Body():
+                name = self.fresh_name(field)
+                self.line(f"{name} = {source}")
+                self._body(subcon, name)
+            case Nullable():
+                self._nullable(subcon, source, field)
+            case Absent():
+                if not subcon.ignorable:
+                    self.line(f"if {differs_source(subcon.value, source)}:")
+                    self.line(f'    raise absent_refused("{field}", "{self.message}", {self.version})')
+
+    def _flush_run(self) -> None:
+        """Turns the fixed-width values collected so far into one piece."""
+        if not self._run:
+            return
+        codes = "".join(code for code, _ in self._run)
+        sources = [source for _, source in self._run if source is not None]
+        if sources:
+            self._pieces.append(f"{self.bound('pack', codes)}({', '.join(sources)})")
+        else:
+            self._pieces.append(repr(bytes(len(codes))))
+        self._run.clear()
+
+    def _flush(self) -> None:
+        """Writes everything collected so far to the list."""
+        self._flush_run()
+        self._out = self._out or "out"
+        if len(self._pieces) == 1:
+            self.line(f"{self._out}.append({self._pieces[0]})")
+        elif self._pieces:
+            self.line(f"{self._out} += ({', '.join(self._pieces)})")
+        self._pieces.clear()
+
+    def _piece(self, expression: str) -> None:
+        self._flush_run()
+        self._pieces.append(expression)
+
+    def _sized(self, subcon: Sized, source: str, field: str) -> None:
+        content, size = self.fresh_name(field), self.fresh_name(f"{field}_size")
+        compact = subcon.prefix is Prefix.COMPACT
+        encoded = ".encode()" if subcon.is_text else ""
+        long_prefix = "text_prefix" if subcon.is_text else "size_prefix"
+        prefix = f"SHORT[{size}] if {size} < 127 else {long_prefix}({size})"
+        if subcon.nullable:
+            self.line(f"{content} = {source}")
+            self.line(f"if {content} is None:")
+            self.line(f'    {content} = b""')
+            self.line(f"    {size} = " + ('b"\\0"' if compact else "-1"))
+            self.line("else:")
+            if encoded:
+                self.line(f"    {content} = {content}{encoded}")
+            self.line(f"    {size} = len({content})")
+            if compact:
+                self.line(f"    {size} = {prefix}")
+                self._piece(size)
+            else:
+                self._run.append((subcon.prefix.value, size))
+        else:
+            self.line(f"{content} = {source}{encoded}")
+            if compact:
+                self.line(f"{size} = len({content})")
+                self._piece(f"({prefix})")
+            else:
+                self._run.append((subcon.prefix.value, f"len({content})"))
+        self._piece(content)
+
+    def _array(self, subcon: Array, source: str, field: str) -> None:
+        items = self.fresh_name(field)
+        self.line(f"{items} = {source}")
+        compact = subcon.prefix is Prefix.COMPACT
+        if subcon.nullable:
+            self._flush()
+            self.line(f"if {items} is None:")
+            null = "\\x00" if compact else "\\xff\\xff\\xff\\xff"
+            self.line(f'    {self._out}.append(b"{null}")')
+            self.line("else:")
+            self.indent()
+        count = f"len({items})"
+        if compact:
+            self._piece(f"(SHORT[{count}] if {count} < 127 else size_prefix({count}))")
+        else:
+            self._run.append((subcon.prefix.value, count))
+        match subcon.element:
+            case Fixed(code=code):
+                self._piece(f'struct.pack(f">{{{count}}}{code}", *{items})')
+            case Uuid():
+                self._piece(f'b"".join([pack_16s(element) for element in {items}])')
+                self.bound("pack", "16s")
+            case element:
+                self._flush()
+                item = self.fresh_name(attribute_name(element.structure) if isinstance(element, Body) else "element")
+                self.line(f"for {item} in {items}:")
+                self.indent()
+                if isinstance(element, Body):
+                    self._body(element, item)
+                else:
+                    self._value(element, item, field)
+                self._flush()
+                self.dedent()
+        if subcon.nullable:
+            self._flush()
+            self.dedent()
+
+    def _nullable(self, subcon: Nullable, source: str, field: str) -> None:
+        name = self.fresh_name(field)
+        self._flush()
+        self.line(f"{name} = {source}")
+        self.line(f"if {name} is None:")
+        null = "\\xff" if subcon.marker is Marker.INT8 else "\\x00"
+        self.line(f'    {self._out}.append(b"{null}")')
+        self.line("else:")
+        self.indent()
+        self._piece('b"\\x01"')
+        self._body(subcon.body, name)
+        self._flush()
+        self.dedent()
+
+    def _tags(self, tagged: list[Tagged], source: str) -> None:
+        self._flush()
+        outer = self._out
+        tags = self.fresh_name("tags")
+        self.line(f"{tags} = []")
+        for field in tagged:
+            self.line(f"if {differs_source(field.value, f'{source}.{field.attribute}')}:")
+            self.indent()
+            self._out = content = self.fresh_name("content")
+            self.line(f"{content} = []")
+            self._value(field.subcon, f"{source}.{field.attribute}", field.attribute)
+            self._flush()
+            self.line(f'{content} = b"".join({content})')
+            self.line(f"{tags} += ({wire.write_varint(field.tag)!r}, write_varint(len({content})), {content})")
+            self.dedent()
+        self._out = outer
+        self.line(f"{outer}.append(write_varint(len({tags}) // 3))")
+        self.line(f"{outer} += {tags}")
+
+
+def differs_source(value: Value, source: str) -> str:
+    """Source of the condition that a field's value is not its default."""
+    null_or = f"{source} is None or " if value.nullable else ""
+    if value.default is None:
+        return f"{source} is not None"
+    if value.default is Fresh.LIST:
+        return f"{null_or}len({source})"
+    if value.default is Fresh.STRUCT:
+        return null_or + " or ".join(
+            f"({differs_source(member, f'{source}.{name}')})" for name, member in value.struct.items()
+        )
+    return f"{source} != {value.default!r}"

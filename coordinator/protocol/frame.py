@@ -1,0 +1,59 @@
+"""Cuts a byte stream into frames: an int32 size, then so many bytes.
+
+Data arrives in pieces of any size. The usual piece holds whole frames and nothing else, and then no byte is copied twice. A frame
+that is not complete waits in a bytearray, which grows in place: a large frame that arrives in a thousand pieces
+is copied once more, not a thousand times.
+"""
+
+import struct
+
+_SIZE = struct.Struct(">i").unpack_from
+
+
+class FrameError(Exception):
+    """The stream announces a frame of a size that is negative or above the limit; nothing behind it can be trusted."""
+
+
+class FrameSplitter:
+    """One connection's receiving side. `size_max`: the largest frame in bytes, its size field not counted."""
+
+    __slots__ = ("_rest", "size_max")
+
+    def __init__(self, size_max: int) -> None:
+        self.size_max = size_max
+        self._rest = bytearray()
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of a frame that is not complete."""
+        return len(self._rest)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Takes received bytes and returns the frames that they complete, without their size fields.
+
+        Raises FrameError as soon as a bad size is seen; frames before it in the same piece are lost with the connection.
+        """
+        rest = self._rest
+        if rest:
+            rest += data
+            if len(rest) < 4 or len(rest) < 4 + self._frame_size(rest, 0):
+                return []
+            data = bytes(rest)
+            rest.clear()
+        frames: list[bytes] = []
+        position, received = 0, len(data)
+        while received - position >= 4:
+            end = position + 4 + self._frame_size(data, position)
+            if end > received:
+                break
+            frames.append(data[position + 4 : end])
+            position = end
+        if position < received:
+            rest += data[position:]
+        return frames
+
+    def _frame_size(self, buffer: bytes | bytearray, position: int) -> int:
+        size: int = _SIZE(buffer, position)[0]
+        if not 0 <= size <= self.size_max:
+            raise FrameError(f"a frame of {size} bytes; the limit is {self.size_max}")
+        return size

@@ -1,0 +1,62 @@
+"""What stands before a request's and a response's body.
+
+A request names its API, version and correlation id, then the client id, and from the API's first flexible version on a section
+of tagged fields. Headers are the one thing written by hand here: every request has one, and it must be read before
+anybody knows which message follows. (The definitions RequestHeader and ResponseHeader exist too; a test holds this file to them.)
+"""
+
+import struct
+from functools import cache
+
+from coordinator.protocol.schema import LATEST, SchemaFolder
+from coordinator.protocol.wire import DecodeError, skip_tags
+
+API_VERSIONS_KEY = 18
+
+RequestHead = tuple[int, int, int, str | None, int]
+"""API key, API version, correlation id, client id (may be null), and the position of the body."""
+
+_HEAD = struct.Struct(">hhih").unpack_from
+_CORRELATION_ID = struct.Struct(">i").pack
+_CORRELATION_ID_AND_NO_TAGS = struct.Struct(">ix").pack
+
+
+@cache
+def _first_flexible_versions() -> dict[int, int]:
+    """API key -> its first flexible version, of every API that has a definition."""
+    schemas = SchemaFolder()
+    return {
+        api_key: schemas[name].flexible.lowest if LATEST in schemas[name].flexible else LATEST + 1
+        for api_key, name in schemas.request_names.items()
+    }
+
+
+def decode_request_header(buffer: bytes, _flexible: dict[int, int] = _first_flexible_versions()) -> RequestHead:  # noqa: B008 - a constant
+    """Reads the header of a request's frame; raises DecodeError.
+
+    An unknown API key is read as if it were not flexible and a version that the API does not have by the API's rule: both
+    are the caller's to refuse, and ApiVersions in an unknown version even has an answer.
+    """
+    try:
+        api_key, api_version, correlation_id, size = _HEAD(buffer, 0)
+        end = 10
+        if size < 0:
+            client_id = None
+        else:
+            end += size
+            client_id = buffer[10:end].decode("utf-8", "replace")
+        if api_version >= _flexible.get(api_key, LATEST + 1):
+            end = end + 1 if buffer[end] == 0 else skip_tags(buffer, end)
+    except (IndexError, struct.error) as error:
+        raise DecodeError("a request's header is cut short") from error
+    if end > len(buffer):
+        raise DecodeError("a request's header is cut short")
+    return api_key, api_version, correlation_id, client_id, end
+
+
+def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
+    """The header of the response to a request. That of ApiVersions has no tagged fields in any version (KIP-511)."""
+    first_flexible = _first_flexible_versions().get(api_key, LATEST + 1)
+    if api_version < first_flexible or api_key == API_VERSIONS_KEY:
+        return _CORRELATION_ID(correlation_id)
+    return _CORRELATION_ID_AND_NO_TAGS(correlation_id)

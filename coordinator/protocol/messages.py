@@ -1,0 +1,95 @@
+"""One class per message, with the fields of all its versions, made when it is first imported.
+
+`from coordinator.protocol.messages import JoinGroupRequest` finds the definition and builds the class; type checkers read
+`messages.pyi`, which `python -m coordinator.protocol.stubs` writes. A version without a field leaves it at its default when decoding
+and refuses a value that would get lost when encoding, so handlers need not know which version they speak. Dialects share
+the classes: they move fields about on the wire and invent none.
+
+Structures inside a message are attributes of its class under the definition's name: `JoinGroupResponse.JoinGroupResponseMember`.
+"""
+
+from typing import Any, ClassVar
+
+from coordinator.protocol.schema import Definition, Fresh, SchemaFolder, Structure
+
+_FOLDER = SchemaFolder()
+
+
+class Message:
+    """Base of every message and structure. Compares by value, and so cannot be hashed."""
+
+    __slots__ = ()
+    API_KEY: ClassVar[int | None] = None
+    """Of a request or response the API's key, of a record's key or value its type."""
+    NAME: ClassVar[str] = ""
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    """Oldest and newest version of Kafka's own definition."""
+
+    def __eq__(self, other: object) -> bool:
+        if self.__class__ is not other.__class__:
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({fields})"
+
+
+def message_class(name: str) -> type[Message]:
+    """The class of a message by its name. Raises KeyError where there is no definition."""
+    found = globals().get(name)
+    if found is None:
+        found = globals()[name] = _build(_FOLDER[name])
+    cls: type[Message] = found
+    return cls
+
+
+def __getattr__(name: str) -> type[Message]:
+    if not name[:1].isupper():
+        raise AttributeError(name)
+    try:
+        return message_class(name)
+    except KeyError:
+        raise AttributeError(f"there is no message {name}") from None
+
+
+def _build(definition: Definition) -> type[Message]:
+    common = {
+        "__module__": __name__,
+        "API_KEY": definition.api_key,
+        "VERSIONS": (definition.versions.lowest, definition.versions.highest),
+    }
+    namespace: dict[str, Any] = {"FRESH": Fresh}
+    classes: dict[str, type[Message]] = {}
+    for structure in definition.structures.values():
+        exec(_constructor(structure), namespace)  # noqa: S102
+        is_root = structure is definition.root
+        attributes = {
+            **common,
+            "__slots__": tuple(field.attribute for field in structure.fields),
+            "__init__": namespace["__init__"],
+            "__qualname__": structure.name if is_root else f"{definition.name}.{structure.name}",
+            "NAME": structure.name,
+        }
+        classes[structure.name] = namespace[structure.name] = type(structure.name, (Message,), attributes)
+    root = classes[definition.name]
+    for name, cls in classes.items():
+        if cls is not root:
+            setattr(root, name, cls)
+    return root
+
+
+def _constructor(structure: Structure) -> str:
+    parameters, assignments = [], []
+    for field in structure.fields:
+        name = field.attribute
+        if isinstance(field.default, Fresh):
+            fresh = "[]" if field.default is Fresh.LIST else f"{field.type.name}()"
+            parameters.append(f"{name}=FRESH")
+            assignments.append(f"    self.{name} = {fresh} if {name} is FRESH else {name}\n")
+        else:
+            parameters.append(f"{name}={field.default!r}")
+            assignments.append(f"    self.{name} = {name}\n")
+    return f"def __init__({', '.join(['self', *parameters])}):\n{''.join(assignments) or '    pass'}\n"

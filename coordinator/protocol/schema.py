@@ -1,0 +1,305 @@
+"""Message definitions, read from Kafka's own definition format and checked.
+
+One JSON file describes one message in all its versions; the folder of files is a `SchemaFolder`, and a dialect is a folder
+whose files replace some of them by name. Definitions are read when a message is first used: there are more than a hundred, and a server
+speaks twenty of them in its first minute.
+
+The notation is Kafka's, so that a newer definition can be dropped in, and it has one trap. `"default": "null"` (a string)
+means that the field is null unless said otherwise. A bare `"default": null` does *not*: Kafka's generator then takes an
+empty list or an empty structure as the default, and null, being different from it, must be written out. Here both become a
+Python value that cannot be mistaken: None, or `Fresh.LIST` / `Fresh.STRUCT`.
+"""
+
+import json
+import keyword
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+SCHEMAS = Path(__file__).resolve().parents[2] / "protocol_schemas"
+LATEST = 0x7FFF
+"""The upper end of "3+"."""
+
+PRIMITIVES = frozenset(
+    {"bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string", "bytes", "records"}
+)
+KINDS = frozenset({"request", "response", "header", "data", "coordinator-key", "coordinator-value"})
+
+_FILE_KEYS = frozenset(
+    {"apiKey", "type", "name", "validVersions", "latestVersionUnstable", "flexibleVersions", "fields", "commonStructs"}
+)
+_FILE_KEYS_IGNORED = frozenset({"listeners", "about"})
+_FIELD_KEYS = frozenset(
+    {
+        "name",
+        "type",
+        "versions",
+        "nullableVersions",
+        "taggedVersions",
+        "tag",
+        "flexibleVersions",
+        "default",
+        "ignorable",
+    }
+)
+_FIELD_KEYS_IGNORED = frozenset({"about", "entityType", "mapKey", "zeroCopy", "fields"})
+
+
+class SchemaError(Exception):
+    """A definition is wrong; says which file, which field and why."""
+
+
+class Fresh(Enum):
+    """A default that is made anew for each message, because it can be changed."""
+
+    LIST = "[]"
+    STRUCT = "{}"
+
+
+Default = bool | int | float | str | bytes | Fresh | None
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """A closed range of versions; empty when `highest` is below `lowest`."""
+
+    lowest: int
+    highest: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.lowest <= version <= self.highest
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.lowest, self.highest + 1))
+
+    @classmethod
+    def parse(cls, text: str) -> "Versions":
+        """Reads "3", "0-5", "3+" or "none"."""
+        if text == "none":
+            return NO_VERSIONS
+        match = re.fullmatch(r"(\d+)(?:(\+)|-(\d+))?", text)
+        if match is None:
+            raise SchemaError(f"versions {text!r} are not of the form 3, 0-5, 3+ or none")
+        lowest = int(match[1])
+        highest = LATEST if match[2] else int(match[3] or lowest)
+        if highest < lowest:
+            raise SchemaError(f"versions {text!r} end before they start")
+        return cls(lowest, highest)
+
+
+NO_VERSIONS = Versions(0, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldType:
+    """A primitive's or structure's name, once or as an array."""
+
+    name: str
+    is_array: bool
+
+    @property
+    def is_struct(self) -> bool:
+        return self.name not in PRIMITIVES
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a message. `attribute` is its Python name; `flexible` overrides the message's range (or is None)."""
+
+    name: str
+    attribute: str
+    type: FieldType
+    versions: Versions
+    nullable: Versions
+    tagged: Versions
+    tag: int | None
+    flexible: Versions | None
+    default: Default
+    ignorable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """Fields in wire order, under the name that the definition gives them."""
+
+    name: str
+    versions: Versions
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A whole message: `root` and the structures that its fields name."""
+
+    name: str
+    kind: str
+    api_key: int | None
+    versions: Versions
+    flexible: Versions
+    root: Structure
+    structures: Mapping[str, Structure]
+
+
+class SchemaFolder:
+    """The definitions under a folder, with a dialect's files before them."""
+
+    def __init__(self, folder: Path = SCHEMAS, dialect: str | None = None) -> None:
+        self._folder = folder
+        self._dialect = None if dialect is None else folder / "dialects" / dialect
+        if self._dialect is not None and not self._dialect.is_dir():
+            raise SchemaError(f"there is no dialect {dialect!r} in {folder / 'dialects'}")
+        self._definitions: dict[str, Definition] = {}
+
+    def __getitem__(self, name: str) -> Definition:
+        """The definition of a message by its name. Raises KeyError where there is none, SchemaError where it is wrong."""
+        definition = self._definitions.get(name)
+        if definition is None:
+            path = self._path(name)
+            try:
+                definition = parse_definition(json.loads(path.read_bytes()))
+            except (SchemaError, ValueError) as error:
+                raise SchemaError(f"{path}: {error}") from error
+            if definition.name != name:
+                raise SchemaError(f"{path}: it defines {definition.name!r}")
+            self._definitions[name] = definition
+        return definition
+
+    def _path(self, name: str) -> Path:
+        for folder in filter(None, (self._dialect, self._folder, self._folder / "records")):
+            path = folder / f"{name}.json"
+            if path.is_file():
+                return path
+        raise KeyError(name)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Every message that has a definition, sorted."""
+        folders = (self._folder, self._folder / "records")
+        return tuple(sorted(path.stem for folder in folders for path in folder.glob("*.json")))
+
+    @cached_property
+    def request_names(self) -> Mapping[int, str]:
+        """API key -> name of its request. Reads every request's definition once."""
+        requests = (self[name] for name in self.names if name.endswith("Request"))
+        return {request.api_key: request.name for request in requests if request.api_key is not None}
+
+
+def parse_definition(source: Mapping[str, Any]) -> Definition:
+    """Makes a Definition of a parsed file; SchemaError where it breaks a rule of the format."""
+    _refuse_unknown(source, _FILE_KEYS | _FILE_KEYS_IGNORED, "the definition")
+    name, kind = source["name"], source["type"]
+    if kind not in KINDS:
+        raise SchemaError(f"{name} has type {kind!r}, not one of {', '.join(sorted(KINDS))}")
+    versions = Versions.parse(source["validVersions"])
+    if source.get("latestVersionUnstable"):
+        versions = Versions(versions.lowest, versions.highest - 1)
+    flexible = Versions.parse(source.get("flexibleVersions", "none"))
+    structures: dict[str, Structure] = {}
+    for common in source.get("commonStructs", ()):
+        _collect(common["name"], Versions.parse(common["versions"]), common["fields"], structures)
+    root = _collect(name, versions, source["fields"], structures)
+    definition = Definition(name, kind, source.get("apiKey"), versions, flexible, root, structures)
+    _check(definition)
+    return definition
+
+
+def _collect(
+    name: str, versions: Versions, fields: list[dict[str, Any]], structures: dict[str, Structure]
+) -> Structure:
+    if name in structures:
+        raise SchemaError(f"structure {name} is defined twice")
+    parsed = []
+    for field in fields:
+        _refuse_unknown(field, _FIELD_KEYS | _FIELD_KEYS_IGNORED, f"field {name}.{field.get('name')}")
+        parsed.append(_parse_field(name, field))
+        if "fields" in field:
+            _collect(parsed[-1].type.name, parsed[-1].versions, field["fields"], structures)
+    structures[name] = Structure(name, versions, tuple(parsed))
+    return structures[name]
+
+
+def _parse_field(owner: str, source: Mapping[str, Any]) -> Field:
+    name = source["name"]
+    type_name = source["type"]
+    field_type = FieldType(type_name.removeprefix("[]"), type_name.startswith("[]"))
+    nullable = Versions.parse(source.get("nullableVersions", "none"))
+    flexible = source.get("flexibleVersions")
+    tagged = source.get("taggedVersions", "none")
+    try:
+        default = _parse_default(field_type, source)
+    except ValueError as error:
+        raise SchemaError(f"default of {owner}.{name}: {error}") from error
+    if default is None and nullable == NO_VERSIONS and field_type.name != "records":
+        raise SchemaError(f"{owner}.{name} is null by default and never nullable")
+    return Field(
+        name=name,
+        attribute=attribute_name(name),
+        type=field_type,
+        versions=Versions.parse(source.get("versions", tagged)),
+        nullable=nullable,
+        tagged=Versions.parse(tagged),
+        tag=source.get("tag"),
+        flexible=None if flexible is None else Versions.parse(flexible),
+        default=default,
+        ignorable=bool(source.get("ignorable", False)),
+    )
+
+
+def _parse_default(field_type: FieldType, source: Mapping[str, Any]) -> Default:
+    stated = source.get("default")
+    if stated == "null":
+        return None
+    if field_type.is_array or field_type.is_struct:
+        if stated not in (None, ""):
+            raise SchemaError(f"{source['name']} can only be null or empty by default, not {stated!r}")
+        return Fresh.LIST if field_type.is_array else Fresh.STRUCT
+    text = "" if stated is None else str(stated)
+    match field_type.name:
+        case "string":
+            return text
+        case "bytes":
+            return b""
+        case "records":
+            return None  # in Kafka's classes too: a batch is there or it is not
+        case "uuid":
+            return b"\0" * 16
+        case "bool":
+            return text.lower() == "true"
+        case "float64":
+            return float(text or 0)
+        case _:
+            return int(text or "0", 0)
+
+
+def _check(definition: Definition) -> None:
+    for structure in definition.structures.values():
+        tags: set[int] = set()
+        for field in structure.fields:
+            where = f"{definition.name}: {structure.name}.{field.name}"
+            if field.type.is_struct and field.type.name not in definition.structures:
+                raise SchemaError(f"{where} has the unknown type {field.type.name}")
+            if (field.tag is None) != (field.tagged == NO_VERSIONS):
+                raise SchemaError(f"{where} needs both a tag and taggedVersions, or neither")
+            if field.tag is not None and field.tag in tags:
+                raise SchemaError(f"{where} repeats tag {field.tag}")
+            if field.tag is not None:
+                tags.add(field.tag)
+            for version in definition.versions:
+                if version in field.tagged and version in field.versions and version not in definition.flexible:
+                    raise SchemaError(f"{where} is tagged in version {version}, which is not flexible")
+
+
+def _refuse_unknown(source: Mapping[str, Any], known: frozenset[str], where: str) -> None:
+    unknown = sorted(set(source) - known)
+    if unknown:
+        raise SchemaError(f"{where} has unknown keys: {', '.join(unknown)}")
+
+
+def attribute_name(name: str) -> str:
+    """GroupId -> group_id; a Python keyword gets an underscore behind it."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    return snake + "_" if keyword.iskeyword(snake) else snake

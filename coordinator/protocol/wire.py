@@ -1,0 +1,114 @@
+"""The slow paths of the codec: what generated code calls when a message is not an everyday one.
+
+Generated functions (`compile.py`) read a one-byte varint, a short string or an empty tag section in place, because a call
+costs as much as the reading. Everything rarer comes here, where it can be read and tested.
+
+Positions that run past the end of the buffer are allowed on the way: a slice that is cut short leaves the position beyond
+the end, and the next read, or the check at the end of the message, refuses it. So no read is preceded by a check.
+"""
+
+TEXT_SIZE_MAX = 0x7FFF
+"""Bytes in a string, in every encoding: the flexible one could say more, and Kafka refuses it on both sides."""
+
+
+class DecodeError(Exception):
+    """The bytes are not a message of that name and version. A connection that sends such bytes is closed."""
+
+
+class EncodeError(Exception):
+    """The message cannot be said in that version: an absent field is set, a null is not allowed, a number is too large."""
+
+
+def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
+    """Reads an unsigned varint of at most five bytes and 31 bits; returns it and the position behind it."""
+    value = shift = 0
+    while True:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 28:
+            raise DecodeError("a varint has more than five bytes")
+    if value > 0x7FFFFFFF:
+        raise DecodeError(f"varint {value} does not fit in 31 bits")
+    return value, position
+
+
+def write_varint(value: int) -> bytes:
+    """Encodes an unsigned varint."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+SHORT = tuple(write_varint(size + 1) for size in range(127))
+"""The compact length prefix of every size that fits in one byte: the prefix is the size plus one, and zero is null."""
+
+
+def read_long_text(buffer: bytes, position: int, field: str) -> tuple[str, int]:
+    """Reads a compact string that is not short, and refuses null."""
+    size, position = read_varint(buffer, position)
+    if size == 0:
+        raise null_refused(field)
+    if size - 1 > TEXT_SIZE_MAX:
+        raise DecodeError(f"{field} has {size - 1} bytes; a string has at most {TEXT_SIZE_MAX}")
+    end = position + size - 1
+    return buffer[position:end].decode("utf-8", "replace"), end
+
+
+def read_long_bytes(buffer: bytes, position: int, field: str) -> tuple[bytes, int]:
+    """Reads compact bytes that are not short, and refuses null."""
+    size, position = read_varint(buffer, position)
+    if size == 0:
+        raise null_refused(field)
+    end = position + size - 1
+    return buffer[position:end], end
+
+
+def text_prefix(size: int) -> bytes:
+    """The compact prefix of a string that has too many bytes for `SHORT`."""
+    if size > TEXT_SIZE_MAX:
+        raise EncodeError(f"a string of {size} bytes; at most {TEXT_SIZE_MAX} can be sent")
+    return write_varint(size + 1)
+
+
+def size_prefix(size: int) -> bytes:
+    """The compact prefix of bytes or an array that is too large for `SHORT`."""
+    return write_varint(size + 1)
+
+
+def skip_tags(buffer: bytes, position: int) -> int:
+    """Passes a section of tagged fields none of which is known; returns the position behind it."""
+    count, position = read_varint(buffer, position)
+    for _ in range(count):
+        _, position = read_varint(buffer, position)
+        size, position = read_varint(buffer, position)
+        position += size
+    if position > len(buffer):
+        raise DecodeError("a tagged field is cut short")
+    return position
+
+
+def null_refused(field: str) -> DecodeError:
+    """The error for a null where the definition has none."""
+    return DecodeError(f"{field} is null")
+
+
+def count_refused(field: str, count: int) -> DecodeError:
+    """The error for an array that claims more elements than its bytes can hold, or than one message may have."""
+    return DecodeError(f"{field} claims {count} elements")
+
+
+def tag_refused(field: str) -> DecodeError:
+    """The error for a tagged field whose size is not that of its value."""
+    return DecodeError(f"tagged field {field} does not fill its size")
+
+
+def absent_refused(field: str, message: str, version: int) -> EncodeError:
+    """The error for a field that has a value and no place in this version (KIP-482 calls such a field not ignorable)."""
+    return EncodeError(f"{field} is set, and {message} has no such field in version {version}")
