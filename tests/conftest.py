@@ -9,6 +9,10 @@ import pytest
 from server_process import ServerProcess
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="write the answers in tests/scenarios anew")
+
+
 @pytest.fixture
 def coordinator_process(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
     """A factory of running servers: `coordinator_process(settings={...})`; each is stopped when the test ends.

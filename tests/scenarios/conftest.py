@@ -1,0 +1,82 @@
+"""Servers for stories: ours and, where Java and Maven are, Kafka itself; one of each per configuration and session."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from kafka_broker import KafkaBroker, Missing
+from scenarios.conversation import Broker, Brokers
+from server_process import ServerProcess
+from wire import Connection, ConnectionClosed
+
+# Small enough that a story can fill a group.
+SETTINGS = {"group.max.size": "4"}
+SERVES_WITHIN_S = 60.0
+
+
+def wait_until_serving(bootstrap: str) -> None:
+    """A new Kafka makes its internal topic when first asked, a restarted one loads it; both say "not yet" meanwhile."""
+    deadline = time.monotonic() + SERVES_WITHIN_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError, ConnectionClosed), Connection(bootstrap) as link:
+            (found,) = link.call("FindCoordinator", 4, key_type=0, coordinator_keys=["ready?"])["coordinators"]
+            if found["error_code"] == 0:
+                (group,) = link.call("DescribeGroups", 5, groups=["ready?"])["groups"]
+                if group["error_code"] == 0:
+                    return
+        time.sleep(0.05)
+    raise AssertionError("no coordinator answers")
+
+
+@pytest.fixture(scope="session")
+def our_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """Our server with given settings, started once; stories that restart theirs ask under their own name."""
+    with ExitStack() as stack:
+        known: dict[str, Broker] = {}
+
+        def server(settings: dict[str, str], alone: str) -> Broker:
+            key = repr((sorted(settings.items()), alone))
+            if key not in known:
+                process = ServerProcess(tmp_path_factory.mktemp("ours"), settings=SETTINGS | settings)
+                stack.callback(process.stop)
+                process.start()
+
+                def restart() -> None:
+                    process.restart(kill=True)
+                    wait_until_serving(process.bootstrap)
+
+                wait_until_serving(process.bootstrap)
+                known[key] = Broker(process.bootstrap, restart)
+            return known[key]
+
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """The same of Kafka 4.4; skips, saying why, where it cannot run."""
+    with ExitStack() as stack:
+        known: dict[str, Broker] = {}
+
+        def server(settings: dict[str, str], alone: str) -> Broker:
+            key = repr((sorted(settings.items()), alone))
+            if key not in known:
+                try:
+                    broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), SETTINGS | settings)
+                except Missing as missing:
+                    pytest.skip(f"no Kafka to compare with: {missing}")
+                stack.callback(broker.stop)
+                broker.start()
+
+                def restart() -> None:
+                    broker.kill()
+                    broker.start()
+                    wait_until_serving(broker.bootstrap)
+
+                wait_until_serving(broker.bootstrap)
+                known[key] = Broker(broker.bootstrap, restart)
+            return known[key]
+
+        yield server

@@ -1,0 +1,45 @@
+"""Functions that a story may use where bytes would say little."""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from record_batch import Batch
+
+
+def subscription(*topics: str, v: int = 1, **more: Any) -> bytes:
+    """A ConsumerProtocol subscription. `owned` maps topics to partitions (v1+), `generation` is v2+, `rack` v3+."""
+    out = struct.pack(">h", v) + array([text(topic) for topic in topics])
+    user = more.get("user")
+    out += struct.pack(">i", -1) if user is None else struct.pack(">i", len(user)) + user.encode()
+    if v >= 1:
+        owned = more.get("owned", {})
+        out += array([text(topic) + array([struct.pack(">i", p) for p in ps]) for topic, ps in owned.items()])
+    if v >= 2:
+        out += struct.pack(">i", more.get("generation", -1))
+    if v >= 3:
+        out += struct.pack(">h", -1) if more.get("rack") is None else text(more["rack"])
+    return out
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">h", len(value.encode())) + value.encode()
+
+
+def array(items: list[bytes]) -> bytes:
+    return struct.pack(">i", len(items)) + b"".join(items)
+
+
+def batch(values: list[str], producer: int = -1, epoch: int = -1, sequence: int = -1, **more: Any) -> bytes:
+    """A record batch of these values. `damaged: true` spoils its CRC."""
+    made = Batch(
+        values=[value.encode() for value in values], producer_id=producer, producer_epoch=epoch, base_sequence=sequence
+    ).encode()
+    return made[:-1] + bytes([made[-1] ^ 1]) if more.get("damaged") else made
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "subscription": subscription,
+    "batch": batch,
+    "repeat": lambda letter, count: letter * count,
+}

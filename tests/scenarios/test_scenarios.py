@@ -1,0 +1,32 @@
+"""Every story in this folder is true of our server, and of Kafka 4.4 unless it says that it is an extension of ours.
+
+`pytest tests/scenarios --rewrite` writes the answers anew: Kafka's, or ours where the story is ours alone.
+"""
+
+from pathlib import Path
+
+import pytest
+from scenarios.conversation import Brokers, Conversation
+from scenarios.story import Story, read_story, rewritten
+
+STORIES = [read_story(path) for path in sorted(Path(__file__).parent.glob("*.txt"))]
+
+
+def hold(story: Story, servers: Brokers, rewrite: bool) -> None:
+    broker = servers(story.settings, story.path.stem if story.restarts else "")
+    answers = Conversation(story, broker).run(rewrite)
+    if rewrite:
+        story.path.write_text(rewritten(story, answers))
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.path.stem)
+def test_our_server_answers_as_the_story_tells(
+    story: Story, our_servers: Brokers, request: pytest.FixtureRequest
+) -> None:
+    hold(story, our_servers, story.only is not None and request.config.getoption("--rewrite"))
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("story", [story for story in STORIES if story.only is None], ids=lambda story: story.path.stem)
+def test_kafka_answers_as_the_story_tells(story: Story, kafka_servers: Brokers, request: pytest.FixtureRequest) -> None:
+    hold(story, kafka_servers, request.config.getoption("--rewrite"))
