@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ELEMENTS_MAX", "Codec", "DecodeError", "Decoder", "EncodeError", "Encoder"]
 
 ELEMENTS_MAX = 20_000
-"""Elements in all arrays of one message from a client. An empty element costs its sender a byte and us half a microsecond."""
+"""Elements in all arrays of one message from a client: an empty one costs its sender a byte, us half a microsecond."""
 
 Decoder = Callable[[bytes, int], tuple[Message, int]]
 Encoder = Callable[[Message], bytes]
@@ -41,7 +41,10 @@ class Codec:
         return Codec(SchemaFolder(dialect=dialect))
 
     def decoder(self, name: str, version: int) -> Decoder:
-        """`decode(buffer, position) -> (message, end)`; raises DecodeError and nothing else. Surplus bytes are the caller's."""
+        """`decode(buffer, position) -> (message, end)`; raises DecodeError and nothing else.
+
+        Bytes behind `end` are the caller's to judge (Kafka ignores them in requests).
+        """
         decoder = self._decoders.get((name, version))
         return self._compile(name, version)[0] if decoder is None else decoder
 

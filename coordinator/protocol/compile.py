@@ -1,9 +1,10 @@
 """Writes the fast functions: a declaration is walked once and becomes one flat decode and one flat encode function.
 
-Interpreting a declaration costs 20 us for a Heartbeat, most of it in calls and dictionaries. The same walk can print what it would
-do instead: runs of fixed-width fields become one `struct` call (a string's length prefix joins the run), a short string is
-one slice, arrays are loops in place, an empty tag section is one comparison. The result is what one would write by hand, and
-it can be read: `Codec.source(name, version)`; tracebacks show its lines, since `linecache` knows them.
+Interpreting a declaration costs 20 us for a Heartbeat, most of it in calls and dictionaries. The same walk can print
+what it would do instead: runs of fixed-width fields become one `struct` call (a string's length prefix joins the run),
+a short string is one slice, arrays are loops in place, an empty tag section is one comparison. The result is what one
+would write by hand, and it can be read: `Codec.source(name, version)`; tracebacks show its lines, since `linecache`
+knows them.
 
 Decoding never checks a bound before a read: see `wire.py`. What it does check, because nothing else would stop it: an
 array's count against the bytes that are left, the elements of the whole message against a limit, and the end.
@@ -87,9 +88,19 @@ class _Writer:
 
 
 _WIRE_NAMES = (
-    "SHORT", "read_varint", "write_varint", "read_long_text", "read_long_bytes", "text_prefix", "size_prefix", "skip_tags",
-    "null_refused", "count_refused", "tag_refused", "absent_refused",
-)  # fmt: skip
+    "SHORT",
+    "read_varint",
+    "write_varint",
+    "read_long_text",
+    "read_long_bytes",
+    "text_prefix",
+    "size_prefix",
+    "skip_tags",
+    "null_refused",
+    "count_refused",
+    "tag_refused",
+    "absent_refused",
+)
 _SCRATCH = frozenset({"buffer", "pos", "end", "n", "size", "left", "tag", "out"})
 
 

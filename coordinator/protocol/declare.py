@@ -1,8 +1,9 @@
 """What one version of a message looks like on the wire: JSON definition -> `construct` declaration.
 
-The declaration is the readable truth. It parses and builds by itself (`declare(...).parse(data)`), which is how the odd frame
-is looked at by hand, and it is what `compile.py` walks to write the fast functions. A version's rules are all settled here:
-which fields there are, which are tagged, which may be null, how sizes are written. Behind this file nobody asks for a version.
+The declaration is the readable truth. It parses and builds by itself (`declare(...).parse(data)`), which is how the
+odd frame is looked at by hand, and it is what `compile.py` walks to write the fast functions. A version's rules are
+all settled here: which fields there are, which are tagged, which may be null, how sizes are written. Behind this file
+nobody asks for a version.
 """
 
 from typing import Any

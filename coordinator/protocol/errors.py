@@ -1,8 +1,8 @@
 """The error codes of the Kafka protocol, and the exception that carries one.
 
-A handler that finds a request wrong raises `KafkaError(ErrorCode.X)`; the shell turns it into the API's answer. It is not an
-error of the program: a stale generation or a missing topic is everyday business, and clients act on the code alone. The
-message is for people, and travels only where a response has a field for it.
+A handler that finds a request wrong raises `KafkaError(ErrorCode.X)`; the shell turns it into the API's answer. It is
+not an error of the program: a stale generation or a missing topic is everyday business, and clients act on the code
+alone. The message is for people, and travels only where a response has a field for it.
 """
 
 from enum import IntEnum

@@ -1,8 +1,8 @@
 """Cuts a byte stream into frames: an int32 size, then so many bytes.
 
-Data arrives in pieces of any size. The usual piece holds whole frames and nothing else, and then no byte is copied twice. A frame
-that is not complete waits in a bytearray, which grows in place: a large frame that arrives in a thousand pieces
-is copied once more, not a thousand times.
+Data arrives in pieces of any size. The usual piece holds whole frames and nothing else, and then no byte is copied
+twice. A frame that is not complete waits in a bytearray, which grows in place: a large frame that arrives in a
+thousand pieces is copied once more, not a thousand times.
 """
 
 import struct
@@ -31,7 +31,8 @@ class FrameSplitter:
     def feed(self, data: bytes) -> list[bytes]:
         """Takes received bytes and returns the frames that they complete, without their size fields.
 
-        Raises FrameError as soon as a bad size is seen; frames before it in the same piece are lost with the connection.
+        Raises FrameError as soon as a bad size is seen; frames before it in the same piece are lost with the
+        connection.
         """
         rest = self._rest
         if rest:

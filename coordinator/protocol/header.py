@@ -1,8 +1,9 @@
 """What stands before a request's and a response's body.
 
-A request names its API, version and correlation id, then the client id, and from the API's first flexible version on a section
-of tagged fields. Headers are the one thing written by hand here: every request has one, and it must be read before
-anybody knows which message follows. (The definitions RequestHeader and ResponseHeader exist too; a test holds this file to them.)
+A request names its API, version and correlation id, then the client id, and from the API's first flexible version on a
+section of tagged fields. Headers are the one thing written by hand here: every request has one, and it must be read
+before anybody knows which message follows. (The definitions RequestHeader and ResponseHeader exist too; a test holds
+this file to them.)
 """
 
 import struct
@@ -34,8 +35,8 @@ def _first_flexible_versions() -> dict[int, int]:
 def decode_request_header(buffer: bytes, _flexible: dict[int, int] = _first_flexible_versions()) -> RequestHead:  # noqa: B008 - a constant
     """Reads the header of a request's frame; raises DecodeError.
 
-    An unknown API key is read as if it were not flexible and a version that the API does not have by the API's rule: both
-    are the caller's to refuse, and ApiVersions in an unknown version even has an answer.
+    An unknown API key is read as if it were not flexible and a version that the API does not have by the API's rule:
+    both are the caller's to refuse, and ApiVersions in an unknown version even has an answer.
     """
     try:
         api_key, api_version, correlation_id, size = _HEAD(buffer, 0)

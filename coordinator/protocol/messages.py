@@ -1,11 +1,12 @@
 """One class per message, with the fields of all its versions, made when it is first imported.
 
-`from coordinator.protocol.messages import JoinGroupRequest` finds the definition and builds the class; type checkers read
-`messages.pyi`, which `python -m coordinator.protocol.stubs` writes. A version without a field leaves it at its default when decoding
-and refuses a value that would get lost when encoding, so handlers need not know which version they speak. Dialects share
-the classes: they move fields about on the wire and invent none.
+`from coordinator.protocol.messages import JoinGroupRequest` finds the definition and builds the class; type checkers
+read `messages.pyi`, which `python -m coordinator.protocol.stubs` writes. A version without a field leaves it at its
+default when decoding and refuses a value that would get lost when encoding, so handlers need not know which version
+they speak. Dialects share the classes: they move fields about on the wire and invent none.
 
-Structures inside a message are attributes of its class under the definition's name: `JoinGroupResponse.JoinGroupResponseMember`.
+Structures inside a message are attributes of its class under the definition's name:
+`JoinGroupResponse.JoinGroupResponseMember`.
 """
 
 from typing import Any, ClassVar

@@ -1,10 +1,11 @@
 """The words that a declaration is made of: Kafka's wire types as `construct` classes.
 
-They parse and build by themselves, slowly and plainly, and serve as the reference that the generated functions are tested
-against; and each carries what `compile.py` needs to write the same thing as straight-line code. A parsed structure is a
-`construct.Container`, null is None, a UUID is 16 bytes.
+They parse and build by themselves, slowly and plainly, and serve as the reference that the generated functions are
+tested against; and each carries what `compile.py` needs to write the same thing as straight-line code. A parsed
+structure is a `construct.Container`, null is None, a UUID is 16 bytes.
 """
 
+# mypy: allow-untyped-calls, no-warn-return-any
 # ruff: noqa: ARG002, SLF001 - `construct` is extended by overriding, and calling, its _parse and _build
 from collections.abc import Sequence
 from enum import Enum
@@ -22,7 +23,7 @@ FORMAT_CODES = {
 """Primitive type -> code of the struct module, big-endian."""
 
 
-class MalformedError(construct.ConstructError):  # type: ignore[misc]
+class MalformedError(construct.ConstructError):
     """The bytes, or the value, break a rule of the declaration."""
 
 
@@ -41,7 +42,7 @@ class Marker(Enum):
     VARINT = "varint"
 
 
-class Fixed(construct.FormatField):  # type: ignore[misc]
+class Fixed(construct.FormatField):
     """A number or a boolean of fixed width; `code` is the struct module's."""
 
     def __init__(self, type_name: str) -> None:
@@ -49,7 +50,7 @@ class Fixed(construct.FormatField):  # type: ignore[misc]
         self.code = FORMAT_CODES[type_name]
 
 
-class Uuid(construct.Bytes):  # type: ignore[misc]
+class Uuid(construct.Bytes):
     """16 raw bytes."""
 
     code = "16s"
@@ -58,7 +59,7 @@ class Uuid(construct.Bytes):  # type: ignore[misc]
         super().__init__(16)
 
 
-class UnsignedVarint(construct.Construct):  # type: ignore[misc]
+class UnsignedVarint(construct.Construct):
     """Seven bits a byte, least significant first, at most five bytes and 31 bits."""
 
     def _parse(self, stream: Any, context: Any, path: str) -> int:
@@ -85,7 +86,7 @@ VARINT = UnsignedVarint()
 _PREFIXES = {Prefix.INT16: Fixed("int16"), Prefix.INT32: Fixed("int32"), Prefix.COMPACT: VARINT}
 
 
-class Size(construct.Construct):  # type: ignore[misc]
+class Size(construct.Construct):
     """The size before a string, bytes or an array; None is null."""
 
     def __init__(self, prefix: Prefix) -> None:
@@ -104,7 +105,7 @@ class Size(construct.Construct):  # type: ignore[misc]
         return obj
 
 
-class Sized(construct.Construct):  # type: ignore[misc]
+class Sized(construct.Construct):
     """A string (`is_text`) or bytes behind their size in bytes."""
 
     def __init__(self, prefix: Prefix, *, is_text: bool, nullable: bool) -> None:
@@ -133,7 +134,7 @@ class Sized(construct.Construct):  # type: ignore[misc]
         return obj
 
 
-class Array(construct.Construct):  # type: ignore[misc]
+class Array(construct.Construct):
     """Elements behind their count. An element has at least one byte: an array of nothing costs its sender nothing."""
 
     def __init__(self, prefix: Prefix, element: Any, *, nullable: bool) -> None:
@@ -161,7 +162,7 @@ class Array(construct.Construct):  # type: ignore[misc]
         return obj
 
 
-class Nullable(construct.Construct):  # type: ignore[misc]
+class Nullable(construct.Construct):
     """A structure that may be null, behind its marker."""
 
     def __init__(self, body: "Body", marker: Marker) -> None:
@@ -206,8 +207,8 @@ class Value:
         return self.default
 
 
-class Absent(construct.Construct):  # type: ignore[misc]
-    """A field that this version does not have: parses to its default; another value can only be dropped if ignorable."""
+class Absent(construct.Construct):
+    """A field that this version does not have: parses to its default. Another value is dropped if ignorable."""
 
     def __init__(self, value: Value, *, ignorable: bool) -> None:
         super().__init__()
@@ -232,7 +233,7 @@ class Tagged:
         self.value = value
 
 
-class Body(construct.Struct):  # type: ignore[misc]
+class Body(construct.Struct):
     """The fields of a structure in wire order and, in a flexible version, the section of tagged fields behind them."""
 
     def __init__(self, structure: str, fields: Sequence[Any], tagged: Sequence[Tagged], *, flexible: bool) -> None:

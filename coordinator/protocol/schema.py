@@ -1,13 +1,13 @@
 """Message definitions, read from Kafka's own definition format and checked.
 
-One JSON file describes one message in all its versions; the folder of files is a `SchemaFolder`, and a dialect is a folder
-whose files replace some of them by name. Definitions are read when a message is first used: there are more than a hundred, and a server
-speaks twenty of them in its first minute.
+One JSON file describes one message in all its versions; the folder of files is a `SchemaFolder`, and a dialect is a
+folder whose files replace some of them by name. Definitions are read when a message is first used: there are more than
+a hundred, and a server speaks twenty of them in its first minute.
 
-The notation is Kafka's, so that a newer definition can be dropped in, and it has one trap. `"default": "null"` (a string)
-means that the field is null unless said otherwise. A bare `"default": null` does *not*: Kafka's generator then takes an
-empty list or an empty structure as the default, and null, being different from it, must be written out. Here both become a
-Python value that cannot be mistaken: None, or `Fresh.LIST` / `Fresh.STRUCT`.
+The notation is Kafka's, so that a newer definition can be dropped in, and it has one trap. `"default": "null"` (a
+string) means that the field is null unless said otherwise. A bare `"default": null` does *not*: Kafka's generator then
+takes an empty list or an empty structure as the default, and null, being different from it, must be written out. Here
+both become a Python value that cannot be mistaken: None, or `Fresh.LIST` / `Fresh.STRUCT`.
 """
 
 import json
@@ -155,7 +155,7 @@ class SchemaFolder:
         self._definitions: dict[str, Definition] = {}
 
     def __getitem__(self, name: str) -> Definition:
-        """The definition of a message by its name. Raises KeyError where there is none, SchemaError where it is wrong."""
+        """The definition of a message; KeyError where there is none, SchemaError where it is wrong."""
         definition = self._definitions.get(name)
         if definition is None:
             path = self._path(name)

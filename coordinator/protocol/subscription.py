@@ -1,8 +1,8 @@
 """What consumers put into JoinGroup and SyncGroup: the subscription and the assignment of the protocol type "consumer".
 
-The coordinator hands these bytes from member to member without reading them. It reads a subscription only where a rule needs
-its topics (offset expiry, OffsetDelete) or the partitions that a member claims. Both start with their version; a newer version
-than ours is read as our newest, which is Kafka's promise for this format: it only ever grows at its end.
+The coordinator hands these bytes from member to member without reading them. It reads a subscription only where a rule
+needs its topics (offset expiry, OffsetDelete) or the partitions that a member claims. Both start with their version; a
+newer version than ours is read as our newest, which is Kafka's promise for this format: it only ever grows at its end.
 """
 
 import struct
@@ -22,7 +22,7 @@ TopicPartitions = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member asks for. `generation_id` says when `owned` was true (v2, KIP-792); -1 where the member does not say."""
+    """What a member asks for. `generation_id` says when `owned` was true (v2, KIP-792); -1 if it does not."""
 
     topics: tuple[str, ...]
     user_data: bytes | None
@@ -47,9 +47,8 @@ def parse_subscription(data: bytes) -> Subscription:
     version = _version(data, name)
     message = cast(ConsumerProtocolSubscription, Codec.of().decoder(name, version)(data, 2)[0])
     owned = _merged((entry.topic, entry.partitions) for entry in message.owned_partitions)
-    return Subscription(
-        tuple(message.topics), message.user_data, owned, message.generation_id, message.rack_id, version
-    )
+    topics = tuple(message.topics)
+    return Subscription(topics, message.user_data, owned, message.generation_id, message.rack_id, version)
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
@@ -67,7 +66,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def parse_assignment(data: bytes) -> Assignment:
-    """Reads a member's assignment; raises DecodeError. No bytes at all are an empty assignment, as SyncGroup sends it."""
+    """Reads a member's assignment; raises DecodeError. No bytes at all, as SyncGroup may send, are an empty one."""
     if not data:
         return Assignment({}, None, 0)
     name = "ConsumerProtocolAssignment"

@@ -1,10 +1,11 @@
 """The slow paths of the codec: what generated code calls when a message is not an everyday one.
 
-Generated functions (`compile.py`) read a one-byte varint, a short string or an empty tag section in place, because a call
-costs as much as the reading. Everything rarer comes here, where it can be read and tested.
+Generated functions (`compile.py`) read a one-byte varint, a short string or an empty tag section in place, because a
+call costs as much as the reading. Everything rarer comes here, where it can be read and tested.
 
-Positions that run past the end of the buffer are allowed on the way: a slice that is cut short leaves the position beyond
-the end, and the next read, or the check at the end of the message, refuses it. So no read is preceded by a check.
+Positions that run past the end of the buffer are allowed on the way: a slice that is cut short leaves the position
+beyond the end, and the next read, or the check at the end of the message, refuses it. So no read is preceded by a
+check.
 """
 
 TEXT_SIZE_MAX = 0x7FFF
@@ -16,7 +17,7 @@ class DecodeError(Exception):
 
 
 class EncodeError(Exception):
-    """The message cannot be said in that version: an absent field is set, a null is not allowed, a number is too large."""
+    """That version cannot say the message: it lacks a field that is set, forbids a null, or a number does not fit."""
 
 
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
@@ -110,5 +111,5 @@ def tag_refused(field: str) -> DecodeError:
 
 
 def absent_refused(field: str, message: str, version: int) -> EncodeError:
-    """The error for a field that has a value and no place in this version (KIP-482 calls such a field not ignorable)."""
+    """The error for a field that has a value, no place in this version, and is not ignorable."""
     return EncodeError(f"{field} is set, and {message} has no such field in version {version}")
