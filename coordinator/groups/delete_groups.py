@@ -1,0 +1,43 @@
+"""DeleteGroups (key 42): what is left of a group without members goes, its offsets first.
+
+The groups of one request live on several shards; each shard gets its own and answers for them, group by group. A group
+record's tombstone is written even for a simple group that never had the record, as Kafka does.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic.group import State
+from coordinator.groups.offsets.records import offset_commit_tombstone
+from coordinator.groups.records import group_metadata_tombstone
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import DeleteGroupsResponse
+from coordinator.runtime.result import Call, Fact, Record, Result
+
+if TYPE_CHECKING:
+    from coordinator.groups.groups import Groups
+
+_Result = DeleteGroupsResponse.DeletableGroupResult
+
+
+def delete_groups(groups: "Groups", group_ids: Sequence[str], call: Call, now_ms: int) -> Result:
+    """The group ids, all different, are those of this shard; so are the results of the reply."""
+    results: list[_Result] = []
+    records: list[Record] = []
+    facts: list[Fact] = []
+    for group_id in group_ids:
+        code = _why_not(groups, group_id)
+        results.append(_Result(group_id, code))
+        if code is ErrorCode.NONE:
+            committed = groups.offsets.by_group.get(group_id, {})
+            records += [offset_commit_tombstone(group_id, topic, partition) for topic, partition in committed]
+            records.append(group_metadata_tombstone(group_id))
+            facts.append(Fact("group_deleted", {"group": group_id, "offsets": len(committed)}))
+    return Result(DeleteGroupsResponse(results=results), records, facts=facts)
+
+
+def _why_not(groups: "Groups", group_id: str) -> ErrorCode:
+    group = groups.classic.get(group_id)
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.NONE if group.state is State.EMPTY else ErrorCode.NON_EMPTY_GROUP

@@ -1,0 +1,71 @@
+"""OffsetCommit (key 8), once its topics are known to exist.
+
+What a commit may do wrong is asked in two places, in Kafka's order: unknown topics and partitions are refused before
+the group is asked (`requests/offset_commit.py`); then the group's fence lets the caller pass or fails every partition
+at once; what is left to go wrong with a single partition is too much metadata.
+
+An accepted commit of a member also keeps its session alive. Any offset goes, negative ones too: it is the client's
+number. This is the busiest write of a coordinator, so the loop makes the objects that the log and the answer need, and
+no others.
+"""
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.fencing import fence_commit
+from coordinator.groups.offsets.records import offset_commit
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
+from coordinator.runtime.result import Call, Record, Result
+
+if TYPE_CHECKING:
+    from coordinator.groups.groups import Groups
+
+_Topic = OffsetCommitResponse.OffsetCommitResponseTopic
+_Partition = OffsetCommitResponse.OffsetCommitResponsePartition
+
+_NONE = ErrorCode.NONE  # On this path even looking a name up in an enum is noticed.
+
+BROKER_RETENTION = -1
+"""RetentionTimeMs of a client that leaves the retention to the broker; the only value after v4."""
+
+
+def commit(groups: "Groups", request: OffsetCommitRequest, call: Call, now_ms: int) -> Result:
+    """Every topic of the request has its name *and* its id, and every partition exists."""
+    timers = fence_commit(groups, request, call.api_version)
+    group_id = request.group_id
+    retention_ms = request.retention_time_ms
+    expire_timestamp_ms = None if retention_ms == BROKER_RETENTION else now_ms + retention_ms
+    metadata_max = groups.config.offset_metadata_max_bytes
+    records: list[Record] = []
+    topics: list[_Topic] = []
+    for topic in request.topics:
+        name, topic_id = topic.name, topic.topic_id
+        answers: list[_Partition] = []
+        for partition in topic.partitions:
+            metadata = partition.committed_metadata
+            if metadata and _exceeds(metadata, metadata_max):
+                answers.append(_Partition(partition.partition_index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+                continue
+            answers.append(_Partition(partition.partition_index, _NONE))
+            records.append(offset_commit(group_id, name, topic_id, partition, now_ms, expire_timestamp_ms))
+        topics.append(_Topic(name, topic_id, answers))
+    groups.offsets.commits += len(records)
+    return Result(OffsetCommitResponse(0, topics), records, timers)
+
+
+def fail(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    """The answer that fails every partition of the request."""
+    return OffsetCommitResponse(
+        topics=[
+            _Topic(topic.name, topic.topic_id, [_Partition(each.partition_index, code) for each in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _exceeds(metadata: str, metadata_max: int) -> bool:
+    """Java counts UTF-16 code units whatever the setting is called: a letter outside the basic plane is two."""
+    length = len(metadata)
+    if 2 * length <= metadata_max:
+        return False
+    return length > metadata_max or length + sum(letter > "\uffff" for letter in metadata) > metadata_max

@@ -1,0 +1,78 @@
+"""OffsetDelete (key 47): an administrator takes back offsets; and what becomes of offsets whose topic is deleted.
+
+Offsets of a group in use are protected as far as the coordinator can tell what is in use: it understands subscriptions
+of protocol type "consumer" only. So a live group of another type refuses the whole request, and a consumer group
+refuses the topics it subscribes to - all topics, when a member's subscription cannot be read.
+
+A group outlives its last offset: it stays listed, Empty, until the next expiry. For a simple group, which consists of
+offsets only, that takes a group record of its own, or a restart would forget what a client was just told. (Kafka keeps
+such a group in memory alone.)
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic.group import ClassicGroup, State
+from coordinator.groups.offsets.records import NO_TOPIC_ID, offset_commit_tombstone
+from coordinator.groups.records import new_group_metadata
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
+from coordinator.runtime.result import Call, Fact, Record, Result
+
+if TYPE_CHECKING:
+    from coordinator.groups.groups import Groups
+_Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+_Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
+
+
+def delete(groups: "Groups", request: OffsetDeleteRequest, call: Call, now_ms: int) -> Result:
+    """Every topic and partition asked for exists. A partition without an offset is answered like one that had one."""
+    group = groups.classic.get(request.group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+    if group.state is not State.EMPTY and not group.uses_consumer_protocol:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    committed = groups.offsets.by_group.get(request.group_id, {})
+    doomed: dict[tuple[str, int], None] = {}
+    topics = []
+    for topic in request.topics:
+        subscribed = group.is_subscribed_to(topic.name)
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+        topics.append(_Topic(topic.name, [_Partition(each.partition_index, code) for each in topic.partitions]))
+        if not subscribed:
+            asked = ((topic.name, each.partition_index) for each in topic.partitions)
+            doomed.update((key, None) for key in asked if key in committed)
+    records = _take_back(groups, group, doomed, now_ms)
+    return Result(OffsetDeleteResponse(topics=topics), records, facts=_told(len(doomed), "OffsetDelete"))
+
+
+def topics_deleted(groups: "Groups", topics: Iterable[tuple[str, bytes]], now_ms: int) -> Result:
+    """Takes back every offset of topics that are no more, each given as name and id.
+
+    An offset that names another id belongs to a topic of the same name created since, and stays.
+    """
+    ids = dict(topics)
+    records: list[Record] = []
+    count = 0
+    for group_id, committed in groups.offsets.by_group.items():
+        doomed = {
+            key: None
+            for key, each in committed.items()
+            if key[0] in ids and each.topic_id in (ids[key[0]], NO_TOPIC_ID)
+        }
+        count += len(doomed)
+        records += _take_back(groups, groups.classic[group_id], doomed, now_ms)
+    return Result(records=records, facts=_told(count, "topic deleted"))
+
+
+def _take_back(groups: "Groups", group: ClassicGroup, doomed: Iterable[tuple[str, int]], now_ms: int) -> list[Record]:
+    records = [offset_commit_tombstone(group.group_id, topic, partition) for topic, partition in doomed]
+    if records and group.stored is None and group.state is State.EMPTY:
+        committed = groups.offsets.by_group[group.group_id]
+        if len(records) == len(committed):
+            return [new_group_metadata(group.group_id, now_ms), *records]
+    return records
+
+
+def _told(count: int, reason: str) -> tuple[Fact, ...]:
+    return (Fact("offsets_deleted", {"count": count, "reason": reason}),) if count else ()

@@ -1,0 +1,92 @@
+"""Offsets that nobody needs any more, and groups that nothing is left of.
+
+How long an offset is kept is counted from the moment its group stopped needing it, never from the commit of an offset
+in use: a consumer that reads a quiet topic commits once and may rely on that offset for years.
+
+    group                                             counted from                 spared
+    simple (no protocol type)                         the commit
+    Empty                                             the moment it became Empty
+    (Empty, stored by a Kafka that kept no moment)    the commit
+    "consumer" type, Stable, subscriptions readable   the commit                   topics that are subscribed
+    any other with members                            -                            everything
+
+An offset with an expiry of its own (OffsetCommit v2-4) goes by that instead, under the same exceptions. An Empty group
+without offsets is deleted, at once: what it has left, a generation, nobody can hold.
+
+One timer per shard looks at every group, as in Kafka. A turn stops after so many records and goes on in the next one,
+so that a million offsets that end on the same day neither hold up the requests of a shard nor make one monstrous batch.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic.group import ClassicGroup, State
+from coordinator.groups.offsets.records import offset_commit_tombstone
+from coordinator.groups.offsets.store import OffsetAndMetadata, Partition
+from coordinator.groups.records import group_metadata_tombstone
+from coordinator.runtime.result import Fact, Record, Result, Timer, TimerKey
+
+if TYPE_CHECKING:
+    from coordinator.groups.groups import Groups
+
+TIMER: TimerKey = ("offsets-expire",)
+RECORDS_PER_TURN_MAX = 10_000
+_MINUTE_MS = 60_000
+
+
+def first_timer(groups: "Groups") -> Timer:
+    """Armed when a shard is loaded; every firing arms the next."""
+    return Timer(TIMER, groups.config.offsets_retention_check_interval_ms)
+
+
+def fire(groups: "Groups", now_ms: int) -> Result:
+    retention_ms = groups.config.offsets_retention_minutes * _MINUTE_MS
+    records: list[Record] = []
+    offsets_expired = 0
+    for group_id, group in groups.classic.items():
+        committed = groups.offsets.by_group.get(group_id, {})
+        room = RECORDS_PER_TURN_MAX - len(records)
+        expired = list(islice(expired_offsets(group, committed, now_ms, retention_ms), room))
+        offsets_expired += len(expired)
+        records += [offset_commit_tombstone(group_id, topic, partition) for topic, partition in expired]
+        if group.state is State.EMPTY and len(expired) == len(committed):
+            records.append(group_metadata_tombstone(group_id))
+        if len(records) >= RECORDS_PER_TURN_MAX:
+            break
+    if not records:
+        return Result(timers=(first_timer(groups),))
+    again = Timer(TIMER, 0) if len(records) >= RECORDS_PER_TURN_MAX else first_timer(groups)
+    fields = {"offsets": offsets_expired, "groups": len(records) - offsets_expired}
+    return Result(records=records, timers=(again,), facts=(Fact("offsets_expired", fields),))
+
+
+def expired_offsets(
+    group: ClassicGroup, committed: dict[Partition, OffsetAndMetadata], now_ms: int, retention_ms: int
+) -> Iterator[Partition]:
+    """The partitions of a group whose offsets may go."""
+    counted_from = _counted_from(group)
+    if counted_from is None:
+        return
+    for partition, each in committed.items():
+        if group.is_subscribed_to(partition[0]):
+            continue
+        expiry_ms = each.expire_timestamp_ms
+        if now_ms >= (counted_from(each) + retention_ms if expiry_ms is None else expiry_ms):
+            yield partition
+
+
+def _counted_from(group: ClassicGroup) -> Callable[[OffsetAndMetadata], int] | None:
+    """The moment from which an offset's retention runs, or None while the group needs all its offsets."""
+    if group.protocol_type is None:
+        return _commit_timestamp_ms
+    if group.state is State.EMPTY:
+        since_ms = group.state_timestamp_ms
+        return _commit_timestamp_ms if since_ms is None else lambda _: since_ms
+    if group.state is State.STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None:
+        return _commit_timestamp_ms
+    return None
+
+
+def _commit_timestamp_ms(committed: OffsetAndMetadata) -> int:
+    return committed.commit_timestamp_ms

@@ -1,0 +1,110 @@
+"""OffsetFetch (key 9): the offsets last committed.
+
+There is no "not found" here. A group or partition without an offset answers offset -1 and no error, and the consumer
+falls back on its auto.offset.reset; so an offset that exists must never be missed. `require_stable` asks not to be told
+an offset that an open transaction may still change; offsets are plain here, so every one is stable.
+
+Asked for all offsets (topics null) a group lists those it has. They come sorted, so that the answer is the same before
+and after a restart; Kafka's order is that of a hash table.
+
+v8 packs several groups into one request and nests the answer one level deeper; v10 knows topics by id. A classic group
+does not check member and epoch of v9: its members' offsets are anybody's to read.
+"""
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from coordinator.groups.offsets.store import OffsetAndMetadata, Partition
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
+from coordinator.runtime.result import Call, Result
+
+if TYPE_CHECKING:
+    from coordinator.groups.groups import Catalog, Groups
+
+_AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+_AskedTopic = OffsetFetchRequest.OffsetFetchRequestTopics
+_Group = OffsetFetchResponse.OffsetFetchResponseGroup
+_GroupTopic = OffsetFetchResponse.OffsetFetchResponseTopics
+_GroupPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
+_Topic = OffsetFetchResponse.OffsetFetchResponseTopic
+_Partition = OffsetFetchResponse.OffsetFetchResponsePartition
+
+NO_OFFSET = -1
+NO_LEADER_EPOCH = -1
+NO_TOPIC_ID = bytes(16)
+_NONE_COMMITTED: dict[Partition, OffsetAndMetadata] = {}
+
+
+def fetch(groups: "Groups", request: OffsetFetchRequest, call: Call, now_ms: int) -> Result:
+    """v1-7: one group."""
+    committed = groups.offsets.by_group.get(request.group_id, _NONE_COMMITTED)
+    if request.topics is None:
+        topics = [
+            _Topic(name, [_Partition(*_answer(index, committed[name, index])) for _, index in partitions])
+            for name, partitions in groupby(sorted(committed), itemgetter(0))
+        ]
+    else:
+        topics = [
+            _Topic(
+                topic.name,
+                [_Partition(*_answer(index, committed.get((topic.name, index)))) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    return Result(OffsetFetchResponse(topics=topics))
+
+
+def fetch_group(groups: "Groups", asked: _AskedGroup, *, by_id: bool) -> _Group:
+    """v8+: one of the groups asked for. `by_id` (v10): topics are known by id, and those that are not come last."""
+    committed = groups.offsets.by_group.get(asked.group_id, _NONE_COMMITTED)
+    if asked.topics is None:
+        topics = _all_topics(committed, groups.catalog, by_id=by_id)
+    else:
+        topics, unknown = [], []
+        for topic in asked.topics:
+            name = groups.catalog.topic_name(topic.topic_id) if by_id else topic.name
+            if name is None:
+                unknown.append(_unknown_topic(topic))
+            else:
+                topics.append(_one_topic(committed, name, topic.topic_id, topic.partition_indexes))
+        topics += unknown
+    return _Group(asked.group_id, topics, ErrorCode.NONE)
+
+
+def _all_topics(committed: dict[Partition, OffsetAndMetadata], catalog: "Catalog", *, by_id: bool) -> list[_GroupTopic]:
+    topics = []
+    for name, partitions in groupby(sorted(committed), itemgetter(0)):
+        topic_id = catalog.topic_id(name)
+        if topic_id is None and by_id:
+            continue  # The topic is no more; without an id there is no way to name it.
+        answers = [_GroupPartition(*_answer(key[1], committed[key])) for key in partitions]
+        topics.append(_GroupTopic(name, topic_id or NO_TOPIC_ID, answers))
+    return topics
+
+
+def _one_topic(
+    committed: dict[Partition, OffsetAndMetadata], name: str, topic_id: bytes, indexes: list[int]
+) -> _GroupTopic:
+    """An offset committed to an earlier topic of the same name is not this topic's."""
+    answers = []
+    for index in indexes:
+        found = committed.get((name, index))
+        if found is not None and found.topic_id != topic_id and NO_TOPIC_ID not in (found.topic_id, topic_id):
+            found = None
+        answers.append(_GroupPartition(*_answer(index, found)))
+    return _GroupTopic(name, topic_id, answers)
+
+
+def _unknown_topic(topic: _AskedTopic) -> _GroupTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+    answers = [_GroupPartition(index, NO_OFFSET, NO_LEADER_EPOCH, "", code) for index in topic.partition_indexes]
+    return _GroupTopic("", topic.topic_id, answers)
+
+
+def _answer(index: int, committed: OffsetAndMetadata | None) -> tuple[int, int, int, str, int]:
+    """The fields of an answered partition, in the schema's order, which v1-7 and v8+ share."""
+    if committed is None:
+        return index, NO_OFFSET, NO_LEADER_EPOCH, "", ErrorCode.NONE
+    return index, committed.offset, committed.leader_epoch, committed.metadata, ErrorCode.NONE

@@ -1,0 +1,38 @@
+"""DeleteGroups (key 42). v3 may say why a group was not deleted (KIP-1043); for the errors that exist here it does not.
+
+A group named twice is answered once, and the results come in the order of the request, whatever shards the groups are
+on.
+"""
+
+from typing import Any
+
+from coordinator.groups.delete_groups import delete_groups
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse, Message
+from coordinator.requests.api import Access, Api, Operation, Resource
+
+_Result = DeleteGroupsResponse.DeletableGroupResult
+
+
+def handle(server: Any, exchange: Any) -> None:
+    group_ids = list(dict.fromkeys(exchange.request.groups_names))
+
+    def combine(parts: list[DeleteGroupsResponse]) -> DeleteGroupsResponse:
+        results = {result.group_id: result for part in parts for result in part.results}
+        return DeleteGroupsResponse(results=[results[group_id] for group_id in group_ids])
+
+    server.groups.gather_by_group(group_ids, delete_groups, exchange, combine)
+
+
+def refuse(request: DeleteGroupsRequest, error: KafkaError, api_version: int) -> Message:
+    return DeleteGroupsResponse(results=[_Result(group_id, error.code) for group_id in request.groups_names])
+
+
+API = Api(
+    key=42,
+    name="DeleteGroups",
+    versions=(0, 3),
+    access=Access(Operation.DELETE, Resource.GROUP),
+    handle=handle,
+    refuse=refuse,
+)
