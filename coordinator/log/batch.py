@@ -268,14 +268,21 @@ def read_header(buffer: bytes, position: int = 0) -> BatchHeader:
 
 
 def check_batch(buffer: bytes, position: int = 0) -> BatchHeader:
-    """The header at `position`, if a batch lies whole in the buffer there and its checksum is right; else CorruptBatch."""
+    """The header at `position`, if a whole batch with the right checksum lies there; else CorruptBatch."""
     header = read_header(buffer, position)
+    verify(buffer, position, header, 0)
+    return header
+
+
+def verify(buffer: bytes, position: int, header: BatchHeader, expected_offset: int) -> None:
+    """CorruptBatch unless the batch is whole, its checksum right and its base offset `expected_offset` or later."""
     end = position + header.batch_length + PREFIX_BYTES
     if end > len(buffer):
         raise CorruptBatch(f"{len(buffer) - position} bytes of a batch of {header.size_bytes}")
+    if header.base_offset < expected_offset:
+        raise CorruptBatch(f"offset {header.base_offset} where {expected_offset} is next")
     if crc32c(buffer[position + CHECKSUM_FROM : end]) != header.crc:
         raise CorruptBatch("wrong checksum")
-    return header
 
 
 def split(buffer: bytes) -> list[tuple[int, BatchHeader]]:

@@ -1,0 +1,489 @@
+"""A log: the batches of one partition, in a folder of segment files named as Kafka names them.
+
+    __consumer_offsets-7/
+        00000000000000000000.log      closed: never changes again, until compaction or retention takes it
+        00000000000000041822.log      active: the only one that grows
+        log-checkpoint                three offsets (checkpoint.py)
+
+A log belongs to one thread, the loop's. Only two things leave it: a `SyncJob`, which a worker runs, and the steps of a
+cleaning, which touch closed segments and files of their own. Everything here is synchronous: a read or write of a few
+kilobytes in the page cache is faster than handing it to a thread.
+
+A segment is made durable before the next one begins, so that after a crash only the last may be torn. That costs one
+synchronous fdatasync each `segment_bytes`; the alternative, to let both be unsynced, would leave a crash and a damage
+indistinguishable in the segment that is no longer last.
+
+Descriptors are opened when needed: an idle partition has none, an active one two.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from coordinator.log.batch import (
+    BatchHeader,
+    UnsupportedCompression,
+    decode_records,
+    key_values,
+)
+from coordinator.log.checkpoint import Checkpoint
+from coordinator.log.reader import read_segments
+from coordinator.log.recovery import DamagedLog, RecoveryReport, examine, is_torn_tail
+from coordinator.log.segment import SUFFIX, Segment, segment_name
+from coordinator.log.swap import finish_swaps
+from coordinator.world.disk import Disk, File
+
+__all__ = ["DamagedLog", "Log", "LogSettings", "OffsetOutOfRange", "RecoveryReport", "SyncJob", "TimestampOffset"]
+
+CHECKPOINT_BYTES = 1024 * 1024
+"""Once this much was synced, the checkpoint is synced along: how much a power cut leaves to be judged by its bytes."""
+_RELATIVE_OFFSET_MAX = (1 << 31) - 1
+"""Kafka's index files hold offsets relative to the segment in 32 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """A topic's settings that concern its files; None is Kafka's -1: no limit."""
+
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int | None = 7 * 24 * 3600 * 1000
+    index_interval_bytes: int = 4096
+    retention_bytes: int | None = None
+    retention_ms: int | None = 7 * 24 * 3600 * 1000
+    delete_retention_ms: int = 24 * 3600 * 1000
+    min_cleanable_dirty_ratio: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampOffset:
+    """A record's place in time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class OffsetOutOfRange(Exception):  # noqa: N818 - Kafka's name for it
+    """The offset is before the start or after the end of the log."""
+
+
+class SyncJob:
+    """Makes everything durable that was written before the job was made. `run` blocks, and may run in any thread."""
+
+    __slots__ = ("_checkpoint", "_disk", "_folder", "end_offset", "file", "segment", "size_bytes")
+
+    def __init__(
+        self, end_offset: int, segment: Segment | None, disk: Disk, folder: str | None, checkpoint: Checkpoint | None
+    ) -> None:
+        self.end_offset = end_offset
+        self.segment = segment
+        self.size_bytes = segment.size_bytes if segment is not None else 0
+        self.file: File | None = segment.file if segment is not None else None
+        self._disk = disk
+        self._folder = folder
+        self._checkpoint = checkpoint
+
+    def run(self) -> None:
+        """OSError if it cannot be done, after which nothing may be assumed of what the disk holds."""
+        if self._folder is not None:
+            self._disk.sync_folder(self._folder)
+        if self.file is not None:
+            self.file.sync()
+        if self._checkpoint is not None:
+            self._checkpoint.sync()
+
+
+class Log:
+    """One partition's records. Made by `Log.open`."""
+
+    def __init__(self, disk: Disk, folder: str, settings: LogSettings) -> None:
+        self.disk = disk
+        self.folder = folder
+        self.settings = settings
+        self.checkpoint = Checkpoint(disk, folder)
+        self.segments: list[Segment] = []
+        self.start_offset = 0
+        self.end_offset = 0
+        """The offset that the next record gets."""
+        self.synced_offset = 0
+        """Everything before it is durable."""
+        self.failed: OSError | None = None
+        """Set for good when the disk broke its word: the log takes no more writes until it is opened again."""
+        self.recovery: RecoveryReport | None = None
+        """What opening cut off, if anything."""
+        self._bases: list[int] = []
+        self._folder_synced = True
+        self._unsaved_bytes = 0
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, disk: Disk, folder: str, settings: LogSettings) -> "Log":
+        """Opens or makes the log in a folder and puts right what a crash left; DamagedLog if something else is wrong.
+
+        What was cut is in `recovery`. A log without batches has no file until the first append.
+        """
+        if not disk.exists(folder):
+            disk.make_folder(folder)
+            disk.sync_folder(folder.rpartition("/")[0] or ".")
+        log = cls(disk, folder, settings)
+        log._load()
+        return log
+
+    def _load(self) -> None:
+        finish_swaps(self.disk, self.folder)
+        start_offset = self.checkpoint.offsets.start_offset
+        bases = sorted(
+            int(name.removesuffix(SUFFIX))
+            for name in self.disk.list(self.folder)
+            if name.endswith(SUFFIX) and name.removesuffix(SUFFIX).isdigit()
+        )
+        while len(bases) > 1 and bases[1] <= start_offset:
+            self.disk.remove(f"{self.folder}/{segment_name(bases.pop(0))}")
+        for base in bases:
+            path = f"{self.folder}/{segment_name(base)}"
+            file = self.disk.open(path)
+            size = file.size()
+            file.close()
+            self._add_segment(Segment(self.disk, path, base, size, self.settings.index_interval_bytes))
+        self.end_offset = max(0, start_offset)
+        if self.segments:
+            self._recover_last()
+        self.start_offset = start_offset if start_offset >= 0 else (bases[0] if bases else 0)
+        self.synced_offset = self.checkpoint.offsets.recovery_offset
+
+    def _recover_last(self) -> None:
+        last = self.segments[-1]
+        recovery_offset = self.checkpoint.offsets.recovery_offset
+        file, size = last.file, last.size_bytes
+        self.end_offset, fault = examine(
+            file,
+            size,
+            last.base_offset,
+            recovery_offset,
+            lambda header, position: last.note(header.base_offset, position, header.max_timestamp),
+        )
+        reason, position = "", size
+        if fault is not None:
+            reason, position = fault.reason, fault.position
+            if not is_torn_tail(file, size, fault, recovery_offset):
+                raise DamagedLog(last.path, position, fault.expected_offset - 1, reason)
+            file.truncate(position)
+            file.sync()
+            last.rest()
+            self.segments[-1] = last = Segment(
+                self.disk, last.path, last.base_offset, position, self.settings.index_interval_bytes
+            )
+            _ = last.index
+        if fault is not None or self.end_offset < recovery_offset:
+            self.recovery = RecoveryReport(
+                file=last.path,
+                position=position,
+                bytes_cut=size - position,
+                next_offset=self.end_offset,
+                reason=reason or f"the log ends before offset {recovery_offset}, which it once had",
+                synced_offsets_lost=max(0, recovery_offset - self.end_offset),
+            )
+            self._save_checkpoint(recovery_offset=min(recovery_offset, self.end_offset))
+        last.rest()
+
+    def _add_segment(self, segment: Segment) -> None:
+        self.segments.append(segment)
+        self._bases.append(segment.base_offset)
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def append(self, batch: bytes, record_count: int, max_timestamp: int) -> int:
+        """Writes a batch whose base offset is `end_offset`, and returns that; nothing is durable yet.
+
+        On OSError the log is as before, and may be tried again when there is space, unless `failed` is set.
+        """
+        if self.failed is not None:
+            raise self.failed
+        base_offset = self.end_offset
+        assert int.from_bytes(batch[:8]) == base_offset, "a batch must bear the offset at which it is appended"
+        segments = self.segments
+        if not segments or self._is_full(segments[-1], len(batch), base_offset + record_count, max_timestamp):
+            self._roll()
+        active = segments[-1]
+        try:
+            active.append(batch, base_offset, max_timestamp)
+        except OSError:
+            self._undo(active)
+            raise
+        self.end_offset = base_offset + record_count
+        self._unsaved_bytes += len(batch)
+        return base_offset
+
+    def _is_full(self, active: Segment, more_bytes: int, next_offset: int, timestamp: int) -> bool:
+        if not active.size_bytes:
+            return False
+        settings = self.settings
+        return (
+            active.size_bytes + more_bytes > settings.segment_bytes
+            or next_offset - active.base_offset > _RELATIVE_OFFSET_MAX
+            or (settings.segment_ms is not None and timestamp - active.first_timestamp > settings.segment_ms)
+        )
+
+    def _undo(self, active: Segment) -> None:
+        try:
+            active.cut()
+        except OSError as error:
+            self.failed = error
+            raise
+
+    def _roll(self) -> None:
+        """Closes the active segment, durably, and begins the next."""
+        if self.segments:
+            self.sync()
+        segment = Segment(
+            self.disk,
+            f"{self.folder}/{segment_name(self.end_offset)}",
+            self.end_offset,
+            0,
+            self.settings.index_interval_bytes,
+        )
+        _ = segment.file
+        self._folder_synced = False
+        self._add_segment(segment)
+
+    # --- durability ---------------------------------------------------------------------------------------------------
+
+    def sync_job(self) -> SyncJob:
+        """What must be done to make everything written so far durable; hand it back to `sync_done` or `sync_failed`."""
+        segment = self.segments[-1] if self.segments else None
+        if segment is not None:
+            segment.hold()
+        saved = self._unsaved_bytes >= CHECKPOINT_BYTES
+        if saved:
+            self._unsaved_bytes = 0
+        folder = None if self._folder_synced else self.folder
+        return SyncJob(self.end_offset, segment, self.disk, folder, self.checkpoint if saved else None)
+
+    def sync_done(self, job: SyncJob) -> None:
+        """To be called on the loop when `job.run()` has returned."""
+        self._release(job)
+        if job.segment is None or job.segment is self.segments[-1]:
+            self._folder_synced = True
+        if job.end_offset > self.synced_offset:
+            self.synced_offset = job.end_offset
+            self._save_checkpoint(recovery_offset=job.end_offset)
+
+    def sync_failed(self, job: SyncJob, error: OSError) -> None:
+        """To be called on the loop when `job.run()` has raised: the log has failed for good."""
+        self._release(job)
+        self.failed = error
+
+    def drop_unsynced(self, job: SyncJob) -> None:
+        """Instead of `sync_failed`, when only space was missing and nobody was told of what was to be synced.
+
+        Everything after `synced_offset` is cut off, so that no byte of unknown fate is left, and the log goes on from
+        there. OSError if that fails too; the log has failed then.
+        """
+        self._release(job)
+        active = self.segments[-1]
+        size = next(
+            (at for at, header in active.walk(0) if header.base_offset >= self.synced_offset), active.size_bytes
+        )
+        try:
+            active.file.truncate(size)
+            active.file.sync()
+        except OSError as error:
+            self.failed = error
+            raise
+        self.segments[-1] = Segment(
+            self.disk, active.path, active.base_offset, size, self.settings.index_interval_bytes
+        )
+        active.retire()
+        self.end_offset = max(self.synced_offset, active.base_offset)
+
+    def _release(self, job: SyncJob) -> None:
+        if job.segment is not None:
+            job.segment.release()
+
+    def sync(self) -> None:
+        """Makes everything written so far durable, here and now. After an OSError the log has failed."""
+        if self.failed is not None:
+            raise self.failed
+        job = self.sync_job()
+        try:
+            job.run()
+        except OSError as error:
+            self.sync_failed(job, error)
+            raise
+        self.sync_done(job)
+
+    def _save_checkpoint(self, **changes: int) -> None:
+        """Best effort: an older checkpoint is a valid one."""
+        try:
+            if self.checkpoint.write(**changes):
+                self._folder_synced = False
+        except OSError:
+            self.checkpoint.close()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, bytes_max: int, *, offset_end: int | None = None, at_least_one: bool = True) -> bytes:
+        """Whole batches from the one that holds `offset` on, at most `bytes_max` of them, all before `offset_end`.
+
+        The first batch may begin before `offset`: clients skip what they did not ask for. With `at_least_one` it is
+        returned even if it alone is larger than `bytes_max`. Empty at the end of the log; OffsetOutOfRange beyond.
+        """
+        if offset < self.start_offset or offset > self.end_offset:
+            raise OffsetOutOfRange(offset)
+        offset_end = self.end_offset if offset_end is None else offset_end
+        which = max(0, bisect_right(self._bases, offset) - 1)
+        while which < len(self.segments) and offset < offset_end:
+            segment = self.segments[which]
+            try:
+                found = self._read_segment(segment, offset, bytes_max, offset_end, at_least_one=at_least_one)
+            finally:
+                if segment is not self.segments[-1]:
+                    segment.rest()
+            if found is not None:
+                return found
+            which += 1
+        return b""
+
+    def _read_segment(
+        self, segment: Segment, offset: int, bytes_max: int, offset_end: int, *, at_least_one: bool
+    ) -> bytes | None:
+        """None if the segment has nothing at or after `offset`."""
+        position = segment.index.position_of(offset)
+        start = end = -1
+        while position < segment.size_bytes:
+            for at, header in segment.headers(position):
+                position = at + header.size_bytes
+                if start < 0:
+                    if header.next_offset <= offset:
+                        continue
+                    if header.next_offset > offset_end or (header.size_bytes > bytes_max and not at_least_one):
+                        return b""
+                    start = at
+                elif header.next_offset > offset_end or position - start > bytes_max:
+                    return segment.file.pread(start, end - start)
+                end = position
+        return segment.file.pread(start, end - start) if start >= 0 else None
+
+    def replay_batches(self, from_offset: int = 0) -> Iterator[list[tuple[bytes | None, bytes | None]]]:
+        """Key and value of every record, a list per batch, in order; markers of transactions are left out.
+
+        Verifies every checksum: DamagedLog for whatever is wrong, in whichever segment.
+        """
+        for buffer, position, header in self.batches(from_offset):
+            if not header.is_control:
+                yield [(key, value) for _, key, value in key_values(buffer, position, header)]
+
+    def batches(self, from_offset: int = 0) -> Iterator[tuple[bytes, int, BatchHeader]]:
+        """Buffer, position in it and header of each batch, as the log is when the first one is taken; see `reader`."""
+        yield from read_segments(self.segments, max(from_offset, self.start_offset))
+
+    def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
+        """The first record of this time or later; None if all are earlier."""
+        for segment in self.segments:
+            index = segment.index
+            if segment.max_timestamp >= timestamp:
+                found = self._find_time(segment, index.position_of_time(timestamp), timestamp)
+                if found is not None:
+                    return found
+        return None
+
+    def latest_timestamp(self) -> TimestampOffset | None:
+        """The first record that bears the highest timestamp of all; None in an empty log."""
+        for segment in self.segments:
+            _ = segment.index
+        timestamps = [segment.max_timestamp for segment in self.segments if segment.size_bytes]
+        return self.offset_for_time(max(timestamps)) if timestamps else None
+
+    def _find_time(self, segment: Segment, position: int, timestamp: int) -> TimestampOffset | None:
+        while position < segment.size_bytes:
+            for at, header in segment.headers(position):
+                position = at + header.size_bytes
+                if header.max_timestamp < timestamp or header.next_offset <= self.start_offset:
+                    continue
+                try:
+                    records = decode_records(segment.file.pread(at, header.size_bytes), 0, header)
+                except UnsupportedCompression:
+                    # The batch is as near as one can tell: its reader skips what is too early.
+                    return TimestampOffset(header.base_offset, header.max_timestamp, header.leader_epoch)
+                for record in records:
+                    if record.timestamp >= timestamp and record.offset >= self.start_offset:
+                        return TimestampOffset(record.offset, record.timestamp, header.leader_epoch)
+        return None
+
+    # --- deleting -----------------------------------------------------------------------------------------------------
+
+    def truncate_before(self, offset: int) -> None:
+        """Deletes what is before `offset`: durably from the readers' sight, from the disk by whole segments."""
+        if not self.start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRange(offset)
+        if offset > self.start_offset:
+            self.checkpoint.write(start_offset=offset)
+            self.checkpoint.sync()
+            self.disk.sync_folder(self.folder)
+            self.start_offset = offset
+        count = max(0, bisect_right(self._bases, offset) - 1)
+        for segment in self.segments[:count]:
+            segment.retire()
+            self.disk.remove(segment.path)
+        del self.segments[:count], self._bases[:count]
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Deletes the oldest segments as far as age and size demand; returns how many. OSError as from `append`."""
+        settings, count = self.settings, 0
+        if settings.retention_ms is not None:
+            for segment in self.segments:
+                _ = segment.index
+                if not segment.size_bytes or segment.max_timestamp >= now_ms - settings.retention_ms:
+                    break
+                count += 1
+        if settings.retention_bytes is not None:
+            left = self.size_bytes - sum(segment.size_bytes for segment in self.segments[:count])
+            for segment in self.segments[count:-1]:
+                if left - segment.size_bytes < settings.retention_bytes:
+                    break
+                left -= segment.size_bytes
+                count += 1
+        if count == len(self.segments) and count:
+            self._roll()
+        if count:
+            self.truncate_before(max(self.start_offset, self.segments[count].base_offset))
+        return count
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
+        """Puts a cleaned segment in the place of closed ones that follow each other (compaction)."""
+        first = self.segments.index(old[0])
+        assert self.segments[first : first + len(old)] == list(old)
+        assert old[-1] is not self.segments[-1]
+        self.segments[first : first + len(old)] = [new]
+        self._bases = [segment.base_offset for segment in self.segments]
+
+    def delete(self) -> None:
+        """Removes all files and the folder."""
+        self.close_files()
+        for name in self.disk.list(self.folder):
+            self.disk.remove(f"{self.folder}/{name}")
+        self.disk.remove_folder(self.folder)
+        self.disk.sync_folder(self.folder.rpartition("/")[0] or ".")
+
+    def close(self) -> None:
+        """Makes everything durable, the checkpoint too, and gives the descriptors back. OSError as from `sync`."""
+        try:
+            if self.failed is None and self.end_offset > self.synced_offset:
+                self.sync()
+            self.checkpoint.sync()
+            if not self._folder_synced:
+                self.disk.sync_folder(self.folder)
+        finally:
+            self.close_files()
+
+    def close_files(self) -> None:
+        """Gives the descriptors back and makes nothing durable: what is left to do for a log that failed."""
+        for segment in self.segments:
+            segment.rest()
+        self.checkpoint.close()

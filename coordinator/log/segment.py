@@ -1,0 +1,160 @@
+"""One file of a log: the batches from its base offset up to the next segment's.
+
+The file is named by its base offset in twenty digits. Only the last segment of a log grows; the others are closed, and
+never change until compaction or retention replaces or removes them whole.
+
+A server has many partitions, most of them idle, so a segment opens its file when it is first read or written. Whoever
+reads over several turns of the loop (a load, a cleaning, a fdatasync in a thread) holds the segment meanwhile: a
+segment that is removed while held stays readable through its descriptor until the last holder lets go.
+"""
+
+from collections.abc import Iterator
+
+from coordinator.log.batch import HEADER, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, read_header
+from coordinator.log.index import SparseIndex
+from coordinator.log.recovery import DamagedLog
+from coordinator.world.disk import Disk, File
+
+SUFFIX = ".log"
+WINDOW_BYTES = 64 * 1024
+"""Read at a time when headers are looked at: many small batches at once, and not much wasted on a large one."""
+
+
+def segment_name(base_offset: int) -> str:
+    """The file's name, as Kafka's."""
+    return f"{base_offset:020d}{SUFFIX}"
+
+
+class Segment:
+    """A segment file with its length and index; all positions are bytes in the file."""
+
+    __slots__ = (
+        "_disk",
+        "_file",
+        "_holders",
+        "_index",
+        "_removed",
+        "base_offset",
+        "first_timestamp",
+        "index_interval_bytes",
+        "max_timestamp",
+        "path",
+        "size_bytes",
+    )
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, size_bytes: int, index_interval_bytes: int) -> None:
+        self._disk = disk
+        self._file: File | None = None
+        self._holders = 0
+        self._removed = False
+        self._index: SparseIndex | None = None if size_bytes else SparseIndex(index_interval_bytes)
+        self.path = path
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.index_interval_bytes = index_interval_bytes
+        self.max_timestamp = -1
+        """Meaningful once the segment is indexed."""
+        self.first_timestamp = -1
+
+    @property
+    def file(self) -> File:
+        """The open file."""
+        if self._file is None:
+            if self._removed:
+                raise FileNotFoundError(self.path)
+            self._file = self._disk.open(self.path)
+        return self._file
+
+    def append(self, batch: bytes, base_offset: int, max_timestamp: int) -> None:
+        """Writes a batch at the end. On OSError an unknown part of it may be in the file: see `cut`."""
+        self.file.append(batch)
+        self.note(base_offset, self.size_bytes, max_timestamp)
+        self.size_bytes += len(batch)
+
+    def cut(self) -> None:
+        """Takes off whatever a failed append left behind the last whole batch."""
+        self.file.truncate(self.size_bytes)
+
+    def note(self, base_offset: int, position: int, max_timestamp: int) -> None:
+        """Enters a batch into the index; batches come in order, from the first."""
+        index = self._index
+        if index is None:
+            index = self._index = SparseIndex(self.index_interval_bytes)
+        if self.first_timestamp < 0:
+            self.first_timestamp = max_timestamp
+        index.add(base_offset, position, self.max_timestamp)
+        self.max_timestamp = max(self.max_timestamp, max_timestamp)
+
+    @property
+    def index(self) -> SparseIndex:
+        """The index, made from the batch headers if there is none yet; DamagedLog if they do not follow each other."""
+        if self._index is None:
+            for at, header in self.walk(0):
+                self.note(header.base_offset, at, header.max_timestamp)
+        assert self._index is not None
+        return self._index
+
+    def walk(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of every batch from `position` on; DamagedLog as from `headers`."""
+        while position < self.size_bytes:
+            for at, header in self.headers(position):
+                yield at, header
+                position = at + header.size_bytes
+
+    def headers(self, position: int) -> list[tuple[int, BatchHeader]]:
+        """Position and header of the batches that start in one window of the file from `position` on; at least one.
+
+        DamagedLog if what is there is no batch that ends within the segment.
+        """
+        buffer = self.file.pread(position, min(WINDOW_BYTES, self.size_bytes - position))
+        out: list[tuple[int, BatchHeader]] = []
+        unpack, make = HEADER.unpack_from, BatchHeader._make
+        at, last = 0, len(buffer) - HEADER_BYTES
+        while at <= last:
+            header = make(unpack(buffer, at))
+            end = position + at + header.batch_length + PREFIX_BYTES
+            if header.magic != MAGIC or header.batch_length < HEADER_BYTES - PREFIX_BYTES or end > self.size_bytes:
+                break
+            out.append((position + at, header))
+            at = end - position
+        if not out:
+            raise DamagedLog(self.path, position, self._offset_before(position), "no whole batch where one must begin")
+        return out
+
+    def _offset_before(self, position: int) -> int:
+        """Offset of the last record before a position, for who has to say where the damage begins."""
+        last = self.base_offset - 1
+        at = 0
+        while at < position:
+            header = read_header(self.file.pread(at, HEADER_BYTES))
+            last, at = header.last_offset, at + header.size_bytes
+        return last
+
+    def hold(self) -> None:
+        """Keeps the content readable until `release`, whatever happens to the file's name."""
+        assert self._file is not None or not self._removed
+        self._holders += 1
+
+    def release(self) -> None:
+        """Undoes one `hold`."""
+        self._holders -= 1
+        if not self._holders and self._removed:
+            self._close()
+
+    def retire(self) -> None:
+        """To be called just before the file's name goes or gets another content: holders keep what they have."""
+        if self._holders and not self._removed:
+            _ = self.file
+        self._removed = True
+        if not self._holders:
+            self._close()
+
+    def rest(self) -> None:
+        """Gives the descriptor back, if nobody holds the segment; it is opened again when needed."""
+        if not self._holders:
+            self._close()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()

@@ -1,0 +1,60 @@
+"""Putting one cleaned segment in the place of several, so that a crash at any point leaves either the old or the new.
+
+A file system replaces one file by another in one step, but not several. So the intention is made durable first, as a
+name:
+
+    1  00..0100.log.cleaned                   being written, then synced
+    2  00..0100.00..0900.swap                 renamed: from here on the new content counts for offsets 100 to 899
+    3  every segment from 100 to 899 but the first is removed
+    4  00..0100.log                           renamed over the first
+
+The folder is synced after each of 2, 3 and 4. Opening a log removes what is at 1 and goes on with what is at 2 or 3.
+Kafka's own `.swap` files say where they begin and not where they end, which a cleaned segment that lost its last
+batches cannot tell either; hence the second offset in the name.
+"""
+
+from coordinator.log.segment import SUFFIX, segment_name
+from coordinator.world.disk import Disk
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+
+
+def cleaned_name(base_offset: int) -> str:
+    """The name of a cleaned segment while it is written."""
+    return segment_name(base_offset) + CLEANED_SUFFIX
+
+
+def begin_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> None:
+    """Step 2: from here on the cleaned segment counts."""
+    swap = f"{folder}/{base_offset:020d}.{end_offset:020d}{SWAP_SUFFIX}"
+    disk.rename(f"{folder}/{cleaned_name(base_offset)}", swap)
+    disk.sync_folder(folder)
+
+
+def finish_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> None:
+    """Steps 3 and 4, from wherever an earlier attempt left off."""
+    obsolete = [
+        name
+        for name in disk.list(folder)
+        if name.endswith(SUFFIX)
+        and name.removesuffix(SUFFIX).isdigit()
+        and base_offset < int(name.removesuffix(SUFFIX)) < end_offset
+    ]
+    for name in obsolete:
+        disk.remove(f"{folder}/{name}")
+    if obsolete:
+        disk.sync_folder(folder)
+    disk.rename(f"{folder}/{base_offset:020d}.{end_offset:020d}{SWAP_SUFFIX}", f"{folder}/{segment_name(base_offset)}")
+    disk.sync_folder(folder)
+
+
+def finish_swaps(disk: Disk, folder: str) -> None:
+    """What opening a log does first: ends every swap that had begun and forgets every cleaning that had not."""
+    for name in disk.list(folder):
+        if name.endswith(CLEANED_SUFFIX):
+            disk.remove(f"{folder}/{name}")
+        elif name.endswith(SWAP_SUFFIX):
+            parts = name.removesuffix(SWAP_SUFFIX).split(".")
+            if len(parts) == 2 and parts[0].isdigit() and parts[1].isdigit():
+                finish_swap(disk, folder, int(parts[0]), int(parts[1]))

@@ -1,0 +1,125 @@
+"""Group commit: one fdatasync for everything that arrived while the last one was under way.
+
+A batch is written to the file at once, in the turn of the loop that decided it. If no fdatasync is under way one is
+started in a worker thread; otherwise the running one goes on, and when it is over a single further one covers all that
+was written meanwhile. What it covers is fixed when it *starts*: a batch written while it runs may or may not be on the
+disk when it ends. So durable throughput grows with load, and a reply waits for one or two fdatasyncs.
+
+With durability "write" a batch counts as soon as the operating system has it, as in Kafka: it survives the process, not
+the machine. It is still synced behind the scenes every few megabytes, so that the kernel never owes too much and a
+segment can be closed quickly.
+
+A full disk is a temporary thing: what failed is undone, reported, and the next write may succeed. Any other failure of
+fdatasync is final: the kernel may have dropped the data and marked it clean, and would answer a second one with
+success.
+"""
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+from struct import Struct
+from typing import Any
+
+from coordinator.log.log import Log, SyncJob
+
+FLUSH_BYTES = 8 * 1024 * 1024
+"""With durability "write": how much may be written before a sync is started that nobody waits for."""
+_MAX_TIMESTAMP = Struct(">q").unpack_from
+
+
+class Durability(StrEnum):
+    """When a batch counts as kept."""
+
+    FSYNC = "fsync"
+    WRITE = "write"
+
+
+class Writer:
+    """The only one that appends to a log. Not thread-safe: all its methods and callbacks run on the loop."""
+
+    __slots__ = (
+        "_durability",
+        "_job",
+        "_on_durable",
+        "_on_failure",
+        "_run",
+        "_unsynced_bytes",
+        "log",
+        "offset_durable",
+    )
+
+    def __init__(
+        self,
+        log: Log,
+        durability: str,
+        run: Callable[[Callable[[], Any], Callable[[Any], None]], None],
+        on_durable: Callable[[int], None],
+        on_failure: Callable[[OSError], None],
+    ) -> None:
+        """`run(function, done)` calls the function in a worker, then on the loop `done` with its result or exception.
+
+        `on_durable(offset)`: all before the offset is durable; the offset grows from call to call. `on_failure(error)`:
+        what was written and not announced may be gone. If `log.failed` is set that is final; otherwise the log goes on
+        from its `end_offset` and the next write may succeed. Both may be called before `write` returns.
+        """
+        self.log = log
+        self.offset_durable = log.end_offset
+        self._durability = Durability(durability)
+        self._run = run
+        self._on_durable = on_durable
+        self._on_failure = on_failure
+        self._job: SyncJob | None = None
+        self._unsynced_bytes = 0
+
+    def write(self, batch: bytes, record_count: int) -> None:
+        """Appends a batch that bears the log's end offset as its base offset."""
+        log = self.log
+        try:
+            log.append(batch, record_count, _MAX_TIMESTAMP(batch, 35)[0])
+        except OSError as error:
+            self._on_failure(error)
+            return
+        if self._durability is Durability.WRITE:
+            self._unsynced_bytes += len(batch)
+            if self._unsynced_bytes >= FLUSH_BYTES and self._job is None:
+                self._start()
+            self.offset_durable = log.end_offset
+            self._on_durable(log.end_offset)
+        elif self._job is None:
+            self._start()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no sync is under way: then the log may be closed."""
+        return self._job is None
+
+    def _start(self) -> None:
+        self._unsynced_bytes = 0
+        job = self._job = self.log.sync_job()
+        self._run(job.run, self._synced)
+
+    def _synced(self, outcome: Any) -> None:
+        job, self._job = self._job, None
+        assert job is not None
+        if isinstance(outcome, OSError):
+            self._sync_failed(job, outcome)
+            return
+        if isinstance(outcome, BaseException):
+            raise outcome
+        self.log.sync_done(job)
+        if self._durability is Durability.WRITE:
+            return
+        if self.log.end_offset > job.end_offset and self.log.failed is None:
+            self._start()
+        if self.log.synced_offset > self.offset_durable:
+            self.offset_durable = self.log.synced_offset
+            self._on_durable(self.offset_durable)
+
+    def _sync_failed(self, job: SyncJob, error: OSError) -> None:
+        if error.errno == errno.ENOSPC and self._durability is Durability.FSYNC and self.log.failed is None:
+            with suppress(OSError):
+                self.log.drop_unsynced(job)
+        else:
+            self.log.sync_failed(job, error)
+        self._on_failure(error)
