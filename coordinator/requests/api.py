@@ -58,3 +58,5 @@ class Api:
     access: Access
     handle: Callable[[Any, Any], None]
     refuse: Callable[[Any, KafkaError, int], Message]
+    writes: bool = True
+    """Whether it may change durable state; a shard whose disk is full still serves those that do not."""

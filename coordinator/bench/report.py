@@ -1,0 +1,111 @@
+"""Runs a measurement against a server and the echo, several times, and prints medians, spreads and the ratio."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from coordinator.bench.load import Outcome, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: what is asked, by how many connections, how many at once."""
+
+    name: str
+    request: str
+    connections: int
+    in_flight: int
+    partitions: int
+
+
+ROWS = (
+    Row("heartbeat, 1 connection x16", "heartbeat", 1, 16, 0),
+    Row("heartbeat, 100 connections", "heartbeat", 100, 1, 0),
+    Row("heartbeat, 1,000 connections", "heartbeat", 1_000, 1, 0),
+    Row("commit 1 partition, 1 connection x16", "commit", 1, 16, 1),
+    Row("commit 1 partition, 100 connections", "commit", 100, 1, 1),
+    Row("commit 1 partition, 1,000 connections", "commit", 1_000, 1, 1),
+    Row("commit 10 partitions, 100 connections", "commit", 100, 1, 10),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server under measurement: loopback address and process id."""
+
+    host: str
+    port: int
+    pid: int
+
+
+@contextmanager
+def own_server(durability: str) -> Iterator[Target]:
+    """Our server on free ports with an empty data folder."""
+    with TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "coordinator", "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+        command += ["--data-dir", folder, "--set", f"durability={durability}", "--set", "group.initial.rebalance.delay.ms=0"]
+        command += ["--set", "group.max.session.timeout.ms=1800000", "--set", "socket.connections.per.ip.max=10000"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # noqa: S603
+        try:
+            assert process.stdout is not None
+            ready = json.loads(process.stdout.readline())
+            host, _, port = ready["bootstrap"].rpartition(":")
+            yield Target(host, int(port), process.pid)
+        finally:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def echo_server(answer_bytes: int) -> Iterator[Target]:
+    """The bare echo with answers of the given size."""
+    command = [sys.executable, "-m", "coordinator.bench.echo", str(answer_bytes)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    try:
+        assert process.stdout is not None
+        yield Target("127.0.0.1", int(process.stdout.readline()), process.pid)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def measure(plan: Plan) -> Outcome:
+    """One run of the load generator, in a process of its own."""
+    command = [sys.executable, "-m", "coordinator.bench.load", json.dumps(asdict(plan))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise SystemExit(f"bench: the load generator failed: {done.stderr.strip()[-500:]}")
+    return Outcome(**json.loads(done.stdout))
+
+
+def spread(values: list[float]) -> str:
+    return f"{median(values):5.1f} ({min(values):.1f}-{max(values):.1f})"
+
+
+def report(match: str, seconds: float, repetitions: int, durability: str, target: Target | None) -> None:
+    """Prints a table of the rows whose name contains `match`; CPU per request in microseconds, requests per second."""
+    print(f"CPU us per request: median (min-max) of {repetitions} runs of {seconds:g} s; durability: {durability}")  # noqa: T201
+    print(f"{'':40} {'server':>20} {'echo':>20} {'ratio':>6} {'req/s':>9}")  # noqa: T201
+    for row in ROWS:
+        if match not in row.name:
+            continue
+        ours, floor, rates = [], [], []
+        for _ in range(repetitions):
+            plan = Plan("", 0, row.request, row.connections, row.in_flight, row.partitions, 1.0, seconds, 0, joins=True)
+            if target is None:
+                with own_server(durability) as own:
+                    outcome = measure(replace(plan, host=own.host, port=own.port, server_pid=own.pid))
+            else:
+                outcome = measure(replace(plan, host=target.host, port=target.port, server_pid=target.pid))
+            ours.append(outcome.server_cpu_s / outcome.answers * 1e6)
+            rates.append(outcome.answers / outcome.seconds)
+            with echo_server(outcome.answer_bytes) as echo:
+                bare = measure(replace(plan, host=echo.host, port=echo.port, server_pid=echo.pid, joins=False))
+            floor.append(bare.server_cpu_s / bare.answers * 1e6)
+        ratio = median(ours) / median(floor)
+        print(f"{row.name:40} {spread(ours):>20} {spread(floor):>20} {ratio:6.2f} {median(rates):9,.0f}", flush=True)  # noqa: T201

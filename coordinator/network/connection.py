@@ -1,0 +1,236 @@
+"""One client connection: bytes in, whole frames to the dispatcher, answers out in the order of the requests.
+
+Everything that arrived in one read is handled in the same call, and everything answered by then leaves in one write. An
+answer that comes later (a parked join, a commit that waited for the disk) marks the connection ready; all connections made
+ready in one turn of the loop are written at its end.
+
+Kafka reads one request of a connection at a time. Here later requests may be handled while earlier ones wait, so that
+commits share a disk write, but never more than `requests_in_flight_max`: then reading stops until answers have left.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator.network.once import OncePerClient
+from coordinator.protocol.frame import FrameError, FrameSplitter
+from coordinator.requests.dispatch import Dispatcher, RefusedFrame
+from coordinator.requests.exchange import Exchange
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection may take. Sizes in bytes, times in milliseconds."""
+
+    frame_bytes_max: int
+    requests_in_flight_max: int
+    write_buffer_bytes_max: int
+    idle_ms_max: int
+    frame_ms_max: int
+    """A frame once begun must be whole within this time (slow loris)."""
+    drain_ms_max: int
+    """A full write buffer must have drained within this time (a reader that does not read)."""
+
+
+class Turn:
+    """The connections to write at the end of this turn of the loop."""
+
+    __slots__ = ("_call_soon", "_ready")
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._call_soon = call_soon
+        self._ready: list[Connection] = []
+
+    def add(self, connection: "Connection") -> None:
+        if not self._ready:
+            self._call_soon(self.flush)
+        self._ready.append(connection)
+
+    def flush(self) -> None:
+        ready, self._ready = self._ready, []
+        for connection in ready:
+            connection.write_ready()
+
+
+class Connection(asyncio.Protocol):
+    """The server's end of one connection."""
+
+    __slots__ = (
+        "_admit", "_closed", "_dispatcher", "_handling", "_limits", "_listed", "_lost", "_now_ms", "_once", "_queue",
+        "_reading", "_splitter", "_transport", "_turn", "_writable", "advertised", "client_host", "client_id",
+        "frame_begun_ms", "full_since_ms", "heard_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        limits: ConnectionLimits,
+        turn: Turn,
+        once: OncePerClient,
+        advertised: tuple[str, int],
+        now_ms: Callable[[], int],
+        admit: Callable[["Connection"], bool],
+        lost: Callable[["Connection"], None],
+    ) -> None:
+        self.advertised = advertised
+        self.client_host = ""
+        self.client_id: str | None = None
+        self.heard_ms = now_ms()
+        self.frame_begun_ms: int | None = None
+        """When the frame that is not whole yet began to arrive."""
+        self.full_since_ms: int | None = None
+        """Since when the write buffer has been full."""
+        self._dispatcher = dispatcher
+        self._limits = limits
+        self._turn = turn
+        self._once = once
+        self._now_ms = now_ms
+        self._admit = admit
+        self._lost = lost
+        self._splitter = FrameSplitter(limits.frame_bytes_max)
+        self._queue: deque[Exchange] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._handling = False
+        self._listed = False
+        self._reading = True
+        self._writable = True
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """Requests not answered yet."""
+        return len(self._queue)
+
+    # --- asyncio.Protocol ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes_max)
+        peer = transport.get_extra_info("peername")
+        self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/unknown"
+        if not self._admit(self):
+            self._closed = True
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_ms = self._now_ms()
+        self._splitter.feed(data)
+        self._handle_frames()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed = True
+        for exchange in self._queue:
+            exchange.done = True
+            if exchange.on_close is not None:
+                exchange.on_close()
+        self._queue.clear()
+        self._lost(self)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        self.full_since_ms = self._now_ms()
+        self._balance()
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self.full_since_ms = None
+        self._balance()
+        self._handle_frames()
+
+    # --- requests in, answers out -------------------------------------------------------------------------------------
+
+    def ready(self) -> None:
+        """An answer of this connection has been given (called by its exchange)."""
+        if not self._handling and not self._listed and not self._closed:
+            self._listed = True
+            self._turn.add(self)
+
+    def write_ready(self) -> None:
+        """Writes the answers at the head of the queue, then goes on with frames that had to wait for that."""
+        self._listed = False
+        if self._closed:
+            return
+        self._write()
+        if not self._reading:
+            self._balance()
+            self._handle_frames()
+
+    def close(self) -> None:
+        """Closes once what has been written is sent."""
+        if self._transport is not None and not self._closed:
+            self._closed = True
+            self._transport.close()
+
+    def refuse(self, reason: str) -> None:
+        """Closes, and tells the log why, once per client and reason."""
+        who = self.client_id or "unknown"
+        self._once.warn(
+            (self.client_host, who, reason),
+            'event=connection_closed client=%s host=%s reason="%s"', who, self.client_host, reason,
+        )  # fmt: skip
+        self.close()
+
+    def _handle_frames(self) -> None:
+        if self._handling or self._closed:
+            return
+        splitter, dispatcher, queue = self._splitter, self._dispatcher, self._queue
+        in_flight_max = self._limits.requests_in_flight_max
+        progress = False
+        self._handling = True
+        try:
+            while self._writable and len(queue) < in_flight_max:
+                frame = splitter.next_frame()
+                if frame is None:
+                    break
+                progress = True
+                exchange = dispatcher.dispatch(frame, self, self.client_host)
+                if exchange.client_id is not None:
+                    self.client_id = exchange.client_id
+                queue.append(exchange)
+                dispatcher.handle(exchange)
+                if queue and queue[0].payload is not None and len(queue) >= in_flight_max:
+                    self._write()
+        except (FrameError, RefusedFrame) as error:
+            self._write()
+            self.refuse(str(error))
+        finally:
+            self._handling = False
+        self._write()
+        self._balance()
+        if not splitter.partial:
+            self.frame_begun_ms = None
+        elif progress or self.frame_begun_ms is None:
+            self.frame_begun_ms = self.heard_ms
+
+    def _write(self) -> None:
+        queue = self._queue
+        if not queue or queue[0].payload is None or self._transport is None or self._closed:
+            return
+        if len(queue) == 1:
+            payload = queue.popleft().payload
+            assert payload is not None
+            self._transport.write(payload)
+            return
+        out: list[bytes] = []
+        while queue:
+            payload = queue[0].payload
+            if payload is None:
+                break
+            queue.popleft()
+            out.append(payload)
+        self._transport.write(b"".join(out))
+
+    def _balance(self) -> None:
+        wanted = self._writable and len(self._queue) < self._limits.requests_in_flight_max
+        if wanted is self._reading or self._transport is None or self._closed:
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()

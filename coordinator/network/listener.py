@@ -1,0 +1,107 @@
+"""A listening socket and its connections: accepts within limits, closes the idle and the stalled, drains on stop."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from coordinator.network.connection import Connection, ConnectionLimits, Turn
+from coordinator.network.once import OncePerClient
+from coordinator.requests.dispatch import Dispatcher
+
+_log = logging.getLogger(__name__)
+
+BACKLOG = 4096
+"""Kafka's 50 resets a burst of thousands of clients; the system's own limit applies below this."""
+SWEEP_MS = 1_000
+
+
+class Listener:
+    """Serves one address. `advertised` is what clients are told; its port 0 means the port that was bound."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        limits: ConnectionLimits,
+        *,
+        advertised: tuple[str, int],
+        connections_max: int,
+        connections_per_ip_max: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.advertised = advertised
+        self.connections: dict[Connection, None] = {}
+        self.refused_count = 0
+        self._limits = limits
+        self._connections_max = connections_max
+        self._connections_per_ip_max = connections_per_ip_max
+        self._now_ms = now_ms
+        self._once = OncePerClient(_log)
+        self._per_ip: dict[str, int] = {}
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._turn: Turn | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens; returns the port."""
+        loop = asyncio.get_running_loop()
+        self._turn = Turn(loop.call_soon)
+        self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        self.advertised = (self.advertised[0], self.advertised[1] or bound)
+        self._sweeper = loop.call_later(SWEEP_MS / 1000, self._sweep)
+        return bound
+
+    async def stop(self, drain_ms: int) -> None:
+        """Accepts no more; gives the answers under way up to `drain_ms` to leave, then closes every connection."""
+        if self._server is None:
+            return
+        self._server.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        deadline = self._now_ms() + drain_ms
+        while any(c.waiting for c in self.connections) and self._now_ms() < deadline:
+            await asyncio.sleep(0.005)
+        for connection in list(self.connections):
+            connection.close()
+        await asyncio.sleep(0)
+
+    def _accept(self) -> Connection:
+        assert self._turn is not None
+        return Connection(
+            self.dispatcher, self._limits, self._turn, self._once, self.advertised, self._now_ms, self._admit, self._lost
+        )
+
+    def _admit(self, connection: Connection) -> bool:
+        """Whether the connection is within the limits; counts it if so."""
+        host = connection.client_host
+        held = self._per_ip.get(host, 0)
+        if len(self.connections) >= self._connections_max or held >= self._connections_per_ip_max:
+            self.refused_count += 1
+            limit = "connections" if held < self._connections_per_ip_max else "connections per address"
+            self._once.warn((host, limit), "event=connection_refused host=%s limit=%s", host, limit)
+            return False
+        self.connections[connection] = None
+        self._per_ip[host] = held + 1
+        return True
+
+    def _lost(self, connection: Connection) -> None:
+        if connection not in self.connections:
+            return
+        del self.connections[connection]
+        host = connection.client_host
+        self._per_ip[host] -= 1
+        if not self._per_ip[host]:
+            del self._per_ip[host]
+
+    def _sweep(self) -> None:
+        now = self._now_ms()
+        limits = self._limits
+        for connection in list(self.connections):
+            if connection.frame_begun_ms is not None and now - connection.frame_begun_ms > limits.frame_ms_max:
+                connection.refuse(f"a frame was not whole after {limits.frame_ms_max} ms")
+            elif connection.full_since_ms is not None and now - connection.full_since_ms > limits.drain_ms_max:
+                connection.refuse(f"answers were not read for {limits.drain_ms_max} ms")
+            elif not connection.waiting and now - connection.heard_ms > limits.idle_ms_max:
+                connection.close()
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_MS / 1000, self._sweep)

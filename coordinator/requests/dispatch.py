@@ -1,0 +1,101 @@
+"""From a frame to its API: the table of what is spoken, derived from the files of this package.
+
+A module here that has an `API` is an API the server speaks; there is no other list. One dispatcher serves the listeners of
+one dialect. What cannot be answered closes the connection, as Kafka does: an unknown key, a version out of range
+(except of ApiVersions, which answers with the versions it does speak), a body that is not the message it says it is.
+"""
+
+import importlib
+import logging
+import pkgutil
+from types import ModuleType
+from typing import Any
+
+from coordinator import requests
+from coordinator.protocol.codec import Codec, DecodeError
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.header import decode_request_header
+from coordinator.requests.api import Api
+from coordinator.requests.exchange import Exchange, ReplyQueue, Route
+
+_log = logging.getLogger(__name__)
+
+API_VERSIONS = 18
+
+
+class RefusedFrame(Exception):
+    """The connection must be closed; the text says why."""
+
+
+def spoken_apis() -> dict[int, Api]:
+    """API key -> Api, for every module of this package that declares one."""
+    apis: dict[int, Api] = {}
+    for info in pkgutil.iter_modules(requests.__path__):
+        module: ModuleType = importlib.import_module(f"{requests.__name__}.{info.name}")
+        api = getattr(module, "API", None)
+        if isinstance(api, Api):
+            assert api.key not in apis, f"two files declare API {api.key}"
+            apis[api.key] = api
+    return dict(sorted(apis.items()))
+
+
+class Dispatcher:
+    """Decodes the frames of one dialect and hands each to its API's `handle(server, exchange)`."""
+
+    def __init__(self, server: Any, apis: dict[int, Api], codec: Codec) -> None:
+        self._server = server
+        self._apis = apis
+        self._codec = codec
+        self._routes: dict[int, Route] = {}
+
+    @property
+    def routes(self) -> list[Route]:
+        """The routes used so far, with their counts."""
+        return list(self._routes.values())
+
+    def dispatch(self, frame: bytes, queue: ReplyQueue, client_host: str) -> Exchange:
+        """The exchange of one request frame (without its size), not handled yet. Raises RefusedFrame."""
+        try:
+            api_key, version, correlation_id, client_id, position = decode_request_header(frame)
+            route = self._routes.get(api_key << 16 | version)
+            if route is None:
+                route = self._route(api_key, version)
+            if route.version != version:
+                # An ApiVersions of a version we do not speak: answered in version 0, its body is not read.
+                return Exchange(route, queue, None, correlation_id, client_id, client_host)
+            request, _ = route.decode(frame, position)
+        except DecodeError as error:
+            raise RefusedFrame(f"malformed request: {error}") from error
+        return Exchange(route, queue, request, correlation_id, client_id, client_host)
+
+    def handle(self, exchange: Exchange) -> None:
+        """Runs the request; whatever happens it is answered, now or later."""
+        try:
+            exchange.route.api.handle(self._server, exchange)
+        except KafkaError as error:
+            exchange.reply(exchange.refusal(error))
+        except Exception:
+            _log.exception("event=request_failed api=%s version=%d", exchange.route.api.name, exchange.api_version)
+            exchange.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _route(self, api_key: int, version: int) -> Route:
+        api = self._apis.get(api_key)
+        if api is None:
+            raise RefusedFrame(f"unknown API key {api_key}")
+        first, last = api.versions
+        spoken = version
+        if not first <= version <= last:
+            if api_key != API_VERSIONS:
+                raise RefusedFrame(f"unsupported version {version} of {api.name} (speaks {first} to {last})")
+            spoken = 0
+        codec = self._codec
+        route = Route(
+            api,
+            spoken,
+            codec.decoder(f"{api.name}Request", spoken),
+            codec.encoder(f"{api.name}Response", spoken),
+            flexible_answer=api_key != API_VERSIONS and codec.is_flexible(f"{api.name}Response", spoken),
+        )
+        if spoken == version:
+            self._routes[api_key << 16 | version] = route
+        return route

@@ -1,0 +1,114 @@
+"""One request and the way back to its asker.
+
+An exchange is made when a frame is decoded and holds its place in the connection's reply queue: answers leave in the order
+of the requests, whenever they are given. To the core it is the opaque `Call`; to a shard it is who waits for a reply.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Protocol
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import Message
+from coordinator.requests.api import Api
+
+_PLAIN_HEADER = Struct(">ii")
+_FLEXIBLE_HEADER = Struct(">iib")
+
+
+class Route:
+    """How one version of one API is decoded, handled and answered on one listener."""
+
+    __slots__ = ("answered", "api", "decode", "encode", "errors", "flexible_answer", "version", "writes")
+
+    def __init__(
+        self,
+        api: Api,
+        version: int,
+        decode: Callable[[bytes, int], tuple[Any, int]],
+        encode: Callable[[Any], bytes],
+        *,
+        flexible_answer: bool,
+    ) -> None:
+        self.api = api
+        self.version = version
+        self.decode = decode
+        self.encode = encode
+        self.flexible_answer = flexible_answer
+        self.writes = api.writes
+        self.answered = 0
+        self.errors: dict[int, int] = {}
+        """Answers by top-level error code other than NONE."""
+
+
+class ReplyQueue(Protocol):
+    """The asker's connection (network/connection.py)."""
+
+    advertised: tuple[str, int]
+
+    def ready(self) -> None: ...
+
+
+class Exchange:
+    """A decoded request; `reply` answers it, once."""
+
+    __slots__ = (
+        "_queue", "api_version", "client_host", "client_id", "correlation_id", "done", "fresh_id", "on_close",
+        "payload", "request", "route", "writes",
+    )  # fmt: skip
+
+    def __init__(
+        self, route: Route, queue: ReplyQueue, request: Any, correlation_id: int, client_id: str | None, client_host: str
+    ) -> None:
+        self.route = route
+        self.api_version = route.version
+        self.writes = route.writes
+        self.request = request
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.fresh_id = ""
+        self.payload: bytes | None = None
+        self.done = False
+        self.on_close: Callable[[], None] | None = None
+        """Called when the connection closes before the answer (a long poll drops its waiter)."""
+        self._queue = queue
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """Host and port by which this asker reaches the server."""
+        return self._queue.advertised
+
+    def encode(self, message: Any) -> bytes:
+        """The whole answer frame; also counts it."""
+        route = self.route
+        body = route.encode(message)
+        route.answered += 1
+        error = getattr(message, "error_code", 0)
+        if error:
+            route.errors[error] = route.errors.get(error, 0) + 1
+        if route.flexible_answer:
+            return _FLEXIBLE_HEADER.pack(len(body) + 5, self.correlation_id, 0) + body
+        return _PLAIN_HEADER.pack(len(body) + 4, self.correlation_id) + body
+
+    def send(self, payload: bytes) -> None:
+        """Gives the encoded answer; it leaves when every earlier request of the connection has been answered."""
+        if self.done:
+            return
+        self.done = True
+        self.payload = payload
+        self._queue.ready()
+
+    def reply(self, message: Message) -> None:
+        self.send(self.encode(message))
+
+    def no_reply(self) -> None:
+        """The asker expects no answer (Produce with acks=0)."""
+        self.send(b"")
+
+    def refusal(self, error: KafkaError) -> Message:
+        """The API's own answer for this error, in the shape of the request's version."""
+        return self.route.api.refuse(self.request, error, self.api_version)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.reply(self.refusal(KafkaError(code)))

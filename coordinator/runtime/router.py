@@ -1,0 +1,138 @@
+"""Which shard a group belongs to, and requests that span shards.
+
+A group lives on the partition of `__consumer_offsets` that Kafka would put it on: Java's String.hashCode of the group id,
+made non-negative, modulo the number of partitions. So a data folder of a real broker loads unchanged.
+
+A request that names several groups, or none, is split into one part per shard. Each part is an ordinary request of its
+shard (it waits for that shard's log like any other); when the last one is through, the parts are combined into the answer.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import Message
+from coordinator.runtime.result import Call, Result
+from coordinator.runtime.shard import Exchange, Operation, Shard
+
+_INT_MAX = 0x7FFFFFFF
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode: 32-bit signed, over UTF-16 code units."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(units), 2):
+        value = (31 * value + (units[i] << 8) + units[i + 1]) & 0xFFFFFFFF
+    return value - (1 << 32) if value > _INT_MAX else value
+
+
+class Router:
+    """All shards of the coordinator."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self.shards = shards
+        self._by_group: dict[str, Shard] = {}
+        self._cached_max = 100_000
+
+    def shard_of(self, group_id: str) -> Shard:
+        shard = self._by_group.get(group_id)
+        if shard is None:
+            # Kafka's Utils.abs: the sign bit is dropped, so Integer.MIN_VALUE becomes 0.
+            value = java_hash(group_id)
+            shard = self.shards[(0 if value == -_INT_MAX - 1 else abs(value)) % len(self.shards)]
+            if len(self._by_group) >= self._cached_max:
+                self._by_group.clear()
+            self._by_group[group_id] = shard
+        return shard
+
+    def submit(self, group_id: str, operation: Operation, exchange: Exchange) -> None:
+        """Hands a request to its group's shard."""
+        self.shard_of(group_id).submit(operation, exchange)
+
+    def gather(
+        self,
+        view: Callable[[Any, int], Any],
+        exchange: Exchange,
+        combine: Callable[[list[Any]], Message],
+    ) -> None:
+        """Asks every shard `view(state, now_ms)`; answers `combine(values)` in the order of the shards."""
+
+        def operation(state: Any, request: Any, call: Call, now_ms: int) -> Result:
+            return Result(view(state, now_ms))
+
+        _Joint(exchange, combine, [(shard, None) for shard in self.shards], operation)
+
+    def gather_by_group(
+        self,
+        group_ids: Iterable[str],
+        function: Callable[[Any, list[str], Call, int], Result],
+        exchange: Exchange,
+        combine: Callable[[list[Any]], Message],
+    ) -> None:
+        """Runs `function(state, its group ids, call, now_ms)` on each shard that has some of the groups.
+
+        The replies of the parts (any objects) come to `combine` in the order in which their shards were first named.
+        """
+        split: dict[int, tuple[Shard, list[str]]] = {}
+        for group_id in group_ids:
+            shard = self.shard_of(group_id)
+            split.setdefault(shard.index, (shard, []))[1].append(group_id)
+        _Joint(exchange, combine, list(split.values()), function)
+
+
+class _Joint:
+    """The answer in the making: one slot per part."""
+
+    __slots__ = ("_combine", "_exchange", "_left", "_values")
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        combine: Callable[[list[Any]], Message],
+        parts: Sequence[tuple[Shard, Any]],
+        operation: Operation,
+    ) -> None:
+        self._exchange = exchange
+        self._combine = combine
+        self._values: list[Any] = [None] * len(parts)
+        self._left = len(parts)
+        if not parts:
+            exchange.send(exchange.encode(combine([])))
+        for slot, (shard, request) in enumerate(parts):
+            shard.submit(operation, _Part(self, slot, request, exchange))
+
+    def arrived(self, slot: int, value: Any) -> None:
+        self._values[slot] = value
+        self._left -= 1
+        if self._left:
+            return
+        exchange = self._exchange
+        refused = next((value for value in self._values if isinstance(value, KafkaError)), None)
+        message = self._combine(self._values) if refused is None else exchange.refusal(refused)
+        exchange.send(exchange.encode(message))
+
+
+class _Part:
+    """One shard's part of a request, in the shape of a request."""
+
+    __slots__ = ("_joint", "_slot", "api_version", "client_host", "client_id", "fresh_id", "request", "writes")
+
+    def __init__(self, joint: _Joint, slot: int, request: Any, exchange: Exchange) -> None:
+        self._joint = joint
+        self._slot = slot
+        self.request = request
+        self.api_version = exchange.api_version
+        self.client_id = exchange.client_id
+        self.client_host = exchange.client_host
+        self.fresh_id = exchange.fresh_id
+        self.writes = exchange.writes
+
+    def encode(self, message: Any) -> Any:
+        return message
+
+    def refusal(self, error: KafkaError) -> Any:
+        return error
+
+    def send(self, payload: Any) -> None:
+        self._joint.arrived(self._slot, payload)

@@ -1,0 +1,69 @@
+"""Coordinator records to bytes and back.
+
+A key is int16 record type + the key message, never flexible; a value is int16 version + the value message (Kafka's
+CoordinatorRecordSerde). The record type is the key message's apiKey; its value message has the same name with Value for Key.
+"""
+
+from collections.abc import Callable
+
+from coordinator.protocol import messages
+from coordinator.protocol.codec import Codec, DecodeError
+from coordinator.protocol.messages import Message
+from coordinator.runtime.result import Record
+
+_SHORT = 2
+
+
+class UnknownRecordVersion(Exception):
+    """A value whose version is newer than this server speaks: it must not be guessed at, the load stops."""
+
+
+class Serde:
+    """Encodes and decodes the records of one kind of log: `key_names` are the key messages it may hold."""
+
+    def __init__(self, codec: Codec, key_names: tuple[str, ...]) -> None:
+        self._codec = codec
+        self._keys = {getattr(messages, name).API_KEY: name for name in key_names}
+        self._key_encoders: dict[type[Message], tuple[bytes, Callable[[Message], bytes]]] = {}
+        self._value_encoders: dict[tuple[type[Message], int], tuple[bytes, Callable[[Message], bytes]]] = {}
+
+    def encode(self, record: Record) -> tuple[bytes, bytes | None]:
+        """`(key, value)`; the value of a tombstone is None."""
+        key, value, version = record
+        entry = self._key_encoders.get(type(key))
+        if entry is None:
+            assert key.API_KEY in self._keys, f"{key.NAME} does not belong in this log"
+            entry = (key.API_KEY.to_bytes(_SHORT, "big"), self._codec.encoder(key.NAME, 0))
+            self._key_encoders[type(key)] = entry
+        key_bytes = entry[0] + entry[1](key)
+        if value is None:
+            return key_bytes, None
+        shape = (type(value), version)
+        entry = self._value_encoders.get(shape)
+        if entry is None:
+            entry = (version.to_bytes(_SHORT, "big"), self._codec.encoder(value.NAME, version))
+            self._value_encoders[shape] = entry
+        return key_bytes, entry[0] + entry[1](value)
+
+    def decode(self, key: bytes, value: bytes | None) -> Record | None:
+        """The record, or None for a record type that this server does not know (Kafka skips it too).
+
+        Raises DecodeError for damaged bytes and UnknownRecordVersion for a known type in an unknown version.
+        """
+        if len(key) < _SHORT:
+            raise DecodeError("a coordinator record's key has at least two bytes")
+        name = self._keys.get(int.from_bytes(key[:_SHORT], "big", signed=True))
+        if name is None:
+            return None
+        key_message, _ = self._codec.decoder(name, 0)(key, _SHORT)
+        if value is None:
+            return Record(key_message, None)
+        if len(value) < _SHORT:
+            raise DecodeError(f"the value of {name} has no version")
+        version = int.from_bytes(value[:_SHORT], "big", signed=True)
+        value_name = name.removesuffix("Key") + "Value"
+        first, last = getattr(messages, value_name).VERSIONS
+        if not first <= version <= last:
+            raise UnknownRecordVersion(f"{value_name} version {version}; this server reads {first} to {last}")
+        value_message, _ = self._codec.decoder(value_name, version)(value, _SHORT)
+        return Record(key_message, value_message, version)

@@ -1,0 +1,300 @@
+"""One log and the groups it carries: where a pure state machine becomes durable.
+
+    submit -> handle -> replay -> batch (one per turn of the loop) -> write, fdatasync -> release the replies
+
+Requests run one at a time, to their end, in the order they came: a handler is a function call, so the mailbox only holds
+what arrives while another request is being handled (a reply that leads to a new request in the same turn).
+
+When the log cannot take a batch, memory is ahead of it. There is no undo: the shard drops its state and loads it again from
+the log, and everybody whose reply was parked is told to ask again. A full disk (ENOSPC) is survived like that, the log then
+being asked once in a while whether it takes writes again; any other error of the disk (EIO) is final, because after a failed
+fdatasync nobody knows what the disk holds: the shard refuses everything until the server is restarted.
+"""
+
+import errno
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Any, Protocol
+
+from coordinator.log.batch import BatchBuilder
+from coordinator.log.log import Log
+from coordinator.log.writer import Writer
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import Message
+from coordinator.runtime.parking import Asker, ParkedReply, Parking
+from coordinator.runtime.result import Call, Fact, Record, Result, TimerKey
+from coordinator.runtime.serde import Serde
+from coordinator.runtime.timers import Handle, Schedule, Timers
+from coordinator.world.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+BATCH_BYTES_MAX = 1 << 20
+"""A batch is closed early past this size; one operation's records always stay in one batch."""
+FULL_DISK_RETRY_MS = 1_000
+"""How long a shard whose disk is full refuses writes before it tries one again."""
+
+
+class Exchange(Call, Asker, Protocol):
+    """A request with the way back to its asker (requests/exchange.py)."""
+
+    request: Any
+    writes: bool
+    """Whether this API may produce records."""
+
+    def encode(self, message: Message) -> Any: ...
+    def refusal(self, error: KafkaError) -> Message: ...
+
+
+class StateMachine(Protocol):
+    """What a shard makes durable (groups/groups.py)."""
+
+    def replay(self, record: Record) -> None: ...
+    def loaded(self, now_ms: int) -> Result: ...
+    def fire(self, key: TimerKey, now_ms: int) -> Result: ...
+
+
+Operation = Callable[[Any, Any, Call, int], Result]
+"""`operation(state, request, call, now_ms)`."""
+
+
+class Status(StrEnum):
+    """Whether a shard answers. ACTIVE: yes. FULL: reads only, until the disk takes a write. FAILED: no, until a restart."""
+
+    ACTIVE = "active"
+    FULL = "full"
+    FAILED = "failed"
+
+
+class Shard:
+    """The groups whose id hashes to `index`, their log, timers and parked replies."""
+
+    def __init__(
+        self,
+        index: int,
+        log: Log,
+        make_state: Callable[[], StateMachine],
+        serde: Serde,
+        clock: Clock,
+        *,
+        make_writer: Callable[[Log, Callable[[int], None], Callable[[OSError], None]], Writer],
+        soon: Callable[[Callable[[], None]], object],
+        schedule: Schedule,
+        commit_timeout_ms: int,
+        told: Callable[[int, Fact], None],
+    ) -> None:
+        self.index = index
+        self.log = log
+        self.status = Status.ACTIVE
+        self.reason = ""
+        """Why the status is not ACTIVE, for logs and /health/ready."""
+        self.state = make_state()
+        self.records_skipped = 0
+        """Records of unknown type seen by the last load."""
+        self.parked = Parking()
+        self._make_state = make_state
+        self._serde = serde
+        self._clock = clock
+        self._soon = soon
+        self._schedule = schedule
+        self._commit_timeout_ms = commit_timeout_ms
+        self._told = told
+        self._writer = make_writer(log, self._durable, self._write_failed)
+        self._timers = Timers(clock.monotonic_ms, schedule, self._fire)
+        self._batch = BatchBuilder()
+        self._offset_written = 0
+        self._offset_durable = 0
+        self._waiting: dict[Exchange, None] = {}
+        self._mailbox: deque[Callable[[], None]] = deque()
+        self._busy = False
+        self._watchdog: Handle | None = None
+        self._full_until_ms = 0
+
+    @property
+    def offset_durable(self) -> int:
+        return self._offset_durable
+
+    @property
+    def timers_armed(self) -> int:
+        return len(self._timers)
+
+    # --- loading ------------------------------------------------------------------------------------------------------
+
+    def load(self) -> int:
+        """Rebuilds the state from the log and starts its timers; returns the number of records read.
+
+        Raises DamagedLog, DecodeError or UnknownRecordVersion: a log that is not understood is not served.
+        """
+        state = self._make_state()
+        replay, decode = state.replay, self._serde.decode
+        read = skipped = 0
+        for batch in self.log.replay_batches():
+            for key, value in batch:
+                record = decode(key, value)
+                read += 1
+                if record is None:
+                    skipped += 1
+                else:
+                    replay(record)
+        if skipped:
+            _log.warning("event=records_skipped shard=%d count=%d reason=unknown_record_type", self.index, skipped)
+        self.records_skipped = skipped
+        self.state = state
+        self._offset_written = self._offset_durable = self.log.end_offset
+        self._timers.clear()
+        self._apply(state.loaded(self._clock.wall_ms()))
+        return read
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def submit(self, operation: Operation, exchange: Exchange) -> None:
+        """Runs one request against the state; its reply leaves when everything it depends on is durable."""
+        if self._busy:
+            self._mailbox.append(lambda: self._run(operation, exchange))
+            return
+        self._run(operation, exchange)
+        if self._mailbox:
+            self._drain()
+
+    def park(self, asker: Asker, payload: Any) -> None:
+        """Sends `payload` when everything written so far is durable."""
+        if self._offset_durable == self._offset_written:
+            asker.send(payload)
+            return
+        self.parked.park(ParkedReply(self._offset_written, self._clock.monotonic_ms(), asker, payload))
+        if self._watchdog is None:
+            self._watchdog = self._schedule(self._commit_timeout_ms, self._refuse_overdue)
+
+    def _run(self, operation: Operation, exchange: Exchange) -> None:
+        self._busy = True
+        try:
+            if self.status is not Status.ACTIVE:
+                self._refuse_unless_serving(writes=exchange.writes)
+            result = operation(self.state, exchange.request, exchange, self._clock.wall_ms())
+        except KafkaError as error:
+            self.park(exchange, exchange.encode(exchange.refusal(error)))
+        except Exception:
+            _log.exception("event=operation_failed shard=%d operation=%s", self.index, operation.__name__)
+            exchange.send(exchange.encode(exchange.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))))
+            self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
+        else:
+            if result.reply is None:
+                self._waiting[exchange] = None
+            self._apply(result)
+            if result.reply is not None:
+                self.park(exchange, exchange.encode(result.reply))
+        finally:
+            self._busy = False
+        if self._batch.size_bytes > BATCH_BYTES_MAX:
+            self.flush()
+
+    def _drain(self) -> None:
+        while self._mailbox:
+            self._mailbox.popleft()()
+
+    def _apply(self, result: Result) -> None:
+        if result.records:
+            self._append(result.records)
+        for key, delay_ms in result.timers:
+            if delay_ms is None:
+                self._timers.disarm(key)
+            else:
+                self._timers.arm(key, delay_ms)
+        for call, message in result.replies:
+            exchange: Exchange = call  # type: ignore[assignment]  # the core keeps the call it was given, opaque
+            self._waiting.pop(exchange, None)
+            self.park(exchange, exchange.encode(message))
+        for fact in result.facts:
+            self._told(self.index, fact)
+
+    def _append(self, records: Iterable[Record]) -> None:
+        batch = self._batch
+        if not batch.count:
+            self._soon(self.flush)
+        replay, encode = self.state.replay, self._serde.encode
+        for record in records:
+            replay(record)
+            key, value = encode(record)
+            batch.add(key, value)
+            self._offset_written += 1
+
+    # --- durability ---------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Writes what was decided since the last flush as one batch."""
+        batch = self._batch
+        if not batch.count or self.status is Status.FAILED:
+            return
+        self._batch = BatchBuilder()
+        self._writer.write(batch.build(self.log.end_offset, self._clock.wall_ms()), batch.count)
+
+    def _durable(self, end_offset: int) -> None:
+        self._offset_durable = end_offset
+        if self.status is Status.FULL:
+            self._set_status(Status.ACTIVE, "")
+        self.parked.release(end_offset)
+
+    def _write_failed(self, error: OSError) -> None:
+        if error.errno == errno.ENOSPC and not self.log.failed:
+            self._full_until_ms = self._clock.monotonic_ms() + FULL_DISK_RETRY_MS
+            self._set_status(Status.FULL, f"the disk is full: {error}; writes are refused until there is space")
+        else:
+            self._set_status(Status.FAILED, f"the log cannot be written: {error}; restart the server once the disk is sound")
+        self._reload(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def _reload(self, error: KafkaError) -> None:
+        """Forgets what the log does not hold, and tells everybody who was waiting to ask again."""
+        self._batch = BatchBuilder()
+        askers: list[Any] = [*self.parked.take_all(), *self._waiting]
+        self._waiting.clear()
+        self._timers.clear()
+        if self.status is not Status.FAILED:
+            self.load()
+        for asker in askers:
+            asker.send(asker.encode(asker.refusal(error)))
+
+    def _set_status(self, status: Status, reason: str) -> None:
+        if status is not self.status:
+            _log.log(
+                logging.INFO if status is Status.ACTIVE else logging.ERROR,
+                'event=shard_status shard=%d status=%s reason="%s"', self.index, status, reason,
+            )  # fmt: skip
+        self.status, self.reason = status, reason
+
+    def _refuse_unless_serving(self, *, writes: bool) -> None:
+        if self.status is Status.ACTIVE:
+            return
+        if self.status is Status.FAILED or (writes and self._clock.monotonic_ms() < self._full_until_ms):
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _refuse_overdue(self) -> None:
+        self._watchdog = None
+        now = self._clock.monotonic_ms()
+        overdue: list[Any] = list(self.parked.take_parked_before(now - self._commit_timeout_ms + 1))
+        for asker in overdue:
+            asker.send(asker.encode(asker.refusal(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))))
+        oldest = self.parked.oldest_ms
+        if oldest is not None:
+            self._watchdog = self._schedule(max(1, oldest + self._commit_timeout_ms - now), self._refuse_overdue)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _fire(self, key: TimerKey) -> None:
+        if self.status is not Status.ACTIVE and self._clock.monotonic_ms() < self._full_until_ms:
+            self._timers.arm(key, FULL_DISK_RETRY_MS)
+            return
+        if self._busy:
+            self._mailbox.append(lambda: self._fire(key))
+            return
+        self._busy = True
+        try:
+            self._apply(self.state.fire(key, self._clock.wall_ms()))
+        except Exception:
+            _log.exception("event=timer_failed shard=%d timer=%s", self.index, key)
+            self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
+        finally:
+            self._busy = False
+        if self._mailbox:
+            self._drain()

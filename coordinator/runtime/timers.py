@@ -1,0 +1,106 @@
+"""Deadlines of one shard: many keys, one wake-up.
+
+Heartbeats re-arm a session's deadline thousands of times a second and almost none of them ever fires. So arming later than
+before only stores the new deadline; the heap entry stays where it is and is moved when it comes due (lazy correction).
+Arming earlier pushes a second entry, and the first one is recognised as stale when it surfaces. Disarming forgets the key.
+
+Equal deadlines fire in the order they were armed: the heap's tie-breaker is a counter.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Protocol
+
+from coordinator.runtime.result import TimerKey
+
+
+class Handle(Protocol):
+    """A scheduled callback that can be called off."""
+
+    def cancel(self) -> None: ...
+
+
+Schedule = Callable[[int, Callable[[], None]], Handle]
+"""`schedule(delay_ms, callback)`; the callback runs once, on the loop, unless the handle is cancelled."""
+
+
+class _Entry:
+    __slots__ = ("deadline", "due")
+
+    def __init__(self, deadline: int) -> None:
+        self.deadline = deadline
+        self.due = deadline
+        """Where this key's live heap entry stands; never later than `deadline`."""
+
+
+class Timers:
+    """Keys with deadlines. `fire(key)` is called once for each key whose deadline passed; the key is disarmed by then."""
+
+    __slots__ = ("_entries", "_fire", "_handle", "_heap", "_monotonic_ms", "_schedule", "_sequence", "_wake_at")
+
+    def __init__(self, monotonic_ms: Callable[[], int], schedule: Schedule, fire: Callable[[TimerKey], None]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._schedule = schedule
+        self._fire = fire
+        self._entries: dict[TimerKey, _Entry] = {}
+        self._heap: list[tuple[int, int, TimerKey, _Entry]] = []
+        self._sequence = 0
+        self._handle: Handle | None = None
+        self._wake_at = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: TimerKey) -> bool:
+        return key in self._entries
+
+    def arm(self, key: TimerKey, delay_ms: int) -> None:
+        """Fires `key` in `delay_ms`, in place of any earlier deadline of it."""
+        deadline = self._monotonic_ms() + delay_ms
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.deadline = deadline
+            if deadline >= entry.due:
+                return
+            entry.due = deadline
+        else:
+            entry = self._entries[key] = _Entry(deadline)
+        self._sequence += 1
+        heappush(self._heap, (deadline, self._sequence, key, entry))
+        if self._handle is None or deadline < self._wake_at:
+            self._wake(deadline)
+
+    def disarm(self, key: TimerKey) -> None:
+        self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        """Forgets every key (a reload starts anew)."""
+        self._entries.clear()
+        self._heap.clear()
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _wake(self, deadline: int) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._wake_at = deadline
+        self._handle = self._schedule(max(0, deadline - self._monotonic_ms()), self._woken)
+
+    def _woken(self) -> None:
+        self._handle = None
+        now = self._monotonic_ms()
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            due, _, key, entry = heappop(heap)
+            if entry.due != due or self._entries.get(key) is not entry:
+                continue
+            if entry.deadline > now:
+                entry.due = entry.deadline
+                self._sequence += 1
+                heappush(heap, (entry.deadline, self._sequence, key, entry))
+                continue
+            del self._entries[key]
+            self._fire(key)
+        if heap and (self._handle is None or heap[0][0] < self._wake_at):
+            self._wake(heap[0][0])
