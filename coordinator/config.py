@@ -19,7 +19,6 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -35,13 +34,6 @@ TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 class ConfigError(ValueError):
     """A setting that cannot be taken; one line: the key, the value, where it came from, what is allowed."""
-
-
-class Durability(StrEnum):
-    """What an acknowledged change survives."""
-
-    FSYNC = "fsync"
-    WRITE = "write"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +65,8 @@ class NetworkConfig:
 class LogConfig:
     """The groups' log: how many shards, how durable, how it rolls, how long an answer may wait for the disk."""
 
-    durability: Durability = Durability.FSYNC
+    durability: str = "fsync"
+    """Or "write"."""
     offsets_topic_num_partitions: int = 50
     offsets_topic_segment_bytes: int = 104_857_600
     offsets_commit_timeout_ms: int = 5_000
@@ -522,15 +515,12 @@ def _build(values: Mapping[str, Any]) -> ServerConfig:
     admin = area(AdminConfig)
     if "admin.listener" in values:
         admin["host"], admin["port"] = values["admin.listener"]
-    log = area(LogConfig)
-    if "durability" in log:
-        log["durability"] = Durability(log["durability"])
     return ServerConfig(
         **area(ServerConfig),
         listeners=values.get("listeners", (ListenerConfig(),)),
         admin=AdminConfig(**admin),
         network=NetworkConfig(**area(NetworkConfig)),
-        log=LogConfig(**log),
+        log=LogConfig(**area(LogConfig)),
         groups=GroupsConfig(**area(GroupsConfig)),
         topics=TopicsConfig(**area(TopicsConfig)),
         declared_topics=values.get("topics", ()),

@@ -1,0 +1,230 @@
+"""A small HTTP/1.1 server for metrics, health and views of the state: h11 for the protocol, limits for the strangers.
+
+It shares the loop with the groups, so nothing about it may be large: few connections, short heads, small bodies, and a
+request that is not whole in time is dropped. It has no password and so listens on loopback unless told otherwise; every
+route only reads. A web framework would bring more code than all routes here have.
+
+A route is `(method, path)`; a path segment in braces matches any one segment and arrives unquoted in
+`request.parameters`. Handlers are plain functions on the loop: short, or they answer with an awaitable.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote
+
+from coordinator.config import AdminConfig
+
+if TYPE_CHECKING:
+    import h11
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES = 4096
+_TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request, whole."""
+
+    method: str
+    path: str
+    parameters: Mapping[str, str]
+    query: Mapping[str, list[str]]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """One answer."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[[Request], Response | Awaitable[Response]]
+Routes = Mapping[tuple[str, str], Handler]
+
+
+class RefusedRequest(Exception):  # noqa: N818 - it is an answer
+    """A request that is answered with this status and text."""
+
+    def __init__(self, status: int, text: str, **headers: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = headers
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """The value as JSON. What a client may choose (names, reasons) can so never become markup or a second header."""
+    return Response(body=json.dumps(value, indent=2).encode() + b"\n", status=status)
+
+
+class AdminServer:
+    """Serves the routes on one address."""
+
+    def __init__(self, routes: Routes, config: AdminConfig) -> None:
+        self._routes = {(method, tuple(path.split("/"))): handler for (method, path), handler in routes.items()}
+        self._config = config
+        self._connections: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> int:
+        """Listens on the configured address; returns the port."""
+        self._server = await asyncio.start_server(self._accepted, self._config.host, self._config.port)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def stop(self) -> None:
+        """Closes the socket and every connection."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= self._config.admin_connections:
+            writer.write(_TOO_MANY)
+            writer.close()
+            return
+        task = asyncio.create_task(self._converse(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Requests and answers of one connection, until one side has had enough."""
+        import h11  # noqa: PLC0415 - start-up does not wait for it
+
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=self._config.admin_header_bytes)
+        time_s = self._config.admin_request_time_ms / 1000
+        try:
+            while True:
+                async with asyncio.timeout(time_s):
+                    request, response = await self._next(connection, reader)
+                if response is None:
+                    return
+                self._write(connection, writer, request, response)
+                async with asyncio.timeout(time_s):
+                    await writer.drain()
+                if {connection.our_state, connection.their_state} != {h11.DONE}:
+                    return
+                connection.start_next_cycle()
+        except (TimeoutError, ConnectionError):
+            return
+        finally:
+            writer.close()
+
+    async def _next(
+        self, connection: "h11.Connection", reader: asyncio.StreamReader
+    ) -> tuple["h11.Request | None", Response | None]:
+        """The next request and its answer; no answer when the peer is gone."""
+        import h11  # noqa: PLC0415 - start-up does not wait for it
+
+        head: h11.Request | None = None
+        body = b""
+        try:
+            while True:
+                event = connection.next_event()
+                if event is h11.NEED_DATA:
+                    connection.receive_data(await reader.read(_READ_BYTES))
+                elif isinstance(event, h11.Request):
+                    head = event
+                    self._check_head(head)
+                elif isinstance(event, h11.Data):
+                    body += event.data
+                    self._check_body(body)
+                elif isinstance(event, h11.EndOfMessage):
+                    assert head is not None
+                    return head, await self._answer(head, body)
+                else:
+                    return head, None
+        except h11.RemoteProtocolError as error:
+            return head, json_response({"error": str(error)}, error.error_status_hint)
+        except RefusedRequest as error:
+            return head, Response(
+                body=json_response({"error": str(error)}).body, status=error.status, headers=error.headers
+            )
+
+    def _check_head(self, head: "h11.Request") -> None:
+        """h11 bounds a head that is not whole; one that arrives at once is bounded here."""
+        size = len(head.target) + sum(len(name) + len(value) + 4 for name, value in head.headers)
+        if size > self._config.admin_header_bytes:
+            raise RefusedRequest(431, "the request head is too large")
+
+    def _check_body(self, body: bytes) -> None:
+        if len(body) > self._config.admin_body_bytes:
+            raise RefusedRequest(413, f"a body may have {self._config.admin_body_bytes} bytes")
+
+    async def _answer(self, head: "h11.Request", body: bytes) -> Response:
+        raw_path, _, query = head.target.decode("ascii", "replace").partition("?")
+        method = head.method.decode("ascii")
+        handler, parameters = self._route("GET" if method == "HEAD" else method, raw_path)
+        request = Request(
+            method=method, path=raw_path, parameters=parameters, query=parse_qs(query, max_num_fields=100), body=body
+        )
+        try:
+            answer = handler(request)
+            return answer if isinstance(answer, Response) else await answer
+        except RefusedRequest:
+            raise
+        except Exception:  # noqa: BLE001 - a bug in a view must not end the server
+            _log.exception("event=admin_request_failed method=%s path=%r", method, raw_path)
+            raise RefusedRequest(500, "the request failed; the server's log says why") from None
+
+    def _route(self, method: str, path: str) -> tuple[Handler, dict[str, str]]:
+        """The handler of a path, and what its braces stand for. Raises RefusedRequest."""
+        segments = path.split("/")
+        methods = []
+        for (route_method, pattern), handler in self._routes.items():
+            parameters = _matched(pattern, segments)
+            if parameters is not None:
+                if route_method == method:
+                    return handler, parameters
+                methods.append(route_method)
+        if methods:
+            raise RefusedRequest(405, "that method is not for this path", allow=", ".join(methods))
+        raise RefusedRequest(404, "there is nothing at this path")
+
+    def _write(
+        self,
+        connection: "h11.Connection",
+        writer: asyncio.StreamWriter,
+        request: "h11.Request | None",
+        response: Response,
+    ) -> None:
+        import h11  # noqa: PLC0415 - start-up does not wait for it
+
+        headers = {
+            "content-type": response.content_type,
+            "content-length": str(len(response.body)),
+            "cache-control": "no-store",
+            "x-content-type-options": "nosniff",
+            **response.headers,
+        }
+        reason = HTTPStatus(response.status).phrase
+        head = h11.Response(status_code=response.status, reason=reason.encode(), headers=list(headers.items()))
+        data = connection.send(head) or b""
+        if request is None or request.method != b"HEAD":
+            data += connection.send(h11.Data(data=response.body)) or b""
+        data += connection.send(h11.EndOfMessage()) or b""
+        writer.write(data)
+
+
+def _matched(pattern: tuple[str, ...], segments: list[str]) -> dict[str, str] | None:
+    if len(pattern) != len(segments):
+        return None
+    parameters = {}
+    for wanted, given in zip(pattern, segments, strict=True):
+        if wanted.startswith("{"):
+            parameters[wanted[1:-1]] = unquote(given, errors="replace")
+        elif wanted != given:
+            return None
+    return parameters

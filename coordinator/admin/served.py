@@ -1,0 +1,23 @@
+"""What the admin routes read of the server. They only read; this is all of it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from coordinator.network.listener import Listener
+from coordinator.runtime.router import Router
+from coordinator.runtime.statistics import Statistics
+
+
+class Served(Protocol):
+    """The running server, as the admin sees it (server.py)."""
+
+    @property
+    def groups(self) -> Router: ...
+    @property
+    def listeners(self) -> Sequence[Listener]: ...
+    @property
+    def statistics(self) -> Statistics: ...
+    @property
+    def stopping(self) -> bool:
+        """Whether it drains: it takes no new connections."""
+        ...

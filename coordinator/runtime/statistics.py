@@ -1,0 +1,91 @@
+"""What happened so far, as plain numbers: counted where it happens, read when somebody asks for metrics.
+
+A counter of a metrics library costs more than a request's decoding, so the server's own counters are integers and
+dicts of integers, and `admin/metrics.py` turns them into metrics at each scrape. Keys come from our code (names of
+facts, causes), never from a client; a bound keeps it so should that change.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from coordinator.runtime.result import Fact
+
+KEYS_MAX = 64
+"""Distinct keys of one counter; further ones are counted as "other"."""
+
+SYNC_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+REBALANCE_BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+Run = Callable[[Callable[[], Any], Callable[[Any], None]], None]
+"""`run(function, done)`: the function in a worker, then `done` with its outcome on the loop."""
+
+
+class Histogram:
+    """Counts of values by upper bound; the last count is of values above every bound."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+class Statistics:
+    """The counters of one server."""
+
+    __slots__ = ("facts", "rebalances", "rebalances_s", "syncs_failed", "syncs_s")
+
+    def __init__(self) -> None:
+        self.facts: dict[str, int] = {}
+        """Facts told by the core, by name."""
+        self.rebalances: dict[str, int] = {}
+        """Rebalances begun, by cause."""
+        self.rebalances_s = Histogram(REBALANCE_BOUNDS_S)
+        """From the cause to a new generation."""
+        self.syncs_s = Histogram(SYNC_BOUNDS_S)
+        """Time of an fdatasync (and what runs with it) in its worker."""
+        self.syncs_failed = 0
+
+    def count(self, fact: Fact) -> None:
+        """Counts one fact of the core."""
+        _count(self.facts, fact.name)
+        if fact.name == "rebalance_started":
+            _count(self.rebalances, fact.fields["cause"])
+        elif fact.name == "generation_formed":
+            self.rebalances_s.observe(fact.fields["waited_ms"] / 1000)
+
+    def timed(self, run: Run) -> Run:
+        """The same `run`, which also measures each function that it runs."""
+
+        def measured(function: Callable[[], Any], done: Callable[[Any], None]) -> None:
+            began = finished = 0.0
+
+            def work() -> Any:
+                nonlocal began, finished
+                began = perf_counter()
+                try:
+                    return function()
+                finally:
+                    finished = perf_counter()
+
+            def count(outcome: Any) -> None:
+                self.syncs_s.observe(finished - began)
+                self.syncs_failed += isinstance(outcome, BaseException)
+                done(outcome)
+
+            run(work, count)
+
+        return measured
+
+
+def _count(counts: dict[str, int], key: str) -> None:
+    if key not in counts and len(counts) >= KEYS_MAX:
+        key = "other"
+    counts[key] = counts.get(key, 0) + 1
