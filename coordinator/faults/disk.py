@@ -1,0 +1,369 @@
+"""A disk in memory that does everything a real one may do to a program that did not wait for `sync`.
+
+What a program sees and what would survive a power cut are kept apart. A file has its content as read (`cached`) and its
+durable content; between two syncs each sector of 512 bytes remembers the states it went through, because the kernel may
+have written any of them. A folder remembers its changes of names since the last `sync_folder`.
+
+- `crash(random)`: the power goes. Every unsynced sector comes back in one of its states, independently of the others;
+  the length is any it had, new sectors that were not written read as zeros; every unsynced change of names happened or
+  not.
+- `kill()`: only the process goes. Everything that a call returned from is still there.
+- `cut_after(operations)`: the power goes in the middle of what the program does: that operation raises `PowerCut`, and
+  so does every later one until `crash` or `kill` was called.
+- `sync_errors`: the next syncs fail as Linux fails them: the unsynced content stays readable, counts as clean, and is
+  gone after a crash.
+- `capacity_bytes`: writes beyond it are short, then ENOSPC, until there is room again.
+- `short_writes`: a Random that makes writes take fewer bytes than offered.
+- `flip`: a bit rots, in the durable content.
+
+It is single-threaded, and everything random comes from the Random it is given.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from random import Random
+
+from coordinator.world.disk import AppendingFile, File
+
+SECTOR_BYTES = 512
+_STATES_MAX = 4
+"""Old states of a sector that are remembered between two syncs; of more, the latest take the place of the last."""
+
+
+class PowerCut(Exception):  # noqa: N818 - an event, not an error of the program
+    """The simulated machine lost its power during this operation."""
+
+
+class Node:
+    """A file's content, apart from its names."""
+
+    __slots__ = ("cached", "durable", "sizes", "states")
+
+    def __init__(self) -> None:
+        self.cached = bytearray()
+        self.durable = b""
+        self.states: dict[int, list[bytes]] = {}
+        """Sector number to what it held at each write since the last sync; the durable content is one more."""
+        self.sizes: list[int] = []
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        self.cached[offset : offset + len(data)] = data
+        first, last = offset // SECTOR_BYTES, (offset + len(data) - 1) // SECTOR_BYTES
+        for sector in range(first, last + 1):
+            states = self.states.setdefault(sector, [])
+            if len(states) == _STATES_MAX:
+                states.pop()
+            states.append(bytes(self.cached[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]))
+        self.sizes.append(len(self.cached))
+
+    def truncate(self, size: int) -> None:
+        del self.cached[size:]
+        last = size // SECTOR_BYTES
+        self.states = {sector: states for sector, states in self.states.items() if sector < last}
+        if size % SECTOR_BYTES:
+            self.states[last] = [bytes(self.cached[last * SECTOR_BYTES :])]
+        self.sizes = [*(old for old in self.sizes if old < size), size]
+
+    def sync(self) -> None:
+        if self.states or self.sizes:
+            self.durable = bytes(self.cached)
+        self.forget()
+
+    def forget(self) -> None:
+        self.states.clear()
+        self.sizes.clear()
+
+    def crash(self, random: Random) -> None:
+        size = random.choice([len(self.durable), *self.sizes])
+        content = bytearray(self.durable[:size].ljust(size, b"\0"))
+        for sector, states in self.states.items():
+            start = sector * SECTOR_BYTES
+            if start < size:
+                old = self.durable[start : start + SECTOR_BYTES]
+                state = random.choice([old, states[-1], *states])
+                content[start : start + SECTOR_BYTES] = state.ljust(min(SECTOR_BYTES, size - start), b"\0")
+        del content[size:]
+        self.cached = content
+        self.durable = bytes(content)
+        self.forget()
+
+
+Change = tuple[str | None, str | None, "Node | Folder"]
+"""A name that goes, a name that comes, and what bears it: made (None, new), removed (old, None), renamed (old, new)."""
+
+
+class Folder:
+    """Names as seen, names as they are durable, and the changes in between."""
+
+    __slots__ = ("changes", "durable", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[str, Node | Folder] = {}
+        self.durable: dict[str, Node | Folder] = {}
+        self.changes: list[Change] = []
+
+    def change(self, old: str | None, new: str | None, node: "Node | Folder") -> None:
+        _apply(self.names, (old, new, node))
+        self.changes.append((old, new, node))
+
+    def sync(self) -> None:
+        self.durable = dict(self.names)
+        self.changes.clear()
+
+    def crash(self, random: Random) -> None:
+        names = dict(self.durable)
+        for change in self.changes:
+            if random.random() < 0.5:
+                _apply(names, change)
+        self.names, self.durable = names, dict(names)
+        self.changes.clear()
+
+
+def _apply(names: "dict[str, Node | Folder]", change: Change) -> None:
+    old, new, node = change
+    if old is not None:
+        if names.get(old) is not node:
+            return  # the name that goes never came to be on this disk
+        del names[old]
+    if new is not None:
+        names[new] = node
+
+
+class SimulatedFile(AppendingFile):
+    """An open file; it dies with the process that opened it."""
+
+    __slots__ = ("_disk", "_life", "_node", "_open")
+
+    def __init__(self, disk: "SimulatedDisk", node: Node) -> None:
+        self._disk = disk
+        self._life = disk.life
+        self._node = node
+        self._open = True
+        disk.files_open += 1
+
+    def write_some(self, data: bytes | memoryview) -> int:
+        self._check()
+        count = self._disk.grant(len(data))
+        self._node.write(len(self._node.cached), data[:count])
+        return count
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        self._check()
+        more = offset + len(data) - len(self._node.cached)
+        if more > 0 and self._disk.space_left() < more:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._node.write(offset, data)
+
+    def pread(self, offset: int, count: int) -> bytes:
+        self._check(cut=False)
+        return bytes(self._node.cached[offset : offset + count])
+
+    def sync(self) -> None:
+        self._check()
+        if self._disk.sync_errors:
+            error = self._disk.sync_errors.pop(0)
+            self._node.forget()
+            raise OSError(error, os.strerror(error))
+        self._node.sync()
+
+    def size(self) -> int:
+        self._check(cut=False)
+        return len(self._node.cached)
+
+    def truncate(self, size: int) -> None:
+        self._check()
+        self._node.truncate(size)
+
+    def close(self) -> None:
+        assert self._open, "closed twice"
+        self._open = False
+        if self._life == self._disk.life:
+            self._disk.files_open -= 1
+
+    def _check(self, *, cut: bool = True) -> None:
+        assert self._open, "used after close"
+        assert self._life == self._disk.life, "used after the process that opened it had died"
+        if cut:
+            self._disk.spend()
+
+
+class SimulatedDisk:
+    """The twin of `world.disk.RealDisk`. Paths are split at slashes; the root folder is there."""
+
+    def __init__(self, *, short_writes: Random | None = None) -> None:
+        self.root = Folder()
+        self.life = 0
+        """Grows with each crash or kill: files opened in an earlier life are dead."""
+        self.files_open = 0
+        self.short_writes = short_writes
+        self.sync_errors: list[int] = []
+        """Numbers of errors (errno) that the next syncs of files raise."""
+        self.capacity_bytes: int | None = None
+        self.operations = 0
+        """Changes and syncs so far: what `cut_after` counts."""
+        self._cut_at: int | None = None
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    def crash(self, random: Random) -> None:
+        """Power goes and comes back; what was not synced is kept, lost or torn as `random` has it."""
+        self.kill()
+        _crash(self.root, random)
+
+    def kill(self) -> None:
+        """The process goes; the operating system does not."""
+        self.life += 1
+        self.files_open = 0
+        self._cut_at = None
+
+    def cut_after(self, operations: int) -> None:
+        """The power goes after this many further changes or syncs."""
+        self._cut_at = self.operations + operations
+
+    def flip(self, path: str, position: int, bit: int = 0) -> None:
+        """Turns one bit of a file over, for good."""
+        node = self._file(path)
+        assert not node.states, "rot is of durable content"
+        node.cached[position] ^= 1 << bit
+        node.durable = bytes(node.cached)
+
+    def spend(self) -> None:
+        """Counts an operation; PowerCut if it is the one."""
+        if self._cut_at is not None and self.operations >= self._cut_at:
+            raise PowerCut
+        self.operations += 1
+
+    def space_left(self) -> int:
+        """Bytes that may still be written."""
+        if self.capacity_bytes is None:
+            return 1 << 62
+        return max(0, self.capacity_bytes - sum(len(node.cached) for node in _files(self.root)))
+
+    def grant(self, count: int) -> int:
+        """How many of `count` bytes a write takes; ENOSPC if none."""
+        left = self.space_left()
+        if not left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self.short_writes is not None and count > 1 and self.short_writes.random() < 0.5:
+            count = self.short_writes.randrange(1, count)
+        return min(count, left)
+
+    # --- world.disk.Disk ----------------------------------------------------------------------------------------------
+
+    def open(self, path: str) -> File:
+        folder, name = self._parent(path)
+        node = folder.names.get(name)
+        if node is None:
+            self.spend()
+            node = Node()
+            folder.change(None, name, node)
+        if isinstance(node, Folder):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return SimulatedFile(self, node)
+
+    def read(self, path: str) -> bytes:
+        return bytes(self._file(path).cached)
+
+    def list(self, folder: str) -> list[str]:
+        return sorted(self._folder(folder).names)
+
+    def exists(self, path: str) -> bool:
+        try:
+            folder, name = self._parent(path)
+        except OSError:
+            return False
+        return not name or name in folder.names
+
+    def make_folder(self, path: str) -> None:
+        folder = self.root
+        for name in _parts(path):
+            found = folder.names.get(name)
+            if found is None:
+                self.spend()
+                found = Folder()
+                folder.change(None, name, found)
+            if isinstance(found, Node):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            folder = found
+
+    def rename(self, source: str, target: str) -> None:
+        self.spend()
+        folder, old = self._parent(source)
+        into, new = self._parent(target)
+        if old not in folder.names:
+            raise _missing(source)
+        node = folder.names[old]
+        if folder is into:
+            folder.change(old, new, node)
+        else:
+            folder.change(old, None, node)
+            into.change(None, new, node)
+
+    def remove(self, path: str) -> None:
+        self.spend()
+        folder, name = self._parent(path)
+        node = self._file(path)
+        folder.change(name, None, node)
+
+    def remove_folder(self, path: str) -> None:
+        self.spend()
+        folder, name = self._parent(path)
+        found = self._folder(path)
+        if found.names:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+        folder.change(name, None, found)
+
+    def sync_folder(self, path: str) -> None:
+        self.spend()
+        self._folder(path).sync()
+
+    def _parent(self, path: str) -> tuple[Folder, str]:
+        *above, name = _parts(path) or [""]
+        return self._folder("/".join(above)), name
+
+    def _folder(self, path: str) -> Folder:
+        folder = self.root
+        for name in _parts(path):
+            found = folder.names.get(name)
+            if found is None:
+                raise _missing(path)
+            if isinstance(found, Node):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            folder = found
+        return folder
+
+    def _file(self, path: str) -> Node:
+        folder, name = self._parent(path)
+        node = folder.names.get(name)
+        if node is None:
+            raise _missing(path)
+        if isinstance(node, Folder):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return node
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def _files(folder: Folder) -> Iterator[Node]:
+    for node in folder.names.values():
+        if isinstance(node, Folder):
+            yield from _files(node)
+        else:
+            yield node
+
+
+def _crash(folder: Folder, random: Random) -> None:
+    folder.crash(random)
+    for name in sorted(folder.names):
+        node = folder.names[name]
+        if isinstance(node, Folder):
+            _crash(node, random)
+        else:
+            node.crash(random)
