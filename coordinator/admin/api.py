@@ -36,7 +36,7 @@ def list_groups(server: Served) -> list[dict[str, Any]]:
 
 
 def describe_group(server: Served, group_id: str) -> dict[str, Any]:
-    """One group with its members, what they hold, its last rebalances and its offsets. Raises RefusedRequest if unknown."""
+    """One group: members and what they hold, last rebalances, offsets. Raises RefusedRequest if unknown."""
     state: Any = server.groups.shard_of(group_id).state
     group = state.classic.get(group_id)
     committed = state.offsets.by_group.get(group_id, {})

@@ -1,8 +1,8 @@
 """Two questions that must not be confused: does the process turn its loop, and can it do its work?
 
-`/health/live` answers whenever the loop turns; a supervisor that restarts on anything else would restart a server
-whose disk is full, and restarting makes no space. `/health/ready` says whether clients should be sent here: every shard loaded
-and its disk taking writes, and no stop under way. What is wrong is said in words, per shard.
+`/health/live` answers whenever the loop turns; a supervisor that restarts on anything else would restart a server whose
+disk is full, and restarting makes no space. `/health/ready` says whether clients should be sent here: every shard is
+loaded and its disk takes writes, and no stop is under way. What is wrong is said in words, per shard.
 """
 
 from coordinator.admin.http import Request, Response, Routes, json_response
