@@ -1,0 +1,70 @@
+"""A stream cut anywhere gives the same frames."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.protocol.frame import FrameError, FrameSplitter
+
+
+def stream(frames: list[bytes]) -> bytes:
+    return b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(frames=st.lists(st.binary(max_size=40), max_size=8), cuts=st.lists(st.integers(0, 400), max_size=8))
+def test_frames_do_not_depend_on_how_the_stream_is_cut(frames: list[bytes], cuts: list[int]):
+    """Whole, in pieces, or byte by byte."""
+    data = stream(frames)
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    pieces = [data[start:end] for start, end in pairwise(edges)]
+    for parts in (pieces, [data[index : index + 1] for index in range(len(data))]):
+        splitter = FrameSplitter(100)
+        assert [frame for part in parts for frame in splitter.feed(part)] == frames
+        assert splitter.pending_bytes == 0
+
+
+def test_an_incomplete_frame_waits():
+    """Its bytes are counted, so that a server can bound them."""
+    splitter = FrameSplitter(100)
+    assert splitter.feed(stream([b"ab"]) + b"\0\0\0\x05abc") == [b"ab"]
+    assert splitter.pending_bytes == 7
+    assert splitter.feed(b"de" + stream([b""])) == [b"abcde", b""]
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 101, 2**31 - 1, 0x48545450])
+def test_a_bad_size_is_refused_at_once(size: int):
+    """Negative, above the limit, or four letters of HTTP."""
+    announced = size.to_bytes(4, "big", signed=True)
+    with pytest.raises(FrameError, match=f"a frame of {size} bytes"):
+        FrameSplitter(100).feed(announced)
+    splitter = FrameSplitter(100)
+    splitter.feed(announced[:1])
+    with pytest.raises(FrameError):
+        splitter.feed(announced[1:])
+
+
+def test_the_largest_frame_passes():
+    """The limit itself is allowed."""
+    assert FrameSplitter(100).feed(stream([b"x" * 100])) == [b"x" * 100]
+
+
+def test_a_large_frame_in_small_pieces_is_not_copied_again_and_again():
+    """The waiting bytes stay in one buffer that grows in place: feeding makes no object of their size."""
+    import tracemalloc
+
+    splitter = FrameSplitter(1 << 22)
+    size = 1 << 21
+    splitter.feed(size.to_bytes(4, "big") + bytes(size // 2))
+    piece = bytes(100)
+    tracemalloc.start()
+    try:
+        for _ in range(50):
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            assert splitter.feed(piece) == []
+            assert tracemalloc.get_traced_memory()[1] - before < size
+    finally:
+        tracemalloc.stop()
