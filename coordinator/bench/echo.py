@@ -1,6 +1,6 @@
 """A bare uvloop server that answers every frame with a fixed one: the floor under any Python server.
 
-    python -m coordinator.bench.echo ANSWER_BYTES      prints its port, serves until it is killed
+python -m coordinator.bench.echo ANSWER_BYTES      prints its port, serves until it is killed
 """
 
 import asyncio

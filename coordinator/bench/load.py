@@ -76,7 +76,9 @@ def frame(codec: Codec, name: str, version: int, correlation_id: int, message: M
     return len(body).to_bytes(4, "big") + body
 
 
-async def ask(codec: Codec, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str, version: int, message: Message) -> Any:
+async def ask(
+    codec: Codec, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str, version: int, message: Message
+) -> Any:
     """One request and its decoded answer."""
     writer.write(frame(codec, f"{name}Request", version, 1, message))
     size = int.from_bytes(await reader.readexactly(4), "big")
@@ -92,14 +94,23 @@ async def member_frame(plan: Plan, codec: Codec, index: int) -> bytes:
         reader, writer = await asyncio.open_connection(plan.host, plan.port)
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\1\0\0\0\0\xff\xff\xff\xff")
         join = JoinGroupRequest(
-            group_id=group, session_timeout_ms=300_000, rebalance_timeout_ms=60_000, protocol_type="consumer", protocols=[protocol]
+            group_id=group,
+            session_timeout_ms=300_000,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=[protocol],
         )
         join.member_id = (await ask(codec, reader, writer, "JoinGroup", 9, join)).member_id
         joined = await ask(codec, reader, writer, "JoinGroup", 9, join)
         member, generation = joined.member_id, joined.generation_id
         assignment = SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=b"")
         sync = SyncGroupRequest(
-            group_id=group, generation_id=generation, member_id=member, protocol_type="consumer", protocol_name="range", assignments=[assignment]
+            group_id=group,
+            generation_id=generation,
+            member_id=member,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=[assignment],
         )
         synced = await ask(codec, reader, writer, "SyncGroup", 5, sync)
         if synced.error_code:
@@ -115,11 +126,15 @@ async def member_frame(plan: Plan, codec: Codec, index: int) -> bytes:
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(
         name=TOPIC,
         partitions=[
-            OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=p, committed_offset=1_000 + p, committed_metadata="")
+            OffsetCommitRequest.OffsetCommitRequestPartition(
+                partition_index=p, committed_offset=1_000 + p, committed_metadata=""
+            )
             for p in range(plan.partitions)
         ],
     )
-    commit = OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=generation, member_id=member, topics=[topic])
+    commit = OffsetCommitRequest(
+        group_id=group, generation_id_or_member_epoch=generation, member_id=member, topics=[topic]
+    )
     if plan.joins:
         first = await ask(codec, reader, writer, "OffsetCommit", 8, commit)
         if any(p.error_code for t in first.topics for p in t.partitions):
@@ -181,7 +196,9 @@ async def run(plan: Plan) -> Outcome:
     members = []
     for index in range(plan.connections):
         request = await member_frame(plan, codec, index)
-        _, member = await loop.create_connection(lambda request=request: Member(request, plan.in_flight), plan.host, plan.port)  # type: ignore[misc]
+        _, member = await loop.create_connection(
+            lambda request=request: Member(request, plan.in_flight), plan.host, plan.port
+        )  # type: ignore[misc]
         members.append(member)
     for member in members:
         member.begin()

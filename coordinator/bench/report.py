@@ -48,7 +48,14 @@ def own_server(durability: str) -> Iterator[Target]:
     """Our server on free ports with an empty data folder."""
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "coordinator", "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
-        command += ["--data-dir", folder, "--set", f"durability={durability}", "--set", "group.initial.rebalance.delay.ms=0"]
+        command += [
+            "--data-dir",
+            folder,
+            "--set",
+            f"durability={durability}",
+            "--set",
+            "group.initial.rebalance.delay.ms=0",
+        ]
         command += ["--set", "group.max.session.timeout.ms=1800000", "--set", "socket.connections.per.ip.max=10000"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # noqa: S603
         try:

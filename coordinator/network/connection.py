@@ -9,7 +9,6 @@ commits share a disk write, but never more than `requests_in_flight_max`: then r
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +17,6 @@ from coordinator.network.once import OncePerClient
 from coordinator.protocol.frame import FrameError, FrameSplitter
 from coordinator.requests.dispatch import Dispatcher, RefusedFrame
 from coordinator.requests.exchange import Exchange
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +57,9 @@ class Connection(asyncio.Protocol):
     """The server's end of one connection."""
 
     __slots__ = (
-        "_admit", "_closed", "_dispatcher", "_handling", "_limits", "_listed", "_lost", "_now_ms", "_once", "_queue",
-        "_reading", "_splitter", "_transport", "_turn", "_writable", "advertised", "client_host", "client_id",
-        "frame_begun_ms", "full_since_ms", "heard_ms",
+        "_admit", "_backlog", "_closed", "_dispatcher", "_drained", "_handling", "_limits", "_listed", "_lost",
+        "_now_ms", "_once", "_queue", "_reading", "_splitter", "_transport", "_turn", "_writable", "advertised",
+        "client_host", "client_id", "frame_begun_ms", "full_since_ms", "heard_ms",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +89,8 @@ class Connection(asyncio.Protocol):
         self._admit = admit
         self._lost = lost
         self._splitter = FrameSplitter(limits.frame_bytes_max)
+        self._backlog: deque[bytes] = deque()
+        """Whole frames that wait for earlier answers to leave."""
         self._queue: deque[Exchange] = deque()
         self._transport: asyncio.Transport | None = None
         self._handling = False
@@ -99,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._writable = True
         self._closed = False
+        self._drained: asyncio.Event | None = None
 
     @property
     def waiting(self) -> int:
@@ -118,11 +118,20 @@ class Connection(asyncio.Protocol):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self.heard_ms = self._now_ms()
-        self._splitter.feed(data)
+        self.heard_ms = now = self._now_ms()
+        try:
+            frames = self._splitter.feed(data)
+        except FrameError as error:
+            self.refuse(str(error))
+            return
+        if not self._splitter.pending_bytes:
+            self.frame_begun_ms = None
+        elif frames or self.frame_begun_ms is None:
+            self.frame_begun_ms = now
+        self._backlog.extend(frames)
         self._handle_frames()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._closed = True
         for exchange in self._queue:
             exchange.done = True
@@ -130,6 +139,8 @@ class Connection(asyncio.Protocol):
                 exchange.on_close()
         self._queue.clear()
         self._lost(self)
+        if self._drained is not None:
+            self._drained.set()
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -160,6 +171,12 @@ class Connection(asyncio.Protocol):
             self._balance()
             self._handle_frames()
 
+    async def drained(self) -> None:
+        """Returns when every request that arrived has been answered, or the connection is gone."""
+        if self._queue:
+            self._drained = asyncio.Event()
+            await self._drained.wait()
+
     def close(self) -> None:
         """Closes once what has been written is sent."""
         if self._transport is not None and not self._closed:
@@ -178,43 +195,29 @@ class Connection(asyncio.Protocol):
     def _handle_frames(self) -> None:
         if self._handling or self._closed:
             return
-        splitter, dispatcher, queue = self._splitter, self._dispatcher, self._queue
+        backlog, dispatcher, queue = self._backlog, self._dispatcher, self._queue
         in_flight_max = self._limits.requests_in_flight_max
-        progress = False
         self._handling = True
         try:
-            while self._writable and len(queue) < in_flight_max:
-                frame = splitter.next_frame()
-                if frame is None:
-                    break
-                progress = True
+            while backlog and self._writable and len(queue) < in_flight_max:
+                frame = backlog.popleft()
                 exchange = dispatcher.dispatch(frame, self, self.client_host)
-                if exchange.client_id is not None:
-                    self.client_id = exchange.client_id
+                self.client_id = exchange.client_id
                 queue.append(exchange)
                 dispatcher.handle(exchange)
-                if queue and queue[0].payload is not None and len(queue) >= in_flight_max:
+                if len(queue) >= in_flight_max:
                     self._write()
-        except (FrameError, RefusedFrame) as error:
+        except RefusedFrame as error:
             self._write()
             self.refuse(str(error))
         finally:
             self._handling = False
         self._write()
         self._balance()
-        if not splitter.partial:
-            self.frame_begun_ms = None
-        elif progress or self.frame_begun_ms is None:
-            self.frame_begun_ms = self.heard_ms
 
     def _write(self) -> None:
         queue = self._queue
         if not queue or queue[0].payload is None or self._transport is None or self._closed:
-            return
-        if len(queue) == 1:
-            payload = queue.popleft().payload
-            assert payload is not None
-            self._transport.write(payload)
             return
         out: list[bytes] = []
         while queue:
@@ -223,10 +226,12 @@ class Connection(asyncio.Protocol):
                 break
             queue.popleft()
             out.append(payload)
-        self._transport.write(b"".join(out))
+        self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if not queue and self._drained is not None:
+            self._drained.set()
 
     def _balance(self) -> None:
-        wanted = self._writable and len(self._queue) < self._limits.requests_in_flight_max
+        wanted = self._writable and not self._backlog and len(self._queue) < self._limits.requests_in_flight_max
         if wanted is self._reading or self._transport is None or self._closed:
             return
         self._reading = wanted

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from coordinator.network.connection import Connection, ConnectionLimits, Turn
 from coordinator.network.once import OncePerClient
@@ -59,9 +60,9 @@ class Listener:
         self._server.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
-        deadline = self._now_ms() + drain_ms
-        while any(c.waiting for c in self.connections) and self._now_ms() < deadline:
-            await asyncio.sleep(0.005)
+        drained = asyncio.gather(*(connection.drained() for connection in self.connections))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(drained, drain_ms / 1000)
         for connection in list(self.connections):
             connection.close()
         await asyncio.sleep(0)
@@ -69,7 +70,14 @@ class Listener:
     def _accept(self) -> Connection:
         assert self._turn is not None
         return Connection(
-            self.dispatcher, self._limits, self._turn, self._once, self.advertised, self._now_ms, self._admit, self._lost
+            self.dispatcher,
+            self._limits,
+            self._turn,
+            self._once,
+            self.advertised,
+            self._now_ms,
+            self._admit,
+            self._lost,
         )
 
     def _admit(self, connection: Connection) -> bool:

@@ -74,7 +74,7 @@ class Dispatcher:
             exchange.route.api.handle(self._server, exchange)
         except KafkaError as error:
             exchange.reply(exchange.refusal(error))
-        except Exception:
+        except Exception:  # noqa: BLE001 - a bug must not take the other groups down
             _log.exception("event=request_failed api=%s version=%d", exchange.route.api.name, exchange.api_version)
             exchange.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
 

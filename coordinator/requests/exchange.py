@@ -58,7 +58,13 @@ class Exchange:
     )  # fmt: skip
 
     def __init__(
-        self, route: Route, queue: ReplyQueue, request: Any, correlation_id: int, client_id: str | None, client_host: str
+        self,
+        route: Route,
+        queue: ReplyQueue,
+        request: Any,
+        correlation_id: int,
+        client_id: str | None,
+        client_host: str,
     ) -> None:
         self.route = route
         self.api_version = route.version

@@ -1,10 +1,11 @@
 """What a handler returns, and what it is given: the vocabulary between the deterministic core and its shell.
 
 A handler is `handle(state, request, call, now_ms) -> Result`. It is synchronous; it knows no clock, loop, log or chance:
-`now_ms` (wall clock, milliseconds) and fresh ids (`call.fresh_id`) are arguments. What must become durable is a `Record`; what must happen later is a `Timer`;
-who must be answered is in `reply` (the asker) and `replies` (askers of earlier requests that waited). What a person should
-be told (log line, metric) is a `Fact`. The shell (`runtime/shard.py`) replays the records into the state, writes them, and
-lets every reply go when the log is durable up to the last record written when it was computed.
+`now_ms` (wall clock, milliseconds) and fresh ids (`call.fresh_id`) are arguments. What must become durable is a
+`Record`; what must happen later is a `Timer`; who must be answered is in `reply` (the asker) and `replies` (askers of
+earlier requests that waited). What a person should be told (log line, metric) is a `Fact`. The shell
+(`runtime/shard.py`) replays the records into the state, writes them, and lets every reply go when the log is durable up
+to the last record written when it was computed.
 
 A timer is a delay, not a deadline: sessions run on the monotonic clock, record timestamps on the wall clock, and a delay
 needs neither.

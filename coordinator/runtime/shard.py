@@ -132,7 +132,7 @@ class Shard:
         read = skipped = 0
         for batch in self.log.replay_batches():
             for key, value in batch:
-                record = decode(key, value)
+                record = None if key is None else decode(key, value)
                 read += 1
                 if record is None:
                     skipped += 1
@@ -142,7 +142,8 @@ class Shard:
             _log.warning("event=records_skipped shard=%d count=%d reason=unknown_record_type", self.index, skipped)
         self.records_skipped = skipped
         self.state = state
-        self._offset_written = self._offset_durable = self.log.end_offset
+        self._offset_written = self.log.end_offset
+        self._offset_durable = self._writer.offset_durable
         self._timers.clear()
         self._apply(state.loaded(self._clock.wall_ms()))
         return read
@@ -157,6 +158,16 @@ class Shard:
         self._run(operation, exchange)
         if self._mailbox:
             self._drain()
+
+    def tell(self, change: Callable[[Any, int], Result]) -> None:
+        """Lets the state react to something that nobody asked for: `change(state, now_ms)`."""
+        if self._busy or self.status is not Status.ACTIVE:
+            self._mailbox.append(lambda: self._tell(change))
+        else:
+            self._tell(change)
+
+    def _tell(self, change: Callable[[Any, int], Result]) -> None:
+        self._apply(change(self.state, self._clock.wall_ms()))
 
     def park(self, asker: Asker, payload: Any) -> None:
         """Sends `payload` when everything written so far is durable."""
@@ -175,7 +186,7 @@ class Shard:
             result = operation(self.state, exchange.request, exchange, self._clock.wall_ms())
         except KafkaError as error:
             self.park(exchange, exchange.encode(exchange.refusal(error)))
-        except Exception:
+        except Exception:  # noqa: BLE001 - a bug must not take the other groups down
             _log.exception("event=operation_failed shard=%d operation=%s", self.index, operation.__name__)
             exchange.send(exchange.encode(exchange.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))))
             self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
@@ -241,7 +252,9 @@ class Shard:
             self._full_until_ms = self._clock.monotonic_ms() + FULL_DISK_RETRY_MS
             self._set_status(Status.FULL, f"the disk is full: {error}; writes are refused until there is space")
         else:
-            self._set_status(Status.FAILED, f"the log cannot be written: {error}; restart the server once the disk is sound")
+            self._set_status(
+                Status.FAILED, f"the log cannot be written: {error}; restart the server once the disk is sound"
+            )
         self._reload(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _reload(self, error: KafkaError) -> None:
@@ -291,7 +304,7 @@ class Shard:
         self._busy = True
         try:
             self._apply(self.state.fire(key, self._clock.wall_ms()))
-        except Exception:
+        except Exception:  # noqa: BLE001 - a bug must not take the other groups down
             _log.exception("event=timer_failed shard=%d timer=%s", self.index, key)
             self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
         finally:

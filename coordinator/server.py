@@ -1,0 +1,261 @@
+"""The composition root: makes clock, disk, threads and sockets once, wires the parts, runs until told to stop.
+
+Order of a start: lock the data folder, load every shard, open the topics, then listen. A server that answers has loaded
+everything; there is no state in which it knows half of its groups.
+
+Order of a stop: accept no more, let the answers under way leave, write what was decided, close. What was acknowledged is in
+the log by then, as it is at any moment.
+"""
+
+import asyncio
+import fcntl
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from coordinator.admin.api import api_routes
+from coordinator.admin.health import health_routes
+from coordinator.admin.http import AdminServer
+from coordinator.admin.metrics import metrics_routes
+from coordinator.config import ListenerConfig, ServerConfig
+from coordinator.groups.groups import Groups
+from coordinator.log.log import DamagedLog, Log, LogSettings
+from coordinator.log.writer import Writer
+from coordinator.network.connection import ConnectionLimits
+from coordinator.network.listener import Listener
+from coordinator.protocol.codec import Codec, DecodeError
+from coordinator.requests.api import Api
+from coordinator.requests.dispatch import Dispatcher, spoken_apis
+from coordinator.runtime.result import Fact
+from coordinator.runtime.router import Router
+from coordinator.runtime.serde import Serde, UnknownRecordVersion
+from coordinator.runtime.shard import Shard, Status
+from coordinator.runtime.statistics import Statistics
+from coordinator.runtime.timers import Handle
+from coordinator.topics.engine import Topics
+from coordinator.world.clock import Clock, RealClock
+from coordinator.world.disk import Disk, RealDisk
+from coordinator.world.entropy import Entropy, RealEntropy
+from coordinator.world.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+GROUP_RECORD_KEYS = ("LegacyOffsetCommitKey", "OffsetCommitKey", "GroupMetadataKey")
+DISK_THREADS = 4
+
+
+class CannotStart(Exception):
+    """The server cannot run on this data folder or these addresses; the text says why."""
+
+
+class Server:
+    """Everything that runs, for the request handlers and the admin pages."""
+
+    def __init__(
+        self, config: ServerConfig, loop: asyncio.AbstractEventLoop, clock: Clock, disk: Disk, entropy: Entropy
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.entropy = entropy
+        self.node_id = config.node_id
+        self.statistics = Statistics()
+        self.stopping = False
+        self.apis: dict[int, Api] = spoken_apis()
+        self.listeners: list[Listener] = []
+        self._loop = loop
+        self._disk = disk
+        self._worker = Worker(loop, DISK_THREADS)
+        self._run = self.statistics.timed(self._worker.run)
+        self.cluster_id = _cluster_id(disk, config.log_dir, entropy)
+        self.topics = Topics(
+            disk, config.log_dir, config.topics,
+            durability=config.log.durability, clock=clock, entropy=entropy,
+            run=self._run, schedule=self._schedule, soon=loop.call_soon,
+        )  # fmt: skip
+        self.groups = Router([self._shard(index) for index in range(config.log.offsets_topic_num_partitions)])
+        self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
+        self.topics.on_topics_deleted = self._topics_deleted
+        self._admin: AdminServer | None = None
+
+    # --- making -------------------------------------------------------------------------------------------------------
+
+    def _shard(self, index: int) -> Shard:
+        config = self.config
+        log = Log.open(self._disk, f"{config.log_dir}/{OFFSETS_TOPIC}-{index}", LogSettings(
+            segment_bytes=config.log.offsets_topic_segment_bytes, segment_ms=None, retention_ms=None,
+        ))  # fmt: skip
+        if log.recovery is not None:
+            _log.warning("event=log_recovered shard=%d %s", index, log.recovery)
+        log.sync()
+        return Shard(
+            index,
+            log,
+            lambda: Groups(config.groups, self.topics.catalog),
+            Serde(Codec.of(None), GROUP_RECORD_KEYS),
+            self.clock,
+            make_writer=lambda log, durable, failed: Writer(log, config.log.durability, self._run, durable, failed),
+            soon=self._loop.call_soon,
+            schedule=self._schedule,
+            commit_timeout_ms=config.log.offsets_commit_timeout_ms,
+            told=self._told,
+        )
+
+    def _schedule(self, delay_ms: int, callback: Callable[[], None]) -> Handle:
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+    def _told(self, shard: int, fact: Fact) -> None:
+        self.statistics.count(fact)
+        said = " ".join(f"{name}={json.dumps(value, default=str)}" for name, value in fact.fields.items())
+        _log.info("event=%s shard=%d %s", fact.name, shard, said)
+
+    def _topics_deleted(self, names: Sequence[str]) -> None:
+        for shard in self.groups.shards:
+            shard.tell(lambda state, now_ms: state.topics_deleted(names, now_ms))
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> tuple[str, str]:
+        """Loads and listens; returns the bootstrap address and the admin URL."""
+        for shard in self.groups.shards:
+            read = shard.load()
+            if read:
+                _log.info("event=shard_loaded shard=%d records=%d", shard.index, read)
+        self.topics.create_declared(self.config.declared_topics)
+        gc.collect()
+        gc.freeze()
+        for listener_config in self.config.listeners:
+            self.listeners.append(await self._listen(listener_config))
+        self._admin = AdminServer(
+            {**health_routes(self), **metrics_routes(self), **api_routes(self)}, self.config.admin
+        )
+        try:
+            admin_port = await self._admin.start()
+        except OSError as error:
+            raise CannotStart(f"cannot listen on {self.config.admin.host}:{self.config.admin.port}: {error}") from error
+        host, port = self.listeners[0].advertised
+        return f"{host}:{port}", f"http://{self.config.admin.host}:{admin_port}"
+
+    async def _listen(self, config: ListenerConfig) -> Listener:
+        network = self.config.network
+        listener = Listener(
+            Dispatcher(self, self.apis, Codec.of(config.dialect)),
+            ConnectionLimits(
+                frame_bytes_max=network.socket_request_max_bytes,
+                requests_in_flight_max=network.limit_requests_in_flight,
+                write_buffer_bytes_max=network.limit_write_buffer_bytes,
+                idle_ms_max=network.connections_max_idle_ms,
+                frame_ms_max=network.limit_frame_time_ms,
+                drain_ms_max=network.limit_write_time_ms,
+            ),
+            advertised=(config.advertised_host or config.host, config.advertised_port or 0),
+            connections_max=network.max_connections,
+            connections_per_ip_max=network.max_connections_per_ip,
+            now_ms=self.clock.monotonic_ms,
+        )
+        try:
+            await listener.start(config.host, config.port)
+        except OSError as error:
+            raise CannotStart(f"cannot listen on {config.host}:{config.port}: {error}") from error
+        return listener
+
+    async def stop(self) -> None:
+        """Drains and closes; what was decided is written and synced."""
+        self.stopping = True
+        await asyncio.gather(*(listener.stop(self.config.shutdown_time_ms) for listener in self.listeners))
+        if self._admin is not None:
+            await self._admin.stop()
+        for shard in self.groups.shards:
+            shard.flush()
+        self._worker.close()
+        await asyncio.sleep(0)
+        for shard in self.groups.shards:
+            if shard.status is not Status.FAILED:
+                shard.log.close()
+        self.topics.close()
+
+
+def _cluster_id(disk: Disk, folder: str, entropy: Entropy) -> str:
+    """The cluster's id (22 characters), kept in meta.properties as Kafka keeps it."""
+    path = f"{folder}/meta.properties"
+    if disk.exists(path):
+        for line in disk.read(path).decode("utf-8", "replace").splitlines():
+            name, _, value = line.partition("=")
+            if name.strip() == "cluster.id" and value.strip():
+                return value.strip()
+        raise CannotStart(f"{path} names no cluster.id")
+    cluster_id = urlsafe_b64encode(entropy.bytes(16)).decode().rstrip("=")
+    file = disk.open(f"{path}.tmp")
+    file.truncate(0)
+    file.append(f"version=1\ncluster.id={cluster_id}\n".encode())
+    file.sync()
+    file.close()
+    disk.rename(f"{path}.tmp", path)
+    disk.sync_folder(folder)
+    return cluster_id
+
+
+def _lock(folder: str) -> TextIO:
+    """Holds the data folder for this process until the file is closed. Raises CannotStart if another one has it."""
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        file = (path / ".lock").open("w", encoding="ascii")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise CannotStart(f"the data folder {folder} is in use by another server") from error
+    except OSError as error:
+        raise CannotStart(f"the data folder {folder} cannot be used: {error}") from error
+    return file
+
+
+async def _serve(config: ServerConfig, started_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    clock = RealClock()
+    stop = asyncio.Event()
+
+    def stop_or_quit() -> None:
+        if stop.is_set():
+            _log.warning("event=second_signal action=exit")
+            os._exit(1)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_or_quit)
+    server = Server(config, loop, clock, RealDisk(), RealEntropy())
+    bootstrap, admin = await server.start()
+    ready = {
+        "ready": True,
+        "bootstrap": bootstrap,
+        "admin": admin,
+        "pid": os.getpid(),
+        "startup_ms": round(clock.monotonic_ms() - started_s * 1000),
+    }
+    print(json.dumps(ready), flush=True)  # noqa: T201 - scripts read this line
+    await stop.wait()
+    _log.info("event=stopping")
+    await server.stop()
+    _log.info("event=stopped")
+
+
+def run(config: ServerConfig, started_s: float) -> int:
+    """Runs the server until SIGTERM; returns the exit code. `started_s`: monotonic time at which the process began."""
+    import uvloop  # noqa: PLC0415 - only the real server needs it; a simulation brings its own loop
+
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s level=%(levelname)s logger=%(name)s %(message)s"
+    )
+    try:
+        with _lock(config.log_dir):
+            uvloop.run(_serve(config, started_s))
+    except (CannotStart, DamagedLog, DecodeError, UnknownRecordVersion, OSError) as error:
+        print(f"coordinator: {error}", file=sys.stderr)  # noqa: T201 - the one line a person needs
+        return 1
+    return 0
