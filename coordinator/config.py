@@ -573,15 +573,15 @@ def as_yaml(config: ServerConfig) -> str:
         "listeners:",
     ]
     for listener in config.listeners:
-        lines.append(f"  - address: {joined(listener.host, listener.port)}")
+        lines.append(f"  - address: {_yaml_scalar(joined(listener.host, listener.port))}")
         if listener.advertised_host is not None and listener.advertised_port is not None:
-            lines.append(f"    advertise: {joined(listener.advertised_host, listener.advertised_port)}")
+            lines.append(f"    advertise: {_yaml_scalar(joined(listener.advertised_host, listener.advertised_port))}")
         if listener.dialect is not None:
             lines.append(f"    dialect: {listener.dialect}")
     lines += [
         "",
         "# Admin HTTP: metrics, health, groups. There is no password on it.",
-        f"admin.listener: {joined(config.admin.host, config.admin.port)}",
+        f"admin.listener: {_yaml_scalar(joined(config.admin.host, config.admin.port))}",
     ]
     for name, setting in SETTINGS.items():
         allowed = ", ".join(filter(None, (setting.parse.allowed, setting.unit)))
@@ -606,9 +606,9 @@ def joined(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _yaml_scalar(value: Any) -> str:
-    if isinstance(value, bool):
+def _yaml_scalar(value: bool | float | str) -> str:
+    if not isinstance(value, str):
         return str(value).lower()
-    if isinstance(value, int | float):
-        return str(value)
-    return str(value) if re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", value) else "'" + str(value).replace("'", "''") + "'"
+    plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*|[A-Za-z0-9.-]+\.[A-Za-z0-9.-]+:[0-9]+", value)
+    ambiguous = value.lower() in {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+    return value if plain and not ambiguous else "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,66 @@
+"""The command line: what it prints, its exit codes, and that a refused configuration creates nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coordinator import cli
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def coordinator(*arguments: str, folder: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "coordinator", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, check=False)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--set", "group.max.size=0"),
+        ("--set", "group.max.sise=1"),
+        ("--set", "group.consumer.max.size=1"),
+        ("--config", "nowhere.yaml"),
+        ("--listen", "9092"),
+        ("--listen", "0.0.0.0:0"),
+        ("--nonsense",),
+    ],
+)
+def test_a_wrong_configuration_is_refused_with_exit_code_2_before_anything_is_created(tmp_path, wrong):
+    finished = coordinator("serve", "--data-dir", str(tmp_path / "data"), *wrong, folder=REPOSITORY)
+    assert finished.returncode == 2
+    assert finished.stdout == ""
+    assert finished.stderr.strip()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refusal_is_one_line_with_the_key_the_value_and_what_is_allowed():
+    finished = coordinator("serve", "--set", "durability=maybe")
+    assert finished.stderr == "coordinator: durability = maybe (--set): allowed: fsync or write\n"
+
+
+def test_config_defaults_prints_the_default_file(capsys):
+    assert cli.main(["config", "defaults"]) == 0
+    assert capsys.readouterr().out == (REPOSITORY / "config" / "default.yaml").read_text()
+
+
+def test_config_show_prints_what_serve_would_use(capsys):
+    assert cli.main(["config", "show", "--set", "group.max.size=9"]) == 0
+    assert "group.max.size: 9\n" in capsys.readouterr().out
+
+
+def test_config_list_names_every_setting(capsys):
+    from coordinator.config import SETTINGS
+
+    assert cli.main(["config", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert all(f"{name} = " in listed for name in SETTINGS)
+
+
+def test_the_command_line_alone_imports_neither_server_nor_yaml():
+    """Start-up time is a promise; what a command does not need it does not import."""
+    code = "import sys, coordinator.cli; print(*[m for m in ('yaml', 'asyncio', 'construct') if m in sys.modules])"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert finished.stdout.strip() == ""

@@ -1,0 +1,279 @@
+"""Settings: where a value comes from, what is refused, and that the table, the dataclasses and the files agree."""
+
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+
+from coordinator import config
+from coordinator.config import ConfigError, ListenerConfig, ServerConfig, load
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "settings.yaml"
+    path.write_text(text)
+    return path
+
+
+def refusal(file: Path | None = None, *assignments: str, **flags: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(file, assignments, flags)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+
+
+KAFKA = {
+    "group.initial.rebalance.delay.ms": 3000,
+    "group.max.session.timeout.ms": 1800000,
+    "group.max.size": 2147483647,
+    "group.min.session.timeout.ms": 6000,
+    "offset.metadata.max.bytes": 4096,
+    "offsets.commit.timeout.ms": 5000,
+    "offsets.retention.check.interval.ms": 600000,
+    "offsets.retention.minutes": 10080,
+    "offsets.topic.num.partitions": 50,
+    "offsets.topic.segment.bytes": 104857600,
+    "producer.id.expiration.ms": 86400000,
+    "num.partitions": 1,
+    "auto.create.topics.enable": True,
+    "delete.topic.enable": True,
+    "message.max.bytes": 1048588,
+    "log.segment.bytes": 1073741824,
+    "log.retention.bytes": -1,
+    "log.cleanup.policy": "delete",
+    "log.message.timestamp.type": "CreateTime",
+    "log.message.timestamp.after.max.ms": 3600000,
+    "fetch.max.bytes": 57671680,
+    "socket.request.max.bytes": 104857600,
+    "connections.max.idle.ms": 600000,
+}
+
+
+@pytest.mark.parametrize(("name", "default"), KAFKA.items())
+def test_a_setting_that_kafka_has_starts_at_kafkas_default(name, default):
+    assert config.SETTINGS[name].default == default
+
+
+def test_every_field_of_every_part_can_be_set_and_every_setting_has_a_field():
+    structured = {"host", "port", "listeners", "declared_topics"}
+    areas = [ServerConfig, config.AdminConfig, config.NetworkConfig, config.LogConfig]
+    areas += [config.GroupsConfig, config.TopicsConfig]
+    held = {
+        (area, item.name)
+        for area in areas
+        for item in fields(area)
+        if item.name not in structured and not is_dataclass(getattr(ServerConfig(), item.name, None))
+    }
+    assert held == {(setting.area, setting.field_name) for setting in config.SETTINGS.values()}
+
+
+def test_every_default_is_a_value_that_the_setting_takes_and_has_its_reason():
+    for setting in config.SETTINGS.values():
+        assert setting.parse.read(setting.default, False) == setting.default, setting.name
+        assert setting.reason.endswith((".", ")."))
+
+
+def test_what_config_default_yaml_says_is_what_the_server_does_without_it():
+    """The file is printed from the table by `coordinator config defaults`; print it again when this fails."""
+    path = REPOSITORY / "config" / "default.yaml"
+    assert path.read_text() == config.as_yaml(ServerConfig())
+    assert load(path) == ServerConfig()
+
+
+def test_config_test_yaml_makes_nothing_wait():
+    loaded = load(REPOSITORY / "config" / "test.yaml")
+    assert loaded.groups.group_initial_rebalance_delay_ms == 0
+    assert loaded.groups.group_min_session_timeout_ms == 100
+    assert loaded.log.offsets_topic_num_partitions == 1
+    assert loaded.declared_topics
+
+
+def test_a_configuration_printed_as_yaml_is_read_back_the_same(tmp_path):
+    text = """
+durability: write
+log.dir: 'a folder: with "signs"'
+listeners:
+  - {address: "[::1]:9000", advertise: "kafka.example:9092"}
+  - {address: 127.0.0.1:9001, dialect: kip-792}
+admin.listener: 127.0.0.1:0
+topics:
+  - {name: orders, partitions: 3, configs: {retention.ms: 1000, cleanup.policy: compact}}
+"""
+    loaded = load(written(tmp_path, text))
+    assert load(written(tmp_path, config.as_yaml(loaded))) == loaded
+    assert loaded.declared_topics[0].configs == {"retention.ms": "1000", "cleanup.policy": "compact"}
+
+
+# --- where a value comes from -----------------------------------------------------------------------------------------
+
+
+def test_a_file_beats_the_default_set_beats_the_file_and_a_flag_beats_set(tmp_path):
+    file = written(tmp_path, "group.max.size: 5\nlog.dir: from-file\n")
+    assert load().log_dir == "data"
+    assert load(file).log_dir == "from-file"
+    assert load(file, ["log.dir=from-set"]).log_dir == "from-set"
+    assert load(file, ["log.dir=from-set"], {"data_dir": "from-flag"}).log_dir == "from-flag"
+    assert load(file, ["group.max.size=7"]).groups.group_max_size == 7
+    assert load(file, ["group.max.size=7", "group.max.size=8"]).groups.group_max_size == 8
+
+
+def test_listen_and_advertise_are_about_the_first_listener(tmp_path):
+    file = written(tmp_path, "listeners: [127.0.0.1:1111, {address: 127.0.0.1:2222, dialect: kip-792}]\n")
+    loaded = load(file, (), {"listen": "127.0.0.1:0", "advertise": "kafka:9092"})
+    assert loaded.listeners == (
+        ListenerConfig(host="127.0.0.1", port=0, advertised_host="kafka", advertised_port=9092),
+        ListenerConfig(host="127.0.0.1", port=2222, dialect="kip-792"),
+    )
+
+
+def test_listeners_may_be_written_as_kafka_writes_them():
+    loaded = load(None, ["listeners=PLAINTEXT://127.0.0.1:9092,PLAINTEXT://[::1]:9093"])
+    assert [(each.host, each.port) for each in loaded.listeners] == [("127.0.0.1", 9092), ("::1", 9093)]
+
+
+def test_structured_settings_can_be_set_as_yaml_text():
+    loaded = load(None, ['topics=[{"name": "orders", "partitions": 4}]', "listeners=[{address: 127.0.0.1:0}]"])
+    assert loaded.declared_topics[0].partitions == 4
+    assert loaded.listeners[0].port == 0
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("FALSE", False), (" true ", True)])
+def test_booleans_on_the_command_line_are_written_as_in_kafka(text, value):
+    assert load(None, [f"auto.create.topics.enable={text}"]).topics.auto_create_topics_enable is value
+
+
+@pytest.mark.parametrize("name", ["1000", "null", "true", "a: b", "it's", "[x]", "1:30", "~", "data"])
+def test_a_text_that_yaml_would_take_for_something_else_is_printed_in_quotes(tmp_path, name):
+    loaded = load(None, [f"log.dir={name}"])
+    assert load(written(tmp_path, config.as_yaml(loaded))) == loaded
+
+
+def test_an_empty_file_sets_nothing(tmp_path):
+    assert load(written(tmp_path, "# nothing yet\n")) == ServerConfig()
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_setting_is_refused_with_the_one_that_was_meant(tmp_path):
+    assert "did you mean group.max.size?" in refusal(None, "group.max.sise=3")
+    assert "did you mean group.max.size?" in refusal(None, "group_max_size=3")
+    assert "no such setting; `coordinator config list`" in refusal(written(tmp_path, "colour: red\n"))
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "2147483648", "1.5", "ten", "", "1e3", "0x10"])
+def test_an_impossible_number_is_refused_with_the_key_the_value_and_what_is_allowed(value):
+    text = refusal(None, f"group.max.size={value}")
+    assert text.startswith("group.max.size = ")
+    assert (value or "''") in text
+    assert "allowed: a whole number from 1 to 2147483647 (members)" in text
+
+
+@pytest.mark.parametrize(
+    "line", ["group.max.size: '4'", "group.max.size: true", "group.max.size: [4]", "group.max.size:"]
+)
+def test_a_wrong_type_in_the_file_is_refused(tmp_path, line):
+    assert "group.max.size = " in refusal(written(tmp_path, line))
+
+
+def test_bounds_are_part_of_the_range():
+    assert load(None, ["group.max.size=1"]).groups.group_max_size == 1
+    assert load(None, ["group.max.size=2147483647"]).groups.group_max_size == 2147483647
+    assert load(None, ["fetch.max.bytes=1024"]).topics.fetch_max_bytes == 1024
+    assert "fetch.max.bytes = 1023" in refusal(None, "fetch.max.bytes=1023")
+
+
+def test_a_word_that_is_not_among_the_choices_is_refused():
+    assert refusal(None, "durability=maybe") == "durability = maybe (--set): allowed: fsync or write"
+
+
+@pytest.mark.parametrize(
+    ("key", "feature"),
+    [
+        ("group.consumer.max.size", "KIP-848"),
+        ("group.streams.max.size", "KIP-1071"),
+        ("group.share.max.size", "KIP-932"),
+        ("share.coordinator.threads", "KIP-932"),
+        ("transaction.max.timeout.ms", "transactions"),
+        ("ssl.keystore.location", "TLS"),
+        ("group.coordinator.rebalance.protocols", "classic"),
+    ],
+)
+def test_a_setting_of_a_feature_that_is_not_here_is_refused_and_says_so(key, feature):
+    text = refusal(None, f"{key}=5")
+    assert feature in text
+    assert "not supported yet" in text
+
+
+def test_replication_is_taken_at_the_one_value_a_single_node_can_have(tmp_path):
+    assert load(None, ["offsets.topic.replication.factor=1"]) == ServerConfig()
+    assert load(written(tmp_path, "default.replication.factor: 1\n")) == ServerConfig()
+    assert "allowed: 1, because there is one node" in refusal(None, "offsets.topic.replication.factor=3")
+
+
+def test_a_kafka_name_we_say_differently_is_refused_with_ours():
+    assert "use log.dir" in refusal(None, "log.dirs=/tmp")
+    assert "--advertise" in refusal(None, "advertised.listeners=PLAINTEXT://x:1")
+
+
+def test_values_that_contradict_each_other_are_refused():
+    text = refusal(None, "group.min.session.timeout.ms=10", "group.max.session.timeout.ms=9")
+    assert text == "group.min.session.timeout.ms = 10: allowed: at most group.max.session.timeout.ms (9)"
+    assert "used twice" in refusal(None, listen="127.0.0.1:9644")
+    assert load(None, (), {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"})
+
+
+def test_an_address_that_nobody_can_connect_to_is_not_advertised():
+    assert "--advertise" in refusal(None, listen="0.0.0.0:9092")
+    assert "advertise = 0.0.0.0" in refusal(None, listen="127.0.0.1:9092", advertise="0.0.0.0:9092")
+    assert load(None, (), {"listen": "0.0.0.0:9092", "advertise": "kafka:0"}).listeners[0].advertised_port == 0
+
+
+@pytest.mark.parametrize(
+    "value", ["9092", "host", "host:", ":9092", "host:70000", "host:-1", "a b:1", "http://x:1", "::1:9"]
+)
+def test_what_is_no_address_is_refused(value):
+    assert "allowed: HOST:PORT" in refusal(None, listen=value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "topics: orders",
+        "topics: [orders]",
+        "topics: [{partitions: 1}]",
+        "topics: [{name: a b}]",
+        "topics: [{name: ..}]",
+        "topics: [{name: __consumer_offsets}]",
+        "topics: [{name: orders, partitions: 0}]",
+        "topics: [{name: orders, replicas: 1}]",
+        "topics: [{name: orders}, {name: orders}]",
+        "listeners: []",
+        "listeners: [{port: 9092}]",
+        "listeners: [{address: 127.0.0.1:1, dialect: kip-1}]",
+        "group.max.size: 1\ngroup.max.size: 2",
+        "topics: [{name: orders, name: payments}]",
+        "- a list",
+        "just text",
+        "1: one",
+        "a: [",
+        "!!python/object/apply:os.system [echo]",
+        "node.id: &a [*a]",
+    ],
+)
+def test_a_file_that_is_not_what_it_should_be_is_refused_in_one_line(tmp_path, text):
+    refusal(written(tmp_path, text))
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    assert "No such file" in refusal(tmp_path / "nowhere.yaml")
+
+
+def test_an_assignment_without_an_equals_sign_is_refused():
+    assert refusal(None, "group.max.size") == "--set group.max.size: allowed: key=value"
