@@ -222,6 +222,7 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("log.retention.bytes", TopicsConfig, integer(-1, LONG_MAX), "bytes",
      "A partition larger than this loses its oldest segments; -1 keeps them."),
     ("log.retention.ms", TopicsConfig, integer(-1, LONG_MAX), "ms", "A segment older than this goes; -1 keeps it."),
+    ("log.retention.check.interval.ms", TopicsConfig, POSITIVE_LONG, "ms", "How often topics are looked at for that."),
     ("log.cleanup.policy", TopicsConfig, choice("delete", "compact", "compact,delete", "delete,compact"), "",
      "What happens to old records: deleted by age and size, or the last of each key kept."),
     ("log.index.interval.bytes", TopicsConfig, INT, "bytes", "Log between two entries of a segment's index."),
