@@ -1,0 +1,45 @@
+"""What an operation on a classic group wants done, collected while it runs.
+
+A join may form a generation, which answers everybody else's join, re-arms everybody's session and starts a timer for the
+syncs. These effects are spread over the steps of an operation; they are collected here in the order in which they come about
+and handed over as one Result. Records are few: an operation writes at most one, the group's.
+"""
+
+from typing import Any
+
+from coordinator.protocol.messages import Message
+from coordinator.runtime.result import Call, Fact, Record, Result, Timer, TimerKey
+
+
+class Effects:
+    """Replies, timers, facts and the record of one operation."""
+
+    __slots__ = ("facts", "record", "replies", "timers")
+
+    def __init__(self) -> None:
+        self.record: Record | None = None
+        self.timers: list[Timer] = []
+        self.replies: list[tuple[Call, Message]] = []
+        self.facts: list[Fact] = []
+
+    def write(self, record: Record) -> None:
+        assert self.record is None, "one operation writes one group record"
+        self.record = record
+
+    def answer(self, call: Call | None, message: Message) -> None:
+        """Answers a parked call, if there is one."""
+        if call is not None:
+            self.replies.append((call, message))
+
+    def arm(self, key: TimerKey, delay_ms: int) -> None:
+        self.timers.append(Timer(key, delay_ms))
+
+    def disarm(self, key: TimerKey) -> None:
+        self.timers.append(Timer(key, None))
+
+    def tell(self, name: str, **fields: Any) -> None:
+        self.facts.append(Fact(name, fields))
+
+    def result(self, reply: Message | None = None) -> Result:
+        records = () if self.record is None else (self.record,)
+        return Result(reply, records, self.timers, self.replies, self.facts)

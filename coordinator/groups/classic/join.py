@@ -1,0 +1,192 @@
+"""JoinGroup: a member asks to be part of the next generation.
+
+Who asks decides what happens:
+
+    no id, dynamic      v4+: gets an id and must come back with it (KIP-394), so that a lost answer leaves no member behind
+                        that nobody is; before v4 it is a member at once
+    no id, static       takes over from the holder of its instance id (static_members.py), or is a new member
+    an id given out     becomes a member
+    a member            says again what it offers: parks while the group is Preparing; otherwise it depends on whether the
+                        generation would change (below)
+
+A member that joins a generation it is in, with what it said before, has probably lost an answer: it is told the current
+generation and nobody else notices. Other metadata is a rebalance. So is a leader's join in Stable, whatever it says: the
+leader sees things that no metadata tell, such as new partitions.
+
+KIP-792 and KIP-568 (ours). JoinGroup may carry the generation of the asking member, which makes two cases clear that Kafka
+has to guess. *Older (or newer) than the group's*: the member missed something, and what it believes to own is not to be
+believed. It is fenced with ILLEGAL_GENERATION, before its claim can reach the leader; it keeps its id, drops what it held
+and joins again without a generation. *The group's own, in Stable*: it knows where it is and wants a rebalance nevertheless
+(enforceRebalance), so it gets one, always and at once, leader or follower, static or dynamic. In Completing the same
+request is a repetition like any other: a rebalance is on already. A member without an id is new whatever it says.
+
+Checks come in Kafka's order; what clients cannot rely on is cleaner here: a protocol listed twice is refused, and so is an
+id given to a dynamic member that comes back with an instance id.
+"""
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic.answers import current_generation, join_refused
+from coordinator.groups.classic.effects import Effects
+from coordinator.groups.classic.group import Cause, ClassicGroup, ClassicMember, State, pending_key
+from coordinator.groups.classic.joining import Joining
+from coordinator.groups.classic.rebalance import go_on, rebalance_or_go_on
+from coordinator.groups.classic.static_members import replace_static_member
+from coordinator.groups.fencing import fence_member
+from coordinator.groups.records import new_group_metadata
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import JoinGroupRequest, JoinGroupResponse
+from coordinator.runtime.result import Call, Result
+
+if TYPE_CHECKING:
+    from coordinator.groups.groups import Groups
+
+MEMBER_ID_REQUIRED_SINCE = 4
+
+_NO_GENERATION = -1
+
+
+def join(groups: "Groups", request: JoinGroupRequest, call: Call, now_ms: int) -> Result:
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    config = groups.config
+    if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
+        raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+    effects = Effects()
+    group = groups.classic.get(request.group_id)
+    if group is None:
+        if request.member_id:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        # The group is there from now on, even if this join is refused.
+        group = groups.classic[request.group_id] = ClassicGroup(request.group_id, now_ms)
+        effects.write(new_group_metadata(request.group_id, now_ms))
+    try:
+        reply = _join(groups, group, Joining(request, call, now_ms), effects)
+    except KafkaError as error:
+        reply = join_refused(call.api_version, error.code, request.member_id)
+    return effects.result(reply)
+
+
+def _join(groups: "Groups", group: ClassicGroup, joining: Joining, effects: Effects) -> JoinGroupResponse | None:
+    """The answer, or None if the caller waits for it. A KafkaError that escapes is the answer too."""
+    request, api_version = joining.request, joining.call.api_version
+    member_id = request.member_id
+    if not _has_room(groups, group, member_id):
+        _turn_away(groups, group, member_id, joining.now_ms, effects)
+        return join_refused(api_version, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    names = joining.protocol_names()
+    if not group.supports(request.protocol_type, names) or len(set(names)) < len(names):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not member_id:
+        return _join_without_id(groups, group, joining, effects)
+    is_pending = member_id in group.pending_joins and request.group_instance_id is None
+    if not is_pending:
+        fence_member(group, member_id, request.group_instance_id)
+    _fence_generation_claimed(group, request, effects)
+    if is_pending:
+        effects.disarm(pending_key(group.group_id, member_id))
+        _add(groups, group, member_id, joining, effects)
+        return None
+    return _join_again(groups, group, group.members[member_id], joining, effects)
+
+
+def _has_room(groups: "Groups", group: ClassicGroup, member_id: str) -> bool:
+    """Whether the group may take this caller. While Preparing the first to join have the places, old member or new."""
+    size_max = groups.config.group_max_size
+    if group.state is State.EMPTY:
+        return True
+    member = group.members.get(member_id)
+    if group.state is State.PREPARING_REBALANCE:
+        return group.awaiting_joins < size_max or (member is not None and member.awaiting_join is not None)
+    return member is not None or len(group.members) < size_max
+
+
+def _turn_away(groups: "Groups", group: ClassicGroup, member_id: str, now_ms: int, effects: Effects) -> None:
+    """The group is full. A member that comes late to a rebalance has lost its place, and nobody waits for it."""
+    if member_id in group.pending_joins:
+        effects.disarm(pending_key(group.group_id, member_id))
+    member = group.remove(member_id)
+    if member is not None:
+        effects.disarm(member.session_timer.key)
+    go_on(groups, group, now_ms, effects)
+
+
+def _fence_generation_claimed(group: ClassicGroup, request: JoinGroupRequest, effects: Effects) -> None:
+    """KIP-792: a member that says its generation must have the group's."""
+    if request.generation_id in (_NO_GENERATION, group.generation):
+        return
+    effects.tell(
+        "member_fenced",
+        group_id=group.group_id,
+        member_id=request.member_id,
+        generation_claimed=request.generation_id,
+        generation=group.generation,
+    )
+    raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+
+
+def _join_without_id(
+    groups: "Groups", group: ClassicGroup, joining: Joining, effects: Effects
+) -> JoinGroupResponse | None:
+    request, call = joining.request, joining.call
+    instance_id = request.group_instance_id
+    prefix = instance_id if instance_id is not None else call.client_id or ""
+    member_id = f"{prefix}-{call.fresh_id}"
+    if instance_id is not None:
+        holder = group.static_members.get(instance_id)
+        if holder is not None:
+            return replace_static_member(groups, group, group.members[holder], member_id, joining, effects)
+    elif call.api_version >= MEMBER_ID_REQUIRED_SINCE:
+        group.pending_joins.add(member_id)
+        effects.arm(pending_key(group.group_id, member_id), request.session_timeout_ms)
+        return join_refused(call.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    _add(groups, group, member_id, joining, effects)
+    return None
+
+
+def _add(groups: "Groups", group: ClassicGroup, member_id: str, joining: Joining, effects: Effects) -> None:
+    request, call = joining.request, joining.call
+    member = ClassicMember(
+        group.group_id,
+        member_id,
+        request.group_instance_id,
+        call.client_id or "",
+        call.client_host,
+        joining.protocols,
+        b"",
+    )
+    joining.set_timeouts(member)
+    member.is_new = True
+    if group.initial_delay is not None:
+        group.initial_delay.member_came = True
+    group.add(member, request.protocol_type)
+    group.park_join(member, call)
+    effects.arm(member.session_timer.key, groups.config.group_new_member_join_timeout_ms)
+    cause = Cause("a new member joins", member_id, joining.client_reason)
+    rebalance_or_go_on(groups, group, cause, joining.now_ms, effects)
+
+
+def _join_again(
+    groups: "Groups", group: ClassicGroup, member: ClassicMember, joining: Joining, effects: Effects
+) -> JoinGroupResponse | None:
+    says_the_same = member.protocols == joining.protocols
+    if group.state is State.COMPLETING_REBALANCE and says_the_same:
+        return current_generation(group, member.member_id)
+    if group.state is State.STABLE and says_the_same and not group.is_leader(member.member_id):
+        if joining.request.generation_id == _NO_GENERATION:
+            return current_generation(group, member.member_id)
+        what = "a member enforces a rebalance"
+    elif says_the_same:
+        what = "the leader joins again"
+    else:
+        what = "a member's metadata changed"
+    group.set_protocols(member, joining.protocols)
+    joining.set_timeouts(member)
+    earlier = group.park_join(member, joining.call)
+    if earlier is not None:
+        # Kafka leaves it without an answer.
+        refusal = join_refused(earlier.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        effects.answer(earlier, refusal)
+    cause = Cause(what, member.member_id, joining.client_reason)
+    rebalance_or_go_on(groups, group, cause, joining.now_ms, effects)
+    return None

@@ -1,0 +1,35 @@
+"""A JoinGroup request as the operations of a classic group see it: what differs between versions is settled here."""
+
+from collections.abc import Sequence
+
+from coordinator.groups.classic.group import ClassicMember, Protocols
+from coordinator.protocol.messages import JoinGroupRequest
+from coordinator.runtime.result import Call
+
+REBALANCE_TIMEOUT_SINCE = 1
+REASON_CHARS_MAX = 255
+"""Longer reasons are cut when they are kept; clients cut them before they send them (KIP-800)."""
+
+
+class Joining:
+    """Who joins, how it may be answered, and when."""
+
+    __slots__ = ("call", "client_reason", "now_ms", "protocols", "rebalance_timeout_ms", "request")
+
+    def __init__(self, request: JoinGroupRequest, call: Call, now_ms: int) -> None:
+        self.request = request
+        self.call = call
+        self.now_ms = now_ms
+        self.protocols: Protocols = tuple((each.name, each.metadata) for each in request.protocols)
+        self.client_reason = request.reason[:REASON_CHARS_MAX] if request.reason else None
+        self.rebalance_timeout_ms = (
+            request.rebalance_timeout_ms if call.api_version >= REBALANCE_TIMEOUT_SINCE else request.session_timeout_ms
+        )
+        """Version 0 knows one timeout for both."""
+
+    def protocol_names(self) -> Sequence[str]:
+        return [name for name, _ in self.protocols]
+
+    def set_timeouts(self, member: ClassicMember) -> None:
+        member.set_timeouts(self.request.session_timeout_ms, self.rebalance_timeout_ms)
+        member.client_reason = self.client_reason

@@ -1,0 +1,147 @@
+"""What members say they own, checked across the group (KIP-792).
+
+A cooperative rebalance is incremental: a member goes on reading what it owns while the group rebalances, and tells the
+leader so in its subscription. The leader believes it. A member that missed a generation (a long pause, a lost answer) still
+claims what was given to somebody else meanwhile; a leader that takes both claims at face value gives the partition twice,
+or takes it from its real owner, or never comes to an end (KAFKA-12984, KAFKA-13406).
+
+Since version 2 a subscription says in which generation it was true. That is enough for the coordinator to judge a claim
+without understanding any assignor:
+
+    stale       made in an older generation than the last one that was assigned, or in one this group never had
+    contested   claimed by several members whose claims are not stale
+
+Clients decide nothing by this: the findings are counted, told and shown to whoever describes the group. With
+`group.classic.sanitize.owned.partitions` stale claims are also cleared in the copy that the leader gets; a contested
+partition is left as it is, since there is no telling whose it is. Members that send their generation with the join itself
+(join.py) are fenced before it comes to that.
+
+Claims of versions 0 and 1 carry no generation and can only be contested.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from coordinator.protocol.codec import Codec, DecodeError
+from coordinator.protocol.messages import ConsumerProtocolSubscription
+from coordinator.protocol.subscription import NO_GENERATION, Subscription, encode_subscription, parse_subscription
+
+FINDINGS_KEPT = 100
+"""A group remembers so many findings of each kind; the counts are of all."""
+
+_GENERATION_SINCE = 2
+_VERSION_BYTES = 2
+
+
+class StaleClaim(NamedTuple):
+    """A member's claims from a generation that is not the group's."""
+
+    member_id: str
+    generation_id: int
+    """-1: it does not know itself."""
+    partitions: tuple[tuple[str, int], ...]
+
+
+class Contested(NamedTuple):
+    """A partition and its claimants."""
+
+    topic: str
+    partition: int
+    member_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """What was wrong with the claims of one generation's members."""
+
+    generation: int
+    stale: tuple[StaleClaim, ...]
+    stale_count: int
+    """Partitions."""
+    contested: tuple[Contested, ...]
+    contested_count: int
+    """Partitions."""
+    cleared: dict[str, bytes]
+    """Member id -> the metadata that the leader gets instead, when stale claims are cleared."""
+
+
+class Reading(NamedTuple):
+    """What the coordinator could read of a member's metadata."""
+
+    metadata: bytes
+    topics: frozenset[str] | None
+    """None: it is no subscription."""
+    subscription: Subscription | None
+    """None: its later part, or all of it, is malformed."""
+
+
+def read(metadata: bytes) -> Reading:
+    """Reads metadata of the protocol type "consumer". The topics are found even if what follows them is malformed."""
+    try:
+        subscription = parse_subscription(metadata)
+    except DecodeError:
+        return Reading(metadata, _topics(metadata), None)
+    return Reading(metadata, frozenset(subscription.topics), subscription)
+
+
+def examine(
+    subscriptions: Iterable[tuple[str, Subscription]], *, forming: int, assigned: int, sanitize: bool
+) -> Claims | None:
+    """Checks the claims of (member id, subscription) for the generation `forming`; None when nothing is wrong.
+
+    `assigned` is the last generation whose members got assignments.
+    """
+    stale: list[StaleClaim] = []
+    stale_count = 0
+    cleared: dict[str, bytes] = {}
+    claimants: dict[tuple[str, int], str | list[str]] = {}
+    contested: list[tuple[str, int]] = []
+    for member_id, subscription in subscriptions:
+        owned = subscription.owned
+        if not owned:
+            continue
+        is_dated = subscription.version >= _GENERATION_SINCE
+        if is_dated and not assigned <= subscription.generation_id < forming:
+            partitions = tuple((topic, index) for topic, indexes in owned.items() for index in indexes)
+            if not partitions:
+                continue
+            stale_count += len(partitions)
+            stale.append(StaleClaim(member_id, subscription.generation_id, partitions))
+            if sanitize:
+                cleared[member_id] = encode_subscription(replace(subscription, owned={}, generation_id=NO_GENERATION))
+            continue
+        for topic, indexes in owned.items():
+            for index in indexes:
+                partition = (topic, index)
+                others = claimants.setdefault(partition, member_id)
+                if others == member_id:
+                    continue
+                if isinstance(others, list):
+                    if others[-1] != member_id:
+                        others.append(member_id)
+                else:
+                    claimants[partition] = [others, member_id]
+                    contested.append(partition)
+    if not stale and not contested:
+        return None
+    return Claims(
+        generation=forming,
+        stale=tuple(stale[:FINDINGS_KEPT]),
+        stale_count=stale_count,
+        contested=tuple(Contested(*each, tuple(claimants[each])) for each in contested[:FINDINGS_KEPT]),
+        contested_count=len(contested),
+        cleared=cleared,
+    )
+
+
+def _topics(metadata: bytes) -> frozenset[str] | None:
+    """The topics alone: every version begins like version 0."""
+    if int.from_bytes(metadata[:_VERSION_BYTES], "big", signed=True) < 0 or len(metadata) < _VERSION_BYTES:
+        return None
+    try:
+        message, _ = Codec.of().decoder("ConsumerProtocolSubscription", 0)(metadata, _VERSION_BYTES)
+    except DecodeError:
+        return None
+    assert isinstance(message, ConsumerProtocolSubscription)
+    return frozenset(message.topics)

@@ -1,0 +1,94 @@
+"""SyncGroup: a member asks for its assignment; the leader's request brings everybody's.
+
+While the leader thinks, the others' requests are parked. The leader's ends Completing: the generation goes to the log with
+its assignments, and whoever waits is answered; those that ask later are answered from what is stored. A leader's second
+assignment is ignored. Members it left out get an empty one, names it made up are passed over.
+
+Since v5 a client says which protocol it thinks it runs, and is refused if it is wrong or does not say.
+"""
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic.answers import assigned, sync_refused
+from coordinator.groups.classic.effects import Effects
+from coordinator.groups.classic.group import ClassicGroup, State, sync_key
+from coordinator.groups.fencing import fence_generation, fence_member
+from coordinator.groups.records import group_metadata
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import SyncGroupRequest
+from coordinator.runtime.result import Call, Result
+
+if TYPE_CHECKING:
+    from coordinator.groups.groups import Groups
+
+PROTOCOL_REQUIRED_SINCE = 5
+
+
+def sync(groups: "Groups", request: SyncGroupRequest, call: Call, now_ms: int) -> Result:
+    if call.api_version >= PROTOCOL_REQUIRED_SINCE and (request.protocol_type is None or request.protocol_name is None):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    group = groups.classic.get(request.group_id)
+    if group is None or group.state is State.EMPTY:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    fence_member(group, request.member_id, request.group_instance_id)
+    fence_generation(group, request.generation_id)
+    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol_name):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.state is State.PREPARING_REBALANCE:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    effects = Effects()
+    member = group.members[request.member_id]
+    _has_asked(group, request.member_id, effects)
+    if group.state is State.STABLE:
+        return effects.result(assigned(group, member))
+    earlier, member.awaiting_sync = member.awaiting_sync, call
+    # Kafka leaves it without an answer.
+    effects.answer(earlier, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS))
+    if group.is_leader(request.member_id):
+        _assign(group, request, now_ms, effects)
+    return effects.result()
+
+
+def _assign(group: ClassicGroup, request: SyncGroupRequest, now_ms: int, effects: Effects) -> None:
+    """The generation has its assignments: it is written, and everybody who waits is answered."""
+    assignments = {each.member_id: each.assignment for each in request.assignments}
+    left_out = 0
+    for member_id, member in group.members.items():
+        assignment = assignments.get(member_id)
+        left_out += assignment is None
+        member.assignment = assignment or b""
+    group.enter(State.STABLE, now_ms)
+    effects.write(group_metadata(group))
+    for member in group.members.values():
+        call = group.unpark_sync(member)
+        if call is not None:
+            effects.answer(call, assigned(group, member))
+            # A session that ran out while its sync was parked did not count and must start again.
+            effects.timers.append(member.session_timer)
+    took_ms = 0
+    if group.rebalances:
+        rebalance = group.rebalances[-1]
+        rebalance.ended_ms = now_ms
+        rebalance.completed = True
+        took_ms = now_ms - rebalance.started_ms
+    effects.tell(
+        "group_stable",
+        group_id=group.group_id,
+        generation=group.generation,
+        members=len(group.members),
+        left_out=left_out,
+        took_ms=took_ms,
+    )
+
+
+def _has_asked(group: ClassicGroup, member_id: str, effects: Effects) -> None:
+    if member_id in group.pending_syncs:
+        del group.pending_syncs[member_id]
+        if not group.pending_syncs:
+            effects.disarm(sync_key(group))
+
+
+def _differs(said: str | None, chosen: str | None) -> bool:
+    return said is not None and chosen is not None and said != chosen

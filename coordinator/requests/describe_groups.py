@@ -1,0 +1,53 @@
+"""DescribeGroups (key 15): state, protocol and members of classic groups, in the order of the request.
+
+v3 may ask what the caller is allowed to do with the group (KIP-430); v6 says of an unknown group that it is unknown, where
+earlier versions call it Dead.
+"""
+
+from typing import Any
+
+from coordinator.groups.classic.describe import describe_group
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.runtime.result import Call, Result
+
+GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+"""What may be done to a group when everything is allowed: Read, Delete, Describe, DescribeConfigs, AlterConfigs."""
+
+_Described = DescribeGroupsResponse.DescribedGroup
+
+
+def handle(server: Any, exchange: Any) -> None:
+    request: DescribeGroupsRequest = exchange.request
+
+    def combine(parts: list[Any]) -> DescribeGroupsResponse:
+        described: dict[str, _Described] = {group.group_id: group for part in parts for group in part}
+        if request.include_authorized_operations:
+            for group in described.values():
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = GROUP_OPERATIONS
+        return DescribeGroupsResponse(groups=[described[group_id] for group_id in request.groups])
+
+    server.groups.gather_by_group(dict.fromkeys(request.groups), _describe, exchange, combine)
+
+
+def _describe(groups: Any, group_ids: Any, call: Call, now_ms: int) -> Result:
+    described: Any = [describe_group(groups, group_id, call.api_version) for group_id in group_ids]
+    return Result(described)
+
+
+def refuse(request: DescribeGroupsRequest, error: KafkaError, api_version: int) -> DescribeGroupsResponse:
+    groups = [_Described(error_code=error.code, group_id=group_id) for group_id in request.groups]
+    return DescribeGroupsResponse(groups=groups)
+
+
+API = Api(
+    key=15,
+    name="DescribeGroups",
+    versions=(0, 6),
+    access=Access(Operation.DESCRIBE, Resource.GROUP),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

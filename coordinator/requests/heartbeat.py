@@ -1,0 +1,32 @@
+"""Heartbeat (key 12): a member says that it is alive. v3 knows static members (KIP-345).
+
+While a shard loads, nobody can say who is a member. Members are told that all is well, for anything else would make them
+rejoin: they live through a short restart by it.
+"""
+
+from typing import Any
+
+from coordinator.groups.classic.heartbeat import heartbeat
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+
+
+def handle(server: Any, exchange: Any) -> None:
+    server.groups.submit(exchange.request.group_id, heartbeat, exchange)
+
+
+def refuse(request: HeartbeatRequest, error: KafkaError, api_version: int) -> HeartbeatResponse:
+    is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)
+
+
+API = Api(
+    key=12,
+    name="Heartbeat",
+    versions=(0, 4),
+    access=Access(Operation.READ, Resource.GROUP),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

@@ -1,0 +1,33 @@
+"""JoinGroup (key 11): a member asks to be part of a classic group.
+
+v1 has a rebalance timeout of its own; v4 asks the member to come back with an id (KIP-394); v5 knows static members
+(KIP-345); v8 brings a reason (KIP-800) and, ours, a generation (tagged field 792, KIP-792); v9 may skip the assignment
+(KIP-814).
+"""
+
+from typing import Any
+
+from coordinator.groups.classic.answers import join_refused
+from coordinator.groups.classic.join import join
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import JoinGroupRequest, JoinGroupResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+
+
+def handle(server: Any, exchange: Any) -> None:
+    exchange.fresh_id = server.entropy.uuid()
+    server.groups.submit(exchange.request.group_id, join, exchange)
+
+
+def refuse(request: JoinGroupRequest, error: KafkaError, api_version: int) -> JoinGroupResponse:
+    return join_refused(api_version, error.code, request.member_id)
+
+
+API = Api(
+    key=11,
+    name="JoinGroup",
+    versions=(0, 9),
+    access=Access(Operation.READ, Resource.GROUP),
+    handle=handle,
+    refuse=refuse,
+)

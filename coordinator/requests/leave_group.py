@@ -1,0 +1,29 @@
+"""LeaveGroup (key 13): members leave a classic group.
+
+v3 takes a batch of members, by member id or by instance id (KIP-345), and answers each; v5 brings reasons (KIP-800).
+"""
+
+from typing import Any
+
+from coordinator.groups.classic.leave import leave
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+
+
+def handle(server: Any, exchange: Any) -> None:
+    server.groups.submit(exchange.request.group_id, leave, exchange)
+
+
+def refuse(request: LeaveGroupRequest, error: KafkaError, api_version: int) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=error.code)
+
+
+API = Api(
+    key=13,
+    name="LeaveGroup",
+    versions=(0, 5),
+    access=Access(Operation.READ, Resource.GROUP),
+    handle=handle,
+    refuse=refuse,
+)

@@ -1,0 +1,36 @@
+"""ListGroups (key 16): every group of this coordinator. v4 filters by state (KIP-518), v5 by kind of group (KIP-848)."""
+
+from itertools import chain
+from typing import Any
+
+from coordinator.groups.classic.describe import list_groups
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import ListGroupsRequest, ListGroupsResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+
+
+def handle(server: Any, exchange: Any) -> None:
+    request: ListGroupsRequest = exchange.request
+
+    def view(groups: Any, now_ms: int) -> Any:
+        return list_groups(groups, request.states_filter, request.types_filter)
+
+    def combine(parts: list[Any]) -> ListGroupsResponse:
+        return ListGroupsResponse(error_code=ErrorCode.NONE, groups=list(chain.from_iterable(parts)))
+
+    server.groups.gather(view, exchange, combine)
+
+
+def refuse(request: ListGroupsRequest, error: KafkaError, api_version: int) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=error.code)
+
+
+API = Api(
+    key=16,
+    name="ListGroups",
+    versions=(0, 5),
+    access=Access(Operation.DESCRIBE, Resource.CLUSTER),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

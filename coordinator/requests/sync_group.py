@@ -1,0 +1,30 @@
+"""SyncGroup (key 14): a member asks for its assignment; the leader brings everybody's.
+
+v3 knows static members (KIP-345); v5 must name the protocol type and protocol (KIP-559).
+"""
+
+from typing import Any
+
+from coordinator.groups.classic.answers import sync_refused
+from coordinator.groups.classic.sync import sync
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import SyncGroupRequest, SyncGroupResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+
+
+def handle(server: Any, exchange: Any) -> None:
+    server.groups.submit(exchange.request.group_id, sync, exchange)
+
+
+def refuse(request: SyncGroupRequest, error: KafkaError, api_version: int) -> SyncGroupResponse:
+    return sync_refused(error.code)
+
+
+API = Api(
+    key=14,
+    name="SyncGroup",
+    versions=(0, 5),
+    access=Access(Operation.READ, Resource.GROUP),
+    handle=handle,
+    refuse=refuse,
+)
