@@ -1,0 +1,187 @@
+"""The admin's HTTP: routes, limits from both sides, and that whatever arrives is answered or closed."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from coordinator.admin.http import AdminServer, RefusedRequest, Request, Response, json_response
+from coordinator.config import AdminConfig
+
+CONFIG = AdminConfig(
+    host="127.0.0.1",
+    port=0,
+    admin_connections=2,
+    admin_header_bytes=512,
+    admin_body_bytes=100,
+    admin_request_time_ms=300,
+)
+
+
+def echo(request: Request) -> Response:
+    return json_response({"name": request.parameters.get("name"), "body": request.body.decode()})
+
+
+async def later(_request: Request) -> Response:
+    await asyncio.sleep(0)
+    return Response(body=b"later", content_type="text/plain")
+
+
+def broken(_request: Request) -> Response:
+    raise RuntimeError("a bug")
+
+
+def refusing(_request: Request) -> Response:
+    raise RefusedRequest(404, "no such thing")
+
+
+ROUTES = {
+    ("GET", "/echo/{name}"): echo,
+    ("POST", "/echo/{name}"): echo,
+    ("GET", "/later"): later,
+    ("GET", "/broken"): broken,
+    ("GET", "/refusing"): refusing,
+}
+
+
+def run(conversation: Callable[[int], Awaitable[None]], config: AdminConfig = CONFIG) -> None:
+    async def whole() -> None:
+        server = AdminServer(ROUTES, config)
+        port = await server.start()
+        try:
+            await asyncio.wait_for(conversation(port), 20)
+        finally:
+            await server.stop()
+
+    asyncio.run(whole())
+
+
+async def ask(port: int, data: bytes) -> bytes:
+    """Sends bytes, returns everything up to the server's close (so ask for `connection: close`)."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def request(target: str, method: str = "GET", body: bytes = b"", *headers: str) -> bytes:
+    lines = [f"{method} {target} HTTP/1.1", "host: x", "connection: close", f"content-length: {len(body)}", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+def body(answer: bytes) -> bytes:
+    return answer.partition(b"\r\n\r\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (request("/echo/a"), 200),
+        (request("/echo/a", "POST", b"x" * 100), 200),
+        (request("/later"), 200),
+        (request("/later", "HEAD"), 200),
+        (request("/nowhere"), 404),
+        (request("/echo/a/b"), 404),
+        (request("/refusing"), 404),
+        (request("/later", "DELETE"), 405),
+        (request("/echo/a", "POST", b"x" * 101), 413),
+        (request("/later", "GET", b"", "a: " + "b" * 400), 200),
+        (request("/later", "GET", b"", "a: " + "b" * 600), 431),
+        (request("/later", "GET", b"", "a: " + "b" * 9000), 431),
+        (request("/broken"), 500),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"\x16\x03\x01nonsense\r\n\r\n", 400),
+        (b"\x00\x00\x00\x10\x00\x12\x00\x04\x00\x00\x00\x01\r\n\r\n", 400),
+    ],
+)
+def test_each_kind_of_request_has_its_status(asked, expected):
+    async def conversation(port: int) -> None:
+        assert status(await ask(port, asked)) == expected
+
+    run(conversation)
+
+
+def test_a_path_segment_arrives_unquoted_and_leaves_as_json():
+    name = '<script>"\r\nset-cookie: x'
+
+    async def conversation(port: int) -> None:
+        answer = await ask(port, request("/echo/%3Cscript%3E%22%0D%0Aset-cookie%3A%20x"))
+        assert json.loads(body(answer))["name"] == name
+        assert b"\r\nset-cookie" not in answer
+        assert b"nosniff" in answer
+        slashed = await ask(port, request("/echo/a%2Fb"))
+        assert json.loads(body(slashed))["name"] == "a/b"
+
+    run(conversation)
+
+
+def test_a_head_request_has_a_length_and_no_body():
+    async def conversation(port: int) -> None:
+        answer = await ask(port, request("/later", "HEAD"))
+        assert b"content-length: 5" in answer
+        assert body(answer) == b""
+
+    run(conversation)
+
+
+def test_a_bug_in_a_view_is_a_500_that_tells_the_peer_nothing():
+    async def conversation(port: int) -> None:
+        assert b"a bug" not in await ask(port, request("/broken"))
+
+    run(conversation)
+
+
+def test_one_connection_may_ask_again_and_again():
+    async def conversation(port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(3):
+            writer.write(b"GET /later HTTP/1.1\r\nhost: x\r\n\r\n")
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert status(head) == 200
+            assert await reader.readexactly(5) == b"later"
+        writer.close()
+
+    run(conversation)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /later HTT", b"GET /later HTTP/1.1\r\nhost: x\r\n"])
+def test_a_request_that_is_not_whole_in_time_is_closed(sent):
+    async def conversation(port: int) -> None:
+        assert await ask(port, sent) == b""
+
+    run(conversation, replace(CONFIG, admin_request_time_ms=50))
+
+
+def test_connections_beyond_the_limit_are_refused_and_a_place_that_becomes_free_is_given_again():
+    async def conversation(port: int) -> None:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        await asyncio.sleep(0.02)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert status(await reader.read()) == 503
+        writer.close()
+        for _, holding in held:
+            holding.close()
+        await asyncio.sleep(0.05)
+        assert status(await ask(port, request("/later"))) == 200
+
+    run(conversation, replace(CONFIG, admin_request_time_ms=5000))
+
+
+def test_stopping_closes_connections_that_are_open():
+    async def whole() -> None:
+        server = AdminServer(ROUTES, replace(CONFIG, admin_request_time_ms=60_000))
+        port = await server.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(0.02)
+        await asyncio.wait_for(server.stop(), 5)
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+
+    asyncio.run(whole())
