@@ -1,0 +1,165 @@
+"""What health says in each situation, and that every metric is there, right and bounded."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from coordinator.admin.health import health_routes
+from coordinator.admin.http import Request, Response
+from coordinator.admin.metrics import COUNTER, METRICS, metrics_routes
+from coordinator.runtime.result import Fact
+from coordinator.runtime.shard import Status
+from coordinator.runtime.statistics import KEYS_MAX, Statistics
+
+
+def shard(index: int = 0, status: Status = Status.ACTIVE, reason: str = "", groups: int = 0) -> Any:
+    """A shard as the admin reads it."""
+    group = SimpleNamespace(state=SimpleNamespace(value="Stable"), members={"a": None, "b": None})
+    return SimpleNamespace(
+        index=index,
+        status=status,
+        reason=reason,
+        state=SimpleNamespace(
+            classic={f"group-{number}": group for number in range(groups)},
+            offsets=SimpleNamespace(count=7, commits=9, by_group={}),
+        ),
+        log=SimpleNamespace(end_offset=100 + index),
+        offset_durable=90 + index,
+        parked=[None] * 3,
+        timers_armed=5,
+    )
+
+
+def route(name: str, answered: int, errors: dict[int, int]) -> Any:
+    return SimpleNamespace(api=SimpleNamespace(name=name), answered=answered, errors=errors)
+
+
+def server(*shards: Any, routes: tuple[Any, ...] = (), stopping: bool = False) -> Any:
+    listener = SimpleNamespace(
+        connections=[SimpleNamespace(waiting=2)],
+        refused_count=4,
+        dispatcher=SimpleNamespace(routes=routes),
+    )
+    return SimpleNamespace(
+        groups=SimpleNamespace(shards=list(shards)), listeners=[listener], statistics=Statistics(), stopping=stopping
+    )
+
+
+def get(routes: Any, path: str) -> Response:
+    answer = routes["GET", path](Request(method="GET", path=path, parameters={}, query={}, body=b""))
+    return answer if isinstance(answer, Response) else asyncio.run(answer)
+
+
+def scraped(served: Any) -> dict[str, dict[tuple[str, ...], float]]:
+    """Sample name -> label values -> number, as a Prometheus server reads it."""
+    samples: dict[str, dict[tuple[str, ...], float]] = {}
+    text = get(metrics_routes(served), "/metrics").body.decode()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            samples.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return samples
+
+
+# --- health -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_whose_shards_are_active_is_ready():
+    assert get(health_routes(server(shard())), "/health/ready").status == 200
+
+
+@pytest.mark.parametrize("status", [Status.FULL, Status.FAILED])
+def test_a_shard_that_does_not_take_writes_makes_the_server_not_ready_and_says_why(status):
+    served = server(shard(), shard(1, status, "the disk is full"))
+    answer = get(health_routes(served), "/health/ready")
+    assert answer.status == 503
+    assert f"shard 1 is {status}: the disk is full".encode() in answer.body
+    assert get(health_routes(served), "/health/live").status == 200
+
+
+def test_a_server_that_stops_is_not_ready():
+    assert b"stopping" in get(health_routes(server(shard(), stopping=True)), "/health/ready").body
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_declared_metric_is_scraped():
+    served = server(shard(groups=1), routes=(route("Heartbeat", 1, {}),))
+    served.statistics.count(Fact("rebalance_started", {"cause": "a new member joins"}))
+    samples = scraped(served)
+    for metric in METRICS:
+        suffix = {COUNTER: "_total", "histogram": "_count"}.get(metric.kind, "")
+        assert metric.name + suffix in samples, metric.name
+
+
+def test_requests_are_counted_by_api_and_error_over_all_versions():
+    routes = (route("Heartbeat", 10, {27: 3}), route("Heartbeat", 5, {27: 1, 25: 1}), route("Fetch", 1, {}))
+    requests = scraped(server(shard(), routes=routes))["coordinator_requests_total"]
+    assert requests == {
+        ("Heartbeat", "NONE"): 10,
+        ("Heartbeat", "REBALANCE_IN_PROGRESS"): 4,
+        ("Heartbeat", "UNKNOWN_MEMBER_ID"): 1,
+        ("Fetch", "NONE"): 1,
+    }
+
+
+def test_gauges_add_up_over_shards():
+    samples = scraped(server(shard(0, groups=2), shard(1, Status.FULL, groups=1)))
+    assert samples["coordinator_groups"] == {("classic", "Stable"): 3}
+    assert samples["coordinator_members"] == {("classic",): 6}
+    assert samples["coordinator_offsets"] == {(): 14}
+    assert samples["coordinator_offset_commits_total"] == {(): 18}
+    assert samples["coordinator_shards"] == {("active",): 1, ("full",): 1, ("failed",): 0}
+    assert samples["coordinator_parked_replies"] == {(): 6}
+    assert samples["coordinator_log_end_offset"] == {("0",): 100, ("1",): 101}
+
+
+def test_a_flood_of_groups_changes_no_label():
+    few, many = scraped(server(shard(groups=1))), scraped(server(shard(groups=10_000)))
+    ours = [name for name in few if name.startswith("coordinator_")]
+    assert {name: few[name].keys() for name in ours} == {name: many[name].keys() for name in ours}
+
+
+def test_keys_of_a_counter_are_bounded():
+    statistics = Statistics()
+    for number in range(KEYS_MAX * 2):
+        statistics.count(Fact(f"fact-{number}", {}))
+    assert len(statistics.facts) == KEYS_MAX + 1
+    assert statistics.facts["other"] == KEYS_MAX
+
+
+def test_rebalances_are_counted_by_cause_and_timed():
+    served = server(shard())
+    for waited_ms in (5, 2000, 10_000_000):
+        served.statistics.count(Fact("rebalance_started", {"cause": "a member leaves"}))
+        served.statistics.count(Fact("generation_formed", {"waited_ms": waited_ms}))
+    samples = scraped(served)
+    assert samples["coordinator_rebalances_total"] == {("a member leaves",): 3}
+    buckets = samples["coordinator_rebalance_seconds_bucket"]
+    assert (buckets["0.01",], buckets["3.0",], buckets["+Inf",]) == (1, 2, 3)
+    assert samples["coordinator_rebalance_seconds_sum"] == {(): pytest.approx(10_002.005)}
+
+
+def test_syncs_are_timed_and_failures_counted():
+    statistics = Statistics()
+
+    def run(function: Any, done: Any) -> None:
+        try:
+            done(function())
+        except OSError as error:
+            done(error)
+
+    def fail() -> None:
+        raise OSError(5, "broken")
+
+    outcomes: list[Any] = []
+    timed = statistics.timed(run)
+    timed(lambda: 42, outcomes.append)
+    timed(fail, outcomes.append)
+    assert outcomes[0] == 42
+    assert isinstance(outcomes[1], OSError)
+    assert sum(statistics.syncs_s.counts) == 2
+    assert statistics.syncs_failed == 1
