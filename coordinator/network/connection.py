@@ -58,8 +58,8 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_admit", "_backlog", "_closed", "_dispatcher", "_drained", "_handling", "_limits", "_listed", "_lost",
-        "_now_ms", "_once", "_queue", "_reading", "_splitter", "_transport", "_turn", "_writable", "advertised",
-        "client_host", "client_id", "frame_begun_ms", "full_since_ms", "heard_ms",
+        "_now_ms", "_once", "_queue", "_reading", "_splitter", "_stalled", "_transport", "_turn", "_writable",
+        "advertised", "client_host", "client_id", "full_since_ms", "heard_ms", "requests",
     )  # fmt: skip
 
     def __init__(
@@ -77,8 +77,10 @@ class Connection(asyncio.Protocol):
         self.client_host = ""
         self.client_id: str | None = None
         self.heard_ms = now_ms()
-        self.frame_begun_ms: int | None = None
-        """When the frame that is not whole yet began to arrive."""
+        self.requests = 0
+        """Whole frames received so far."""
+        self._stalled: tuple[int, int] | None = None
+        """Since when (ms), and after how many whole frames, one has been arriving."""
         self.full_since_ms: int | None = None
         """Since when the write buffer has been full."""
         self._dispatcher = dispatcher
@@ -118,26 +120,24 @@ class Connection(asyncio.Protocol):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self.heard_ms = now = self._now_ms()
+        self.heard_ms = self._now_ms()
         try:
             frames = self._splitter.feed(data)
         except FrameError as error:
             self.refuse(str(error))
             return
-        if not self._splitter.pending_bytes:
-            self.frame_begun_ms = None
-        elif frames or self.frame_begun_ms is None:
-            self.frame_begun_ms = now
-        self._backlog.extend(frames)
-        self._handle_frames()
+        self.requests += len(frames)
+        if self._backlog or not self._reading:
+            self._backlog.extend(frames)
+        else:
+            self._handle(frames)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._closed = True
         for exchange in self._queue:
-            exchange.done = True
-            if exchange.on_close is not None:
-                exchange.on_close()
+            exchange.abandon()
         self._queue.clear()
+        self._backlog.clear()
         self._lost(self)
         if self._drained is not None:
             self._drained.set()
@@ -150,10 +150,14 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writable = True
         self.full_since_ms = None
-        self._balance()
-        self._handle_frames()
+        self._go_on()
 
     # --- requests in, answers out -------------------------------------------------------------------------------------
+
+    def expect(self, exchange: Exchange) -> None:
+        """A request begins: its answer leaves after those of the requests before it (called by the dispatcher)."""
+        self.client_id = exchange.client_id
+        self._queue.append(exchange)
 
     def ready(self) -> None:
         """An answer of this connection has been given (called by its exchange)."""
@@ -168,8 +172,7 @@ class Connection(asyncio.Protocol):
             return
         self._write()
         if not self._reading:
-            self._balance()
-            self._handle_frames()
+            self._go_on()
 
     async def drained(self) -> None:
         """Returns when every request that arrived has been answered, or the connection is gone."""
@@ -192,27 +195,44 @@ class Connection(asyncio.Protocol):
         )  # fmt: skip
         self.close()
 
-    def _handle_frames(self) -> None:
-        if self._handling or self._closed:
+    def stalled_ms(self, now_ms: int) -> int:
+        """For how long, in milliseconds, the frame that is not whole yet has been arriving (as far as sweeps saw)."""
+        if not self._splitter.pending_bytes:
+            self._stalled = None
+        elif self._stalled is None or self._stalled[1] != self.requests:
+            self._stalled = (now_ms, self.requests)
+        return now_ms - self._stalled[0] if self._stalled is not None else 0
+
+    def _handle(self, frames: list[bytes]) -> None:
+        """Handles frames in order; those beyond what may be in flight wait in the backlog."""
+        if self._closed:
             return
-        backlog, dispatcher, queue = self._backlog, self._dispatcher, self._queue
+        queue, dispatch = self._queue, self._dispatcher.dispatch
         in_flight_max = self._limits.requests_in_flight_max
         self._handling = True
         try:
-            while backlog and self._writable and len(queue) < in_flight_max:
-                frame = backlog.popleft()
-                exchange = dispatcher.dispatch(frame, self, self.client_host)
-                self.client_id = exchange.client_id
-                queue.append(exchange)
-                dispatcher.handle(exchange)
+            for index, frame in enumerate(frames):
                 if len(queue) >= in_flight_max:
                     self._write()
+                    if len(queue) >= in_flight_max or not self._writable:
+                        self._backlog.extend(frames[index:])
+                        break
+                dispatch(frame, self)
         except RefusedFrame as error:
             self._write()
             self.refuse(str(error))
         finally:
             self._handling = False
         self._write()
+        if self._backlog or len(queue) >= in_flight_max:
+            self._balance()
+
+    def _go_on(self) -> None:
+        """Handles what had to wait, now that answers have left."""
+        if self._backlog and not self._handling:
+            frames = list(self._backlog)
+            self._backlog.clear()
+            self._handle(frames)
         self._balance()
 
     def _write(self) -> None:

@@ -106,7 +106,7 @@ class Listener:
         now = self._now_ms()
         limits = self._limits
         for connection in list(self.connections):
-            if connection.frame_begun_ms is not None and now - connection.frame_begun_ms > limits.frame_ms_max:
+            if connection.stalled_ms(now) > limits.frame_ms_max:
                 connection.refuse(f"a frame was not whole after {limits.frame_ms_max} ms")
             elif connection.full_since_ms is not None and now - connection.full_since_ms > limits.drain_ms_max:
                 connection.refuse(f"answers were not read for {limits.drain_ms_max} ms")

@@ -53,29 +53,25 @@ class Dispatcher:
         """The routes used so far, with their counts."""
         return list(self._routes.values())
 
-    def dispatch(self, frame: bytes, queue: ReplyQueue, client_host: str) -> Exchange:
-        """The exchange of one request frame (without its size), not handled yet. Raises RefusedFrame."""
+    def dispatch(self, frame: bytes, queue: ReplyQueue) -> None:
+        """Handles one request frame (without its size); it is answered now or later. Raises RefusedFrame."""
         try:
             api_key, version, correlation_id, client_id, position = decode_request_header(frame)
             route = self._routes.get(api_key << 16 | version)
             if route is None:
                 route = self._route(api_key, version)
-            if route.version != version:
-                # An ApiVersions of a version we do not speak: answered in version 0, its body is not read.
-                return Exchange(route, queue, None, correlation_id, client_id, client_host)
-            request, _ = route.decode(frame, position)
+            # The body of an ApiVersions in a version we do not speak is not read; it is answered in version 0.
+            request = route.decode(frame, position)[0] if route.version == version else None
         except DecodeError as error:
             raise RefusedFrame(f"malformed request: {error}") from error
-        return Exchange(route, queue, request, correlation_id, client_id, client_host)
-
-    def handle(self, exchange: Exchange) -> None:
-        """Runs the request; whatever happens it is answered, now or later."""
+        exchange = Exchange(route, queue, request, correlation_id, client_id)
+        queue.expect(exchange)
         try:
-            exchange.route.api.handle(self._server, exchange)
+            route.handle(self._server, exchange)
         except KafkaError as error:
             exchange.reply(exchange.refusal(error))
-        except Exception:  # noqa: BLE001 - a bug must not take the other groups down
-            _log.exception("event=request_failed api=%s version=%d", exchange.route.api.name, exchange.api_version)
+        except Exception:  # noqa: BLE001 - a bug must not take the other connections down
+            _log.exception("event=request_failed api=%s version=%d", route.api.name, version)
             exchange.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _route(self, api_key: int, version: int) -> Route:

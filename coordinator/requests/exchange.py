@@ -19,7 +19,7 @@ _FLEXIBLE_HEADER = Struct(">iib")
 class Route:
     """How one version of one API is decoded, handled and answered on one listener."""
 
-    __slots__ = ("answered", "api", "decode", "encode", "errors", "flexible_answer", "version", "writes")
+    __slots__ = ("answered", "api", "decode", "encode", "errors", "flexible_answer", "handle", "version")
 
     def __init__(
         self,
@@ -32,10 +32,10 @@ class Route:
     ) -> None:
         self.api = api
         self.version = version
+        self.handle = api.handle
         self.decode = decode
         self.encode = encode
         self.flexible_answer = flexible_answer
-        self.writes = api.writes
         self.answered = 0
         self.errors: dict[int, int] = {}
         """Answers by top-level error code other than NONE."""
@@ -45,40 +45,42 @@ class ReplyQueue(Protocol):
     """The asker's connection (network/connection.py)."""
 
     advertised: tuple[str, int]
+    client_host: str
 
+    def expect(self, exchange: "Exchange") -> None: ...
     def ready(self) -> None: ...
 
 
 class Exchange:
-    """A decoded request; `reply` answers it, once."""
+    """A decoded request; `reply` answers it, once. The hot path makes one per request, so it holds only what differs."""
 
-    __slots__ = (
-        "_queue", "api_version", "client_host", "client_id", "correlation_id", "done", "fresh_id", "on_close",
-        "payload", "request", "route", "writes",
-    )  # fmt: skip
+    __slots__ = ("_queue", "client_id", "correlation_id", "fresh_id", "on_close", "payload", "request", "route")
 
     def __init__(
-        self,
-        route: Route,
-        queue: ReplyQueue,
-        request: Any,
-        correlation_id: int,
-        client_id: str | None,
-        client_host: str,
+        self, route: Route, queue: ReplyQueue, request: Any, correlation_id: int, client_id: str | None
     ) -> None:
         self.route = route
-        self.api_version = route.version
-        self.writes = route.writes
         self.request = request
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.client_host = client_host
-        self.fresh_id = ""
         self.payload: bytes | None = None
-        self.done = False
+        """The answer, once it is given."""
         self.on_close: Callable[[], None] | None = None
         """Called when the connection closes before the answer (a long poll drops its waiter)."""
+        self.fresh_id = ""
         self._queue = queue
+
+    @property
+    def api_version(self) -> int:
+        return self.route.version
+
+    @property
+    def writes(self) -> bool:
+        return self.route.api.writes
+
+    @property
+    def client_host(self) -> str:
+        return self._queue.client_host
 
     @property
     def advertised(self) -> tuple[str, int]:
@@ -99,11 +101,16 @@ class Exchange:
 
     def send(self, payload: bytes) -> None:
         """Gives the encoded answer; it leaves when every earlier request of the connection has been answered."""
-        if self.done:
-            return
-        self.done = True
-        self.payload = payload
-        self._queue.ready()
+        if self.payload is None:
+            self.payload = payload
+            self._queue.ready()
+
+    def abandon(self) -> None:
+        """The connection is gone: an answer would have no way to go."""
+        if self.payload is None:
+            self.payload = b""
+            if self.on_close is not None:
+                self.on_close()
 
     def reply(self, message: Message) -> None:
         self.send(self.encode(message))

@@ -191,11 +191,15 @@ class Shard:
             exchange.send(exchange.encode(exchange.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))))
             self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
         else:
-            if result.reply is None:
+            reply = result.reply
+            if reply is None:
                 self._waiting[exchange] = None
             self._apply(result)
-            if result.reply is not None:
-                self.park(exchange, exchange.encode(result.reply))
+            if reply is not None:
+                if self._offset_durable == self._offset_written:
+                    exchange.send(exchange.encode(reply))
+                else:
+                    self.park(exchange, exchange.encode(reply))
         finally:
             self._busy = False
         if self._batch.size_bytes > BATCH_BYTES_MAX:
