@@ -1,8 +1,8 @@
 """Cuts a byte stream into frames: an int32 size, then so many bytes.
 
-Data arrives in pieces of any size. The usual piece holds whole frames and nothing else, and then no byte is copied
-twice. A frame that is not complete waits in a bytearray, which grows in place: a large frame that arrives in a
-thousand pieces is copied once more, not a thousand times.
+Data arrives in pieces of any size. The usual piece is one whole frame, which is looked for first; the next usual one
+holds several, and then no byte is copied twice. A frame that is not complete waits in a bytearray, which grows in
+place: a large frame that arrives in a thousand pieces is copied once more, not a thousand times.
 """
 
 import struct
@@ -35,6 +35,8 @@ class FrameSplitter:
         connection.
         """
         rest = self._rest
+        if not rest and len(data) >= 4 and _SIZE(data)[0] == len(data) - 4 <= self.size_max:
+            return [data[4:]]
         if rest:
             rest += data
             if len(rest) < 4 or len(rest) < 4 + self._frame_size(rest, 0):
