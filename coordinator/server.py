@@ -25,7 +25,8 @@ from coordinator.admin.health import health_routes
 from coordinator.admin.http import AdminServer
 from coordinator.admin.metrics import metrics_routes
 from coordinator.config import ListenerConfig, ServerConfig
-from coordinator.groups.groups import Groups
+from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.log.log import DamagedLog, Log, LogSettings
 from coordinator.log.writer import Writer
 from coordinator.network.connection import ConnectionLimits
@@ -48,7 +49,6 @@ from coordinator.world.worker import Worker
 _log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
-GROUP_RECORD_KEYS = ("LegacyOffsetCommitKey", "OffsetCommitKey", "GroupMetadataKey")
 DISK_THREADS = 4
 
 
@@ -76,10 +76,17 @@ class Server:
         self._run = self.statistics.timed(self._worker.run)
         self.cluster_id = _cluster_id(disk, config.log_dir, entropy)
         self.topics = Topics(
-            disk, config.log_dir, config.topics,
-            durability=config.log.durability, clock=clock, entropy=entropy,
-            run=self._run, schedule=self._schedule, soon=loop.call_soon,
-        )  # fmt: skip
+            disk,
+            config.log_dir,
+            config.topics,
+            node_id=config.node_id,
+            durability=config.log.durability,
+            clock=clock,
+            entropy=entropy,
+            run=self._run,
+            schedule=self._schedule,
+            told=self._topics_told,
+        )
         self.groups = Router([self._shard(index) for index in range(config.log.offsets_topic_num_partitions)])
         self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
         self.topics.on_topics_deleted = self._topics_deleted
@@ -98,14 +105,15 @@ class Server:
         return Shard(
             index,
             log,
-            lambda: Groups(config.groups, self.topics.catalog),
-            Serde(Codec.of(None), GROUP_RECORD_KEYS),
+            lambda: Groups(config.groups, self.topics),
+            Serde(Codec.of(None), RECORD_KEYS),
             self.clock,
             make_writer=lambda log, durable, failed: Writer(log, config.log.durability, self._run, durable, failed),
             soon=self._loop.call_soon,
             schedule=self._schedule,
             commit_timeout_ms=config.log.offsets_commit_timeout_ms,
             told=self._told,
+            on_durable=lambda index: self.topics.wake(OFFSETS_TOPIC, index),
         )
 
     def _schedule(self, delay_ms: int, callback: Callable[[], None]) -> Handle:
@@ -113,12 +121,15 @@ class Server:
 
     def _told(self, shard: int, fact: Fact) -> None:
         self.statistics.count(fact)
-        said = " ".join(f"{name}={json.dumps(value, default=str)}" for name, value in fact.fields.items())
-        _log.info("event=%s shard=%d %s", fact.name, shard, said)
+        _say(fact, f" shard={shard}")
 
-    def _topics_deleted(self, names: Sequence[str]) -> None:
+    def _topics_told(self, fact: Fact) -> None:
+        self.statistics.count(fact)
+        _say(fact, "")
+
+    def _topics_deleted(self, topics: Sequence[tuple[str, bytes]]) -> None:
         for shard in self.groups.shards:
-            shard.tell(lambda state, now_ms: state.topics_deleted(names, now_ms))
+            shard.tell(lambda state, now_ms: topics_deleted(state, topics, now_ms))
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -128,7 +139,8 @@ class Server:
             read = shard.load()
             if read:
                 _log.info("event=shard_loaded shard=%d records=%d", shard.index, read)
-        self.topics.create_declared(self.config.declared_topics)
+        for topic in self.config.declared_topics:
+            self.topics.declare(topic.name, topic.partitions, topic.configs)
         gc.collect()
         gc.freeze()
         for listener_config in self.config.listeners:
@@ -180,6 +192,11 @@ class Server:
             if shard.status is not Status.FAILED:
                 shard.log.close()
         self.topics.close()
+
+
+def _say(fact: Fact, where: str) -> None:
+    fields = " ".join(f"{name}={json.dumps(value, default=str)}" for name, value in fact.fields.items())
+    _log.info("event=%s%s %s", fact.name, where, fields)
 
 
 def _cluster_id(disk: Disk, folder: str, entropy: Entropy) -> str:

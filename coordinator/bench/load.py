@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import uvloop
@@ -66,7 +67,8 @@ def cpu_seconds(pid: int) -> float:
 
 def frame(codec: Codec, name: str, version: int, correlation_id: int, message: Message) -> bytes:
     """A request frame with its size."""
-    key: int = type(message).API_KEY
+    key = type(message).API_KEY
+    assert key is not None
     client = b"bench"
     header = key.to_bytes(2, "big") + version.to_bytes(2, "big") + correlation_id.to_bytes(4, "big")
     header += len(client).to_bytes(2, "big") + client
@@ -196,9 +198,7 @@ async def run(plan: Plan) -> Outcome:
     members = []
     for index in range(plan.connections):
         request = await member_frame(plan, codec, index)
-        _, member = await loop.create_connection(
-            lambda request=request: Member(request, plan.in_flight), plan.host, plan.port
-        )  # type: ignore[misc]
+        _, member = await loop.create_connection(partial(Member, request, plan.in_flight), plan.host, plan.port)
         members.append(member)
     for member in members:
         member.begin()

@@ -32,8 +32,10 @@ class Serde:
         key, value, version = record
         entry = self._key_encoders.get(type(key))
         if entry is None:
-            assert key.API_KEY in self._keys, f"{key.NAME} does not belong in this log"
-            entry = (key.API_KEY.to_bytes(_SHORT, "big"), self._codec.encoder(key.NAME, 0))
+            record_type = key.API_KEY
+            assert record_type in self._keys, f"{key.NAME} does not belong in this log"
+            assert record_type is not None
+            entry = (record_type.to_bytes(_SHORT, "big"), self._codec.encoder(key.NAME, 0))
             self._key_encoders[type(key)] = entry
         key_bytes = entry[0] + entry[1](key)
         if value is None:

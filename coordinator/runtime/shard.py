@@ -84,6 +84,7 @@ class Shard:
         schedule: Schedule,
         commit_timeout_ms: int,
         told: Callable[[int, Fact], None],
+        on_durable: Callable[[int], None],
     ) -> None:
         self.index = index
         self.log = log
@@ -101,6 +102,7 @@ class Shard:
         self._schedule = schedule
         self._commit_timeout_ms = commit_timeout_ms
         self._told = told
+        self._on_durable = on_durable
         self._writer = make_writer(log, self._durable, self._write_failed)
         self._timers = Timers(clock.monotonic_ms, schedule, self._fire)
         self._batch = BatchBuilder()
@@ -250,6 +252,7 @@ class Shard:
         if self.status is Status.FULL:
             self._set_status(Status.ACTIVE, "")
         self.parked.release(end_offset)
+        self._on_durable(self.index)
 
     def _write_failed(self, error: OSError) -> None:
         if error.errno == errno.ENOSPC and not self.log.failed:
