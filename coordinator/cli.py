@@ -11,12 +11,13 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from coordinator.config import ServerConfig
+    from coordinator.protocol.schema import Definition, Structure
 
 
 class KeyValueFormatter(logging.Formatter):
@@ -63,6 +64,16 @@ def parser() -> argparse.ArgumentParser:
     show = config_parser.add_parser("show", help="the configuration that `serve` with the same arguments would use")
     _add_config_arguments(show)
     show.set_defaults(command=config_show)
+
+    protocol_parser = commands.add_parser("protocol", help="look at messages")
+    what = protocol_parser.add_subparsers(required=True, metavar="WHAT")
+    message = what.add_parser(
+        "show", help="a message's fields in one version, and the functions that read and write it"
+    )
+    message.add_argument("message", help="JoinGroupRequest, or JoinGroup for the request and the response")
+    message.add_argument("version", type=int)
+    message.add_argument("--dialect", help="a folder of protocol_schemas/dialects")
+    message.set_defaults(command=protocol_show)
     return top
 
 
@@ -131,6 +142,47 @@ def config_show(options: argparse.Namespace) -> int:
     return 0
 
 
+def protocol_show(options: argparse.Namespace) -> int:
+    """For whoever wonders what is on the wire, or what the generated code of a traceback is."""
+    from coordinator.protocol.codec import Codec  # noqa: PLC0415 - see the module's text
+    from coordinator.protocol.schema import SchemaError  # noqa: PLC0415 - see the module's text
+
+    try:
+        codec = Codec.of(options.dialect)
+    except SchemaError as error:
+        return _refused(error)
+    known = codec.schemas.names
+    names = [options.message + suffix for suffix in ("", "Request", "Response") if options.message + suffix in known]
+    if not names:
+        return _refused(f"there is no message {options.message!r}; for example JoinGroup or OffsetCommitValue")
+    for name in names:
+        versions = codec.versions(name)
+        if options.version not in versions:
+            return _refused(f"{name} has versions {versions.lowest} to {versions.highest}, not {options.version}")
+    for name in names:
+        print("\n".join(_fields(codec.definition(name), options.version)))
+        print(f"\n{codec.source(name, options.version)}\n")
+    return 0
+
+
+def _fields(definition: "Definition", version: int) -> Iterator[str]:
+    """A message as an indented list: field, type, tag and default, as they are in this version."""
+    flexible = ", flexible" if version in definition.flexible else ""
+    yield f"{definition.name} v{version}{flexible}"
+
+    def of(structure: "Structure", indent: str) -> Iterator[str]:
+        for each in structure.fields:
+            if version in each.versions:
+                kind = f"[]{each.type.name}" if each.type.is_array else each.type.name
+                nullable = " or null" if version in each.nullable else ""
+                tag = f", tag {each.tag}" if version in each.tagged else ""
+                yield f"{indent}{each.name}: {kind}{nullable}{tag}"
+                if each.type.is_struct:
+                    yield from of(definition.structures[each.type.name], indent + "    ")
+
+    yield from of(definition.root, "    ")
+
+
 def _load(options: argparse.Namespace) -> "ServerConfig":
     from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
 
@@ -140,6 +192,6 @@ def _load(options: argparse.Namespace) -> "ServerConfig":
     )
 
 
-def _refused(error: Exception) -> int:
+def _refused(error: Exception | str) -> int:
     print(f"coordinator: {error}", file=sys.stderr)
     return 2

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from coordinator.groups.settings import GroupsConfig
+from coordinator.protocol.schema import SCHEMAS
 from coordinator.topics.settings import TopicsConfig
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
-DIALECTS = ("kip-792",)
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -435,8 +435,8 @@ def _read_listener(entry: Any, source: str) -> ListenerConfig:
     if not isinstance(entry, dict) or "address" not in entry or entry.keys() - {"address", "advertise", "dialect"}:
         _refuse("listeners", entry, source, STRUCTURED["listeners"])
     dialect = entry.get("dialect")
-    if dialect is not None and dialect not in DIALECTS:
-        _refuse("listeners: dialect", dialect, source, " or ".join(DIALECTS))
+    if dialect is not None and dialect not in (known := dialects()):
+        _refuse("listeners: dialect", dialect, source, " or ".join(known))
     host, port = address("listeners: address", entry["address"], source)
     advertised: tuple[str | None, int | None] = (None, None)
     if entry.get("advertise") is not None:
@@ -444,6 +444,11 @@ def _read_listener(entry: Any, source: str) -> ListenerConfig:
     return ListenerConfig(
         host=host, port=port, advertised_host=advertised[0], advertised_port=advertised[1], dialect=dialect
     )
+
+
+def dialects() -> list[str]:
+    """The names of all dialects: the folders of definitions that there are."""
+    return sorted(path.name for path in (SCHEMAS / "dialects").iterdir() if path.is_dir())
 
 
 def _read_topics(value: Any, source: str) -> tuple[DeclaredTopic, ...]:

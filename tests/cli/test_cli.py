@@ -59,6 +59,34 @@ def test_config_list_names_every_setting(capsys):
     assert all(f"{name} = " in listed for name in SETTINGS)
 
 
+def test_protocol_show_prints_the_fields_of_a_version_and_its_functions(capsys):
+    assert cli.main(["protocol", "show", "JoinGroup", "9"]) == 0
+    shown = capsys.readouterr().out
+    assert "JoinGroupRequest v9, flexible\n" in shown
+    assert "    GenerationId: int32, tag 792\n" in shown
+    assert "    GroupInstanceId: string or null\n" in shown
+    assert "JoinGroupResponse v9, flexible\n" in shown
+    assert "def decode(buffer, pos):" in shown
+
+
+def test_protocol_show_knows_the_dialect(capsys):
+    assert cli.main(["protocol", "show", "JoinGroupRequest", "8", "--dialect", "kip-792"]) == 0
+    assert "    GenerationId: int32\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("JoinGrop", "1"), "no message 'JoinGrop'"),
+        (("JoinGroup", "99"), "has versions 0 to 9, not 99"),
+        (("JoinGroup", "9", "--dialect", "kip-1"), "no dialect"),
+    ],
+)
+def test_protocol_show_says_what_there_is_not(capsys, asked, told):
+    assert cli.main(["protocol", "show", *asked]) == 2
+    assert told in capsys.readouterr().err
+
+
 def test_the_command_line_alone_imports_neither_server_nor_yaml():
     """Start-up time is a promise; what a command does not need it does not import."""
     code = "import sys, coordinator.cli; print(*[m for m in ('yaml', 'asyncio', 'construct') if m in sys.modules])"
