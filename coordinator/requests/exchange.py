@@ -49,6 +49,7 @@ class ReplyQueue(Protocol):
 
     def expect(self, exchange: "Exchange") -> None: ...
     def ready(self) -> None: ...
+    def refuse(self, reason: str) -> None: ...
 
 
 class Exchange:
@@ -118,6 +119,10 @@ class Exchange:
     def no_reply(self) -> None:
         """The asker expects no answer (Produce with acks=0)."""
         self.send(b"")
+
+    def close(self, reason: str) -> None:
+        """Closes the connection instead of answering: all that a request without an answer can be told."""
+        self._queue.refuse(reason)
 
     def refusal(self, error: KafkaError) -> Message:
         """The API's own answer for this error, in the shape of the request's version."""

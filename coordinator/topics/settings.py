@@ -19,6 +19,7 @@ class TopicsConfig:
     log_roll_ms: int = 604_800_000
     log_retention_bytes: int = -1
     log_retention_ms: int = 604_800_000
+    log_retention_check_interval_ms: int = 300_000
     log_cleanup_policy: str = "delete"
     log_index_interval_bytes: int = 4_096
     log_index_size_max_bytes: int = 10_485_760

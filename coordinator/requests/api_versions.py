@@ -1,0 +1,68 @@
+"""ApiVersions: what this server speaks, derived from the files of this package and from nothing else.
+
+A client opens every connection with it, in the newest version it knows; so this is the one API that answers a version it
+does not speak: in version 0, with UNSUPPORTED_VERSION and the range of ApiVersions itself, and the client asks again.
+
+Features (KIP-584) are told as they are: this server keeps no feature levels, so none is listed and the epoch is -1. A
+client that finds no `group.version` or `transaction.version` uses the protocols that need none.
+"""
+
+import re
+from typing import Any
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
+_PRODUCE = 0
+_NO_NODE = -1
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    request: ApiVersionsRequest | None = exchange.request
+    exchange.reply(unsupported() if request is None else answer(server, request, exchange.api_version))
+
+
+def answer(server: Any, request: ApiVersionsRequest, api_version: int) -> ApiVersionsResponse:
+    """The versions of every API; errors carry no keys."""
+    if api_version >= 3 and not (
+        _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if request.cluster_id is not None or request.node_id != _NO_NODE:
+        # KIP-1242: a client says whom it means to talk to; both or neither.
+        if request.cluster_id is None or request.node_id == _NO_NODE:
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if (request.cluster_id, request.node_id) != (server.cluster_id, server.node_id):
+            return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    return ApiVersionsResponse(api_keys=[_entry(api) for _, api in sorted(server.apis.items())])
+
+
+def unsupported() -> ApiVersionsResponse:
+    """The answer, in version 0, to a version that is not spoken."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_entry(API)])
+
+
+def refuse(_request: ApiVersionsRequest | None, error: KafkaError, _api_version: int) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=error.code)
+
+
+def _entry(api: Api) -> ApiVersionsResponse.ApiVersion:
+    first, last = api.versions
+    if api.key == _PRODUCE:
+        # librdkafka takes a broker without Produce 0 for one that cannot compress (KAFKA-18659). It never sends it.
+        first = 0
+    return ApiVersionsResponse.ApiVersion(api_key=api.key, min_version=first, max_version=last)
+
+
+API = Api(
+    key=18,
+    name="ApiVersions",
+    versions=(0, 5),
+    access=Access(Operation.ANY, Resource.NONE),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

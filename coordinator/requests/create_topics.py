@@ -1,0 +1,27 @@
+"""CreateTopics: see topics/create.py for what is checked. `timeoutMs` is not waited out: the answer comes when all is made."""
+
+from typing import Any
+
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+from coordinator.topics.create import create_topics, refusal
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    create_topics(server.topics, exchange.request, exchange.reply)
+
+
+def refuse(request: CreateTopicsRequest, error: KafkaError, _api_version: int) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[refusal(topic.name, error) for topic in request.topics])
+
+
+API = Api(
+    key=19,
+    name="CreateTopics",
+    versions=(2, 7),
+    access=Access(Operation.CREATE, Resource.CLUSTER),
+    handle=handle,
+    refuse=refuse,
+)

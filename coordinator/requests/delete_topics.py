@@ -1,0 +1,34 @@
+"""DeleteTopics: see topics/delete.py. The answer comes when the topics are gone."""
+
+from typing import Any
+
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+from coordinator.topics.delete import delete_topics, wanted
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    delete_topics(server.topics, exchange.request, exchange.api_version, exchange.reply)
+
+
+def refuse(request: DeleteTopicsRequest, error: KafkaError, _api_version: int) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(
+        responses=[
+            DeleteTopicsResponse.DeletableTopicResult(
+                name=entry.name, topic_id=entry.topic_id, error_code=error.code, error_message=error.message
+            )
+            for entry in wanted(request)
+        ]
+    )
+
+
+API = Api(
+    key=20,
+    name="DeleteTopics",
+    versions=(1, 6),
+    access=Access(Operation.DELETE, Resource.TOPIC),
+    handle=handle,
+    refuse=refuse,
+)

@@ -1,0 +1,49 @@
+"""DescribeCluster: the cluster's id and its one node, which is broker and controller in one.
+
+A client that asks for controllers is told that it talks to a broker (MISMATCHED_ENDPOINT_TYPE), as by any broker.
+"""
+
+from typing import Any
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
+from coordinator.requests import authorized
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    request: DescribeClusterRequest = exchange.request
+    if request.endpoint_type == _CONTROLLERS:
+        raise KafkaError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
+        )
+    if request.endpoint_type != _BROKERS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
+    host, port = exchange.advertised
+    answer = DescribeClusterResponse(
+        cluster_id=server.cluster_id,
+        controller_id=server.node_id,
+        brokers=[DescribeClusterResponse.DescribeClusterBroker(broker_id=server.node_id, host=host, port=port)],
+    )
+    if request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = authorized.CLUSTER
+    exchange.reply(answer)
+
+
+def refuse(_request: DescribeClusterRequest, error: KafkaError, _api_version: int) -> DescribeClusterResponse:
+    return DescribeClusterResponse(error_code=error.code, error_message=error.message)
+
+
+API = Api(
+    key=60,
+    name="DescribeCluster",
+    versions=(0, 2),
+    access=Access(Operation.DESCRIBE, Resource.CLUSTER),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

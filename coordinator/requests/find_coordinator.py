@@ -1,0 +1,67 @@
+"""FindCoordinator: which node coordinates a group. There is one node, so the answer is this one.
+
+In Kafka the first look-up creates the internal topic and answers COORDINATOR_NOT_AVAILABLE; here the groups' log is
+there from the start. Success has the message "NONE" in versions 1-3 and "" in the batched form. Transactions and share
+groups are not served, and a look-up for them is refused for good (INVALID_REQUEST): the retriable "not available" would
+keep their clients asking for ever.
+"""
+
+from typing import Any
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+_BATCHED_SINCE = 4
+_NO_NODE = -1
+_REFUSALS = {
+    TRANSACTION: "This server does not coordinate transactions.",
+    SHARE: "This server does not coordinate share groups.",
+}
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    request: FindCoordinatorRequest = exchange.request
+    if request.key_type != GROUP:
+        text = _REFUSALS.get(request.key_type, f"Unknown coordinator key type {request.key_type}.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    host, port = exchange.advertised
+    node_id: int = server.node_id
+    if exchange.api_version < _BATCHED_SINCE:
+        exchange.reply(FindCoordinatorResponse(error_message="NONE", node_id=node_id, host=host, port=port))
+        return
+    exchange.reply(
+        FindCoordinatorResponse(
+            coordinators=[
+                FindCoordinatorResponse.Coordinator(key=key, node_id=node_id, host=host, port=port, error_message="")
+                for key in request.coordinator_keys
+            ]
+        )
+    )
+
+
+def refuse(request: FindCoordinatorRequest, error: KafkaError, api_version: int) -> FindCoordinatorResponse:
+    text = error.message or ""
+    if api_version < _BATCHED_SINCE:
+        return FindCoordinatorResponse(error_code=error.code, error_message=text, node_id=_NO_NODE, host="", port=-1)
+    return FindCoordinatorResponse(
+        coordinators=[
+            FindCoordinatorResponse.Coordinator(
+                key=key, node_id=_NO_NODE, host="", port=-1, error_code=error.code, error_message=text
+            )
+            for key in request.coordinator_keys
+        ]
+    )
+
+
+API = Api(
+    key=10,
+    name="FindCoordinator",
+    versions=(0, 6),
+    access=Access(Operation.DESCRIBE, Resource.GROUP),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

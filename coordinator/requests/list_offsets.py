@@ -1,0 +1,41 @@
+"""ListOffsets: see topics/list_offsets.py."""
+
+from typing import Any
+
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+from coordinator.topics.list_offsets import list_offsets
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    exchange.reply(list_offsets(server.topics, exchange.request, exchange.api_version))
+
+
+def refuse(request: ListOffsetsRequest, error: KafkaError, _api_version: int) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsResponse.ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsResponse.ListOffsetsPartitionResponse(
+                        partition_index=partition.partition_index, error_code=error.code
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(
+    key=2,
+    name="ListOffsets",
+    versions=(1, 11),
+    access=Access(Operation.DESCRIBE, Resource.TOPIC),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

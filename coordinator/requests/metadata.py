@@ -1,0 +1,119 @@
+"""Metadata: the cluster's one node, and the topics asked for; by far the most asked request of all clients.
+
+Which topics are meant: null is all of them, an empty list none - except in version 0, which has no null and where the
+empty list is all. Since version 12 a topic may be named by its id; as soon as one entry has an id the entries without
+are not looked at (as in Kafka).
+
+A topic that is missing is made when both the client and `auto.create.topics.enable` allow it. The answer does not wait
+for that: it says UNKNOWN_TOPIC_OR_PARTITION, as Kafka's does, and the client asks again until the topic is there.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import MetadataRequest, MetadataResponse
+from coordinator.requests import authorized
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+from coordinator.topics import names
+from coordinator.topics.engine import LEADER_EPOCH
+from coordinator.topics.registry import NO_ID, Topic
+
+_IDS_SINCE = 12
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    request: MetadataRequest = exchange.request
+    version = exchange.api_version
+    if request.topics and version < _IDS_SINCE and any(t.name is None or t.topic_id != NO_ID for t in request.topics):
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if request.topics and any(t.name is None and t.topic_id == NO_ID for t in request.topics):
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    host, port = exchange.advertised
+    answer = MetadataResponse(
+        brokers=[MetadataResponse.MetadataResponseBroker(node_id=server.node_id, host=host, port=port)],
+        cluster_id=server.cluster_id,
+        controller_id=server.node_id,
+        topics=list(_topics(server, request, version)),
+    )
+    if request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = authorized.CLUSTER
+    exchange.reply(answer)
+
+
+def refuse(request: MetadataRequest, error: KafkaError, _api_version: int) -> MetadataResponse:
+    return MetadataResponse(
+        error_code=error.code,
+        topics=[
+            MetadataResponse.MetadataResponseTopic(error_code=error.code, name=t.name or "", topic_id=t.topic_id)
+            for t in request.topics or ()
+        ],
+    )
+
+
+def _topics(server: Any, request: MetadataRequest, version: int) -> Iterable[MetadataResponse.MetadataResponseTopic]:
+    registry = server.topics.registry
+    operations = authorized.TOPIC if request.include_topic_authorized_operations else authorized.NOT_ASKED
+    asked = request.topics
+    if asked is None or (version == 0 and not asked):
+        for topic in registry.topics.values():
+            yield _described(topic, server.node_id, operations)
+        return
+    ids = dict.fromkeys(t.topic_id for t in asked if t.topic_id != NO_ID)
+    if ids:
+        known = [registry.by_id[topic_id] for topic_id in ids if topic_id in registry.by_id]
+        for topic_id in ids:
+            if topic_id not in registry.by_id:
+                yield MetadataResponse.MetadataResponseTopic(
+                    error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+                )
+        for topic in known:
+            yield _described(topic, server.node_id, operations)
+        return
+    missing: list[str] = []
+    for name in dict.fromkeys(t.name for t in asked if t.name is not None):
+        topic = registry.topics.get(name)
+        if topic is not None:
+            yield _described(topic, server.node_id, operations)
+            continue
+        wrong = names.complaint(name) is not None
+        if not wrong:
+            missing.append(name)
+        yield MetadataResponse.MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            name=name,
+            is_internal=name in names.INTERNAL,
+            topic_authorized_operations=operations,
+        )
+    if missing and request.allow_auto_topic_creation:
+        server.topics.auto_create(missing)
+
+
+def _described(topic: Topic, node_id: int, operations: int) -> MetadataResponse.MetadataResponseTopic:
+    return MetadataResponse.MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponse.MetadataResponsePartition(
+                partition_index=index,
+                leader_id=node_id,
+                leader_epoch=LEADER_EPOCH,
+                replica_nodes=[node_id],
+                isr_nodes=[node_id],
+            )
+            for index in range(topic.partitions)
+        ],
+        topic_authorized_operations=operations,
+    )
+
+
+API = Api(
+    key=3,
+    name="Metadata",
+    versions=(0, 13),
+    access=Access(Operation.DESCRIBE, Resource.TOPIC),
+    handle=handle,
+    refuse=refuse,
+)

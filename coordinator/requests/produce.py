@@ -1,0 +1,42 @@
+"""Produce: see topics/produce.py for what is checked and when the answer leaves.
+
+With acks=0 there is no answer, so the only way to tell a producer that something went wrong is to close its connection;
+Kafka does the same, and the producer then looks for new metadata. Versions 0-2 are advertised (api_versions.py says why)
+but not spoken: the connection is closed, as Kafka 4 closes it.
+"""
+
+from typing import Any
+
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import ProduceRequest, ProduceResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+from coordinator.topics.produce import produce, refusal
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    request: ProduceRequest = exchange.request
+
+    def reply(response: ProduceResponse, failed: bool) -> None:
+        if request.acks != 0:
+            exchange.reply(response)
+        elif failed:
+            exchange.close("a batch sent with acks=0 was refused")
+        else:
+            exchange.no_reply()
+
+    produce(server.topics, request, exchange.api_version, reply)
+
+
+def refuse(request: ProduceRequest, error: KafkaError, _api_version: int) -> ProduceResponse:
+    return refusal(request, error)
+
+
+API = Api(
+    key=0,
+    name="Produce",
+    versions=(3, 13),
+    access=Access(Operation.WRITE, Resource.TOPIC),
+    handle=handle,
+    refuse=refuse,
+)

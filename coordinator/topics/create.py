@@ -1,0 +1,167 @@
+"""CreateTopics: every topic of the request is judged by itself, and those that pass are made.
+
+Order of the checks is Kafka's: a name twice in one request, the number of partitions in all, the name, existence, collision,
+settings, and last partitions, replicas and a manual assignment. With one node there is one way to place a replica,
+so a manual assignment says how many partitions there are and nothing else.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from types import MappingProxyType
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from coordinator.topics import configs, names
+from coordinator.topics.engine import Topics
+from coordinator.topics.registry import Topic
+
+_DEFAULT = -1
+_Result = CreateTopicsResponse.CreatableTopicResult
+
+
+def create_topics(topics: Topics, request: CreateTopicsRequest, reply: Callable[[CreateTopicsResponse], None]) -> None:
+    """Replies when every topic that could be made is there for everybody."""
+    results: dict[str, _Result] = {}
+    wanted: list[Topic] = []
+    asked = Counter(topic.name for topic in request.topics)
+    partitions_asked = sum(_count(topics, topic) for topic in request.topics)
+    for creatable in request.topics:
+        name = creatable.name
+        if name in results:
+            continue
+        try:
+            _check_request(topics, asked[name], partitions_asked)
+            topic = _checked(topics, creatable)
+        except KafkaError as error:
+            results[name] = refusal(name, error)
+        else:
+            results[name] = _described(topics, topic)
+            if not request.validate_only:
+                wanted.append(topic)
+    left = len(wanted)
+
+    def answer() -> None:
+        reply(CreateTopicsResponse(topics=list(results.values())))
+
+    def finished(topic: Topic, error: ErrorCode) -> None:
+        nonlocal left
+        if error is not ErrorCode.NONE:
+            results[topic.name] = refusal(topic.name, KafkaError(error))
+        left -= 1
+        if not left:
+            answer()
+
+    if not wanted:
+        answer()
+    for topic in wanted:
+        if names.collision_key(topic.name) in topics.claimed:
+            # Two names of this request that differ in '.' and '_' only: the first one has claimed the key.
+            finished(topic, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        else:
+            topics.create(topic, lambda error, topic=topic: finished(topic, error))  # type: ignore[misc]
+
+
+def refusal(name: str, error: KafkaError) -> CreateTopicsResponse.CreatableTopicResult:
+    """One topic's result when it was not made."""
+    return _Result(name=name, error_code=error.code, error_message=error.message)
+
+
+def _count(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> int:
+    if creatable.assignments:
+        return len(creatable.assignments)
+    return topics.config.num_partitions if creatable.num_partitions == _DEFAULT else max(0, creatable.num_partitions)
+
+
+def _check_request(topics: Topics, times_named: int, partitions_asked: int) -> None:
+    if times_named > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    if partitions_asked > topics.config.topic_partitions_max:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+
+def _checked(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> Topic:
+    name = creatable.name
+    if name == names.CLUSTER_METADATA:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+    reason = names.complaint(name)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+    key = names.collision_key(name)
+    holder = topics.registry.collisions.get(key)
+    if holder == name or key in topics.claimed:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if holder is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {holder}")
+    overrides = configs.check((config.name, config.value) for config in creatable.configs)
+    if creatable.assignments:
+        _check_assignment(topics, creatable)
+    else:
+        if creatable.num_partitions != _DEFAULT and creatable.num_partitions <= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+            )
+        _check_replicas(creatable.replication_factor)
+    return Topic(name, topics.new_topic_id(), _count(topics, creatable), MappingProxyType(overrides))
+
+
+def _check_replicas(factor: int) -> None:
+    if factor != _DEFAULT and factor <= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if factor > 1:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
+            "reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
+        )
+
+
+def _check_assignment(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> None:
+    conflict = "A manual partition assignment was specified, but {} was not set to -1."
+    if creatable.replication_factor != _DEFAULT:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, conflict.format("replication factor"))
+    if creatable.num_partitions != _DEFAULT:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, conflict.format("numPartitions"))
+    seen: set[int] = set()
+    for assignment in creatable.assignments:
+        if assignment.partition_index in seen:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {assignment.partition_index}",
+            )
+        seen.add(assignment.partition_index)
+        _check_brokers(topics.node_id, assignment.broker_ids)
+    if seen != set(range(len(seen))):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+        )
+
+
+def _check_brokers(node_id: int, broker_ids: list[int]) -> None:
+    includes = "The manual partition assignment includes "
+    if not broker_ids:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, includes + "an empty replica list.")
+    for broker_id, count in Counter(broker_ids).items():
+        if count > 1:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{includes}the broker {broker_id} more than once.")
+        if broker_id != node_id:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{includes}broker {broker_id}, but no such broker is registered.",
+            )
+
+
+def _described(topics: Topics, topic: Topic) -> _Result:
+    return _Result(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_message=None,
+        num_partitions=topic.partitions,
+        replication_factor=1,
+        configs=[
+            CreateTopicsResponse.CreatableTopicConfigs(name=name, value=value, config_source=source)
+            for name, value, source in configs.described(topic.configs, topics.config)
+        ],
+    )

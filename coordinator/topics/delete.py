@@ -1,0 +1,99 @@
+"""DeleteTopics: by name, and since version 6 by id; every topic is judged by itself.
+
+The answer waits until the topic is gone for everybody and its folders with it, so that a test that deletes and creates
+again in the next line gets an empty topic. Internal topics are the coordinator's memory and are not deleted.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from coordinator.topics import names
+from coordinator.topics.engine import Topics
+from coordinator.topics.registry import NO_ID, Topic
+
+_Result = DeleteTopicsResponse.DeletableTopicResult
+_DISABLED_IS_TOLD_SINCE = 3
+
+
+class _Wanted(NamedTuple):
+    """What one entry of the request names: a topic, a name or an id."""
+
+    name: str | None
+    topic_id: bytes
+
+
+def delete_topics(
+    topics: Topics,
+    request: DeleteTopicsRequest,
+    api_version: int,
+    reply: Callable[[DeleteTopicsResponse], None],
+) -> None:
+    """Replies when every topic that could be removed is gone."""
+    if not topics.config.delete_topic_enable:
+        told = api_version >= _DISABLED_IS_TOLD_SINCE
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if told else ErrorCode.INVALID_REQUEST)
+    asked = Counter(wanted(request))
+    named_by_id = {entry.topic_id for entry in asked if entry.name is None}
+    results: list[_Result] = []
+    doomed: list[tuple[Topic, _Result]] = []
+    for entry, count in asked.items():
+        try:
+            topic = _found(topics, entry, count, named_by_id)
+        except KafkaError as error:
+            results.append(_Result(entry.name, entry.topic_id, error.code, error.message))
+        else:
+            result = _Result(topic.name, topic.topic_id)
+            results.append(result)
+            doomed.append((topic, result))
+    left = len(doomed)
+
+    def finished(result: _Result, error: ErrorCode) -> None:
+        nonlocal left
+        result.error_code = error
+        left -= 1
+        if not left:
+            reply(DeleteTopicsResponse(responses=results))
+
+    if not doomed:
+        reply(DeleteTopicsResponse(responses=results))
+    for topic, result in doomed:
+        topics.remove(topic, lambda error, result=result: finished(result, error))  # type: ignore[misc]
+
+
+def wanted(request: DeleteTopicsRequest) -> list[_Wanted]:
+    """The entries of a request of any version."""
+    by_name = [_Wanted(name, NO_ID) for name in request.topic_names]
+    return by_name + [_Wanted(state.name, state.topic_id) for state in request.topics]
+
+
+def _found(topics: Topics, entry: _Wanted, count: int, named_by_id: set[bytes]) -> Topic:
+    name, topic_id = entry
+    if name is None:
+        if topic_id == NO_ID:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        if count > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+        topic = topics.registry.by_id.get(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    else:
+        if topic_id != NO_ID:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+        if count > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        topic = topics.registry.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        if topic.topic_id in named_by_id:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
+            )
+    if topic.is_internal:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic {topic.name} is internal and cannot be deleted.")
+    if names.collision_key(topic.name) in topics.claimed:
+        # It is being removed already, at the wish of another request.
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    return topic

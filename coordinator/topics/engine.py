@@ -1,0 +1,388 @@
+"""The data plane as one object: the topics there are, their partitions, and what must be durable before it is seen.
+
+The operations on it are modules of their own (`create`, `delete`, `produce`, `fetch`, `list_offsets`); this one holds
+what they share. Everything is synchronous and runs on the loop; the disk, the clock, chance and the timer are handed in.
+
+A change of the registry is a `commit`: its records are one batch of the metadata log, and are replayed when that batch
+is durable. Until then the name is *claimed*, so that a second creation of it is refused although nobody sees the first
+yet; a deleted topic's name stays claimed until its folders are gone, so that a successor never finds old records.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from coordinator.log.batch import BatchBuilder, key_values
+from coordinator.log.log import Log, LogSettings
+from coordinator.log.writer import Durability, Writer
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import Message, ProducerIdsRecord
+from coordinator.runtime.result import Fact
+from coordinator.runtime.timers import Handle, Schedule
+from coordinator.topics import configs, metadata_records, names
+from coordinator.topics.partition import LEADER_EPOCH, Done, MakeWriter, Partition, Reader, State
+from coordinator.topics.registry import NO_ID, Registry, Topic, creation
+from coordinator.topics.settings import TopicsConfig
+from coordinator.world.clock import Clock
+from coordinator.world.disk import Disk
+from coordinator.world.entropy import Entropy
+
+__all__ = ["LEADER_EPOCH", "InternalPartition", "Topics"]
+
+METADATA_FOLDER = f"{names.CLUSTER_METADATA}-0"
+_DASH = 62
+"""The six bits that url-safe base64 writes as '-'."""
+
+
+class _Commit(NamedTuple):
+    end_offset: int
+    records: Sequence[Message]
+    done: Done
+
+
+class InternalPartition:
+    """A shard's log as consumers see it: read-only, up to what is durable."""
+
+    __slots__ = ("_syncs", "index", "log", "readers")
+
+    def __init__(self, index: int, log: Log, *, syncs: bool) -> None:
+        self.index = index
+        self.log = log
+        self.readers: dict[Reader, None] = {}
+        self._syncs = syncs
+
+    @property
+    def state(self) -> State:
+        return State.ACTIVE
+
+    @property
+    def start_offset(self) -> int:
+        return self.log.start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.synced_offset if self._syncs else self.log.end_offset
+
+
+class Topics:
+    """The topics of this server. `attach_internal` and `declare` come before the first request."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        data_folder: str,
+        config: TopicsConfig,
+        *,
+        node_id: int,
+        durability: str,
+        clock: Clock,
+        entropy: Entropy,
+        run: Callable[[Callable[[], Any], Callable[[Any], None]], None],
+        schedule: Schedule,
+        told: Callable[[Fact], None],
+    ) -> None:
+        """Reads the registry and opens the partitions that were written to.
+
+        `run` as a Writer's. Raises DamagedLog and DecodeError for the registry's own log, OSError; a user's log that is
+        damaged fails its partition only.
+        """
+        self.config = config
+        self.node_id = node_id
+        self.clock = clock
+        self.schedule = schedule
+        self.registry = Registry()
+        self.claimed: set[str] = set()
+        """Collision keys of the names that are being made or removed."""
+        self.on_topics_deleted: Callable[[list[tuple[str, bytes]]], None] = lambda _topics: None
+        """Told name and id of topics that are gone, after they are (their committed offsets go too)."""
+        self._data_folder = data_folder
+        self._disk = disk
+        self._entropy = entropy
+        self._durability = durability
+        self._make_writer: MakeWriter = lambda log, durable, failed: Writer(log, durability, run, durable, failed)
+        self._told = told
+        self._partitions: dict[str, list[Partition]] = {}
+        self._internal: dict[str, list[InternalPartition]] = {}
+        self._log = Log.open(disk, f"{data_folder}/{METADATA_FOLDER}", LogSettings(segment_ms=None, retention_ms=None))
+        self._load_registry()
+        self._writer = self._make_writer(self._log, self._committed, self._commit_failed)
+        self._commits: deque[_Commit] = deque()
+        self._producer_ids = range(0)
+        self._producer_id_askers: deque[Callable[[ErrorCode, int], None]] = deque()
+        for topic in self.registry.topics.values():
+            self._make_partitions(topic)
+        self._open_folders()
+        self._retention: Handle = schedule(config.log_retention_check_interval_ms, self._retain)
+
+    # --- start and stop -----------------------------------------------------------------------------------------------
+
+    def attach_internal(self, name: str, logs: Sequence[Log]) -> None:
+        """Serves the shards' logs as a topic. The first time this writes the topic, with a new id, into the registry."""
+        if name not in self.registry.topics:
+            self._commit_now(list(creation(Topic(name, self.new_topic_id(), len(logs)), self.node_id)))
+        self._partitions.pop(name, None)
+        syncs = self._durability == Durability.FSYNC
+        self._internal[name] = [InternalPartition(index, log, syncs=syncs) for index, log in enumerate(logs)]
+
+    def declare(self, name: str, partitions: int, overrides: Mapping[str, str]) -> bool:
+        """Makes a topic at the start if it is not there; says whether it was made. Raises KafkaError or OSError."""
+        if name in self.registry.topics:
+            return False
+        reason = names.complaint(name)
+        if reason is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+        topic = Topic(name, self.new_topic_id(), partitions, configs.check(overrides.items()))
+        self._commit_now(list(creation(topic, self.node_id)))
+        self._make_partitions(topic)
+        return True
+
+    def close(self) -> None:
+        """Makes everything durable and gives the descriptors back. No request may be under way."""
+        self._retention.cancel()
+        logs = [p.log for partitions in self._partitions.values() for p in partitions if p.log is not None]
+        for log in [*logs, self._log]:
+            try:
+                log.close()
+            except OSError as error:
+                self._told(Fact("topic_log_close_failed", {"folder": log.folder, "error": str(error)}))
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    def topic_id(self, name: str) -> bytes | None:
+        topic = self.registry.topics.get(name)
+        return topic.topic_id if topic is not None else None
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        topic = self.registry.by_id.get(topic_id)
+        return topic.name if topic is not None else None
+
+    def partition_count(self, name: str) -> int | None:
+        topic = self.registry.topics.get(name)
+        return topic.partitions if topic is not None else None
+
+    def partition(self, name: str, index: int) -> Partition | InternalPartition | None:
+        """A partition to read from."""
+        partitions: Sequence[Partition | InternalPartition] = self._internal.get(name, self._partitions.get(name, ()))
+        return partitions[index] if 0 <= index < len(partitions) else None
+
+    def user_partition(self, name: str, index: int) -> Partition | None:
+        """A partition to write to."""
+        partitions = self._partitions.get(name, ())
+        return partitions[index] if 0 <= index < len(partitions) else None
+
+    def new_topic_id(self) -> bytes:
+        """A random UUID; as in Kafka never one whose text begins with '-', which command lines take for an option."""
+        while True:
+            topic_id = bytes.fromhex(self._entropy.uuid().replace("-", ""))
+            if topic_id != NO_ID and topic_id[0] >> 2 != _DASH:
+                return topic_id
+
+    def wake(self, name: str, index: int) -> None:
+        """More of an internal partition became durable."""
+        for reader in list(self._internal[name][index].readers):
+            reader.arrived(1)
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def create(self, topic: Topic, done: Done) -> None:
+        """Makes a topic that has been checked and whose name is free; `done` when everybody may see it."""
+        key = names.collision_key(topic.name)
+        assert key not in self.claimed
+        assert topic.name not in self.registry.topics
+        self.claimed.add(key)
+
+        def committed(error: ErrorCode) -> None:
+            self.claimed.discard(key)
+            if error is ErrorCode.NONE:
+                self._make_partitions(topic)
+            done(error)
+
+        self.commit(list(creation(topic, self.node_id)), committed)
+
+    def auto_create(self, wanted: Iterable[str]) -> None:
+        """Makes topics that a client asked for by legal names that are missing, if the server may."""
+        if not self.config.auto_create_topics_enable:
+            return
+        for name in wanted:
+            key = names.collision_key(name)
+            if name in names.INTERNAL or key in self.claimed or key in self.registry.collisions:
+                continue
+            self.create(Topic(name, self.new_topic_id(), self.config.num_partitions), lambda _error: None)
+
+    def remove(self, topic: Topic, done: Done) -> None:
+        """Removes a topic and its records; `done` when its name is free again."""
+        key = names.collision_key(topic.name)
+        assert key not in self.claimed
+        self.claimed.add(key)
+
+        def committed(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                self.claimed.discard(key)
+                done(error)
+                return
+            partitions = self._partitions.pop(topic.name)
+            left = len(partitions)
+
+            def stopped() -> None:
+                nonlocal left
+                left -= 1
+                if not left:
+                    for partition in partitions:
+                        self._delete_folder(partition)
+                    self.claimed.discard(key)
+                    self.on_topics_deleted([(topic.name, topic.topic_id)])
+                    done(ErrorCode.NONE)
+
+            for partition in partitions:
+                partition.stop(self.schedule, stopped)
+
+        self.commit([metadata_records.removal(topic.topic_id)], committed)
+
+    def commit(self, records: Sequence[Message], done: Done) -> None:
+        """Writes records to the metadata log; they are replayed and `done(NONE)` is called when they are durable."""
+        if self._log.failed is not None:
+            done(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        batch = self._batch(records)
+        self._commits.append(_Commit(self._log.end_offset + len(records), records, done))
+        self._writer.write(batch, len(records))
+
+    def next_producer_id(self, done: Callable[[ErrorCode, int], None]) -> None:
+        """Gives a producer id that was never given before, over all restarts: ids are reserved by blocks."""
+        if self._producer_ids:
+            producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
+            done(ErrorCode.NONE, producer_id)
+            return
+        self._producer_id_askers.append(done)
+        if len(self._producer_id_askers) > 1:
+            return
+        block = range(
+            self.registry.next_producer_id, self.registry.next_producer_id + self.config.producer_id_block_size
+        )
+
+        def reserved(error: ErrorCode) -> None:
+            askers, self._producer_id_askers = self._producer_id_askers, deque()
+            if error is ErrorCode.NONE:
+                self._producer_ids = block
+            for asker in askers:
+                if error is ErrorCode.NONE:
+                    self.next_producer_id(asker)
+                else:
+                    asker(error, -1)
+
+        self.commit([ProducerIdsRecord(broker_id=self.node_id, next_producer_id=block.stop)], reserved)
+
+    # --- the metadata log ---------------------------------------------------------------------------------------------
+
+    def _load_registry(self) -> None:
+        for buffer, position, header in self._log.batches():
+            if header.is_control:
+                continue
+            for _, _, value in key_values(buffer, position, header):
+                message = metadata_records.decode(value) if value is not None else None
+                if message is not None:
+                    self.registry.replay(message)
+
+    def _batch(self, records: Iterable[Message]) -> bytes:
+        builder = BatchBuilder()
+        for record in records:
+            builder.add(None, metadata_records.encode(record))
+        return builder.build(self._log.end_offset, self.clock.wall_ms())
+
+    def _committed(self, end_offset: int) -> None:
+        commits = self._commits
+        while commits and commits[0].end_offset <= end_offset:
+            _, records, done = commits.popleft()
+            for record in records:
+                self.registry.replay(record)
+            done(ErrorCode.NONE)
+
+    def _commit_failed(self, error: OSError) -> None:
+        self._told(Fact("metadata_log_write_failed", {"error": str(error), "final": self._log.failed is not None}))
+        if self._log.failed is None:
+            self._commits.pop().done(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        commits, self._commits = self._commits, deque()
+        for commit in commits:
+            commit.done(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _commit_now(self, records: Sequence[Message]) -> None:
+        """At the start, when nobody else writes: durable when it returns, or OSError."""
+        assert not self._commits
+        now_ms = self.clock.wall_ms()
+        self._log.append(self._batch(records), len(records), now_ms)
+        self._log.sync()
+        for record in records:
+            self.registry.replay(record)
+
+    # --- partitions on disk -------------------------------------------------------------------------------------------
+
+    def _make_partitions(self, topic: Topic) -> None:
+        settings = configs.settings(topic.configs, self.config)
+        self._partitions[topic.name] = [
+            Partition(
+                index,
+                f"{self._data_folder}/{topic.name}-{index}",
+                settings,
+                self._disk,
+                self._make_writer,
+                self.config.producer_id_expiration_ms,
+            )
+            for index in range(topic.partitions)
+        ]
+
+    def _open_folders(self) -> None:
+        """Opens the partitions that were written to, and sweeps what a deletion left when it was cut short."""
+        for folder in self._disk.list(self._data_folder):
+            name, _, number = folder.rpartition("-")
+            if not number.isdecimal() or name in names.INTERNAL or name == names.CLUSTER_METADATA:
+                continue
+            if name in self.registry.removed:
+                self._sweep(f"{self._data_folder}/{folder}")
+                continue
+            partition = self.user_partition(name, int(number))
+            if partition is None:
+                self._told(Fact("folder_of_no_topic", {"folder": folder}))
+                continue
+            partition.open()
+            if partition.log is not None and partition.log.recovery is not None:
+                report = partition.log.recovery
+                self._told(
+                    Fact(
+                        "log_tail_cut",
+                        {"file": report.file, "bytes": report.bytes_cut, "next_offset": report.next_offset},
+                    )
+                )
+            if partition.state is State.FAILED:
+                self._told(Fact("partition_failed", {"folder": folder, "reason": partition.reason}))
+
+    def _delete_folder(self, partition: Partition) -> None:
+        """What cannot be removed now is swept at the next start."""
+        try:
+            if partition.log is not None:
+                partition.log.delete()
+            elif self._disk.exists(partition.folder):
+                self._sweep(partition.folder)
+        except OSError as error:
+            self._told(Fact("topic_folder_left", {"folder": partition.folder, "error": str(error)}))
+
+    def _sweep(self, folder: str) -> None:
+        for name in self._disk.list(folder):
+            self._disk.remove(f"{folder}/{name}")
+        self._disk.remove_folder(folder)
+        self._disk.sync_folder(self._data_folder)
+
+    def _retain(self) -> None:
+        """Deletes old segments of the topics whose policy says so."""
+        now_ms = self.clock.wall_ms()
+        for name, partitions in self._partitions.items():
+            for partition in partitions:
+                if partition.log is None or partition.state is not State.ACTIVE or not partition.settings.deletes:
+                    continue
+                try:
+                    partition.log.apply_retention(now_ms)
+                except OSError as error:
+                    self._told(
+                        Fact("retention_failed", {"topic": name, "partition": partition.index, "error": str(error)})
+                    )
+        self._retention = self.schedule(self.config.log_retention_check_interval_ms, self._retain)

@@ -1,0 +1,76 @@
+"""ListOffsets: which offset stands at a time, or at one of the places that have a number below zero.
+
+The places came with the versions; an older version that asks for a newer place gets UNSUPPORTED_VERSION for that
+partition. There is no tiered storage, so "local" is all there is, and the tiered places have no offset (-1). Only what
+is durable counts: a record that a reader cannot fetch has no offset yet.
+"""
+
+from coordinator.log.log import TimestampOffset
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from coordinator.topics.engine import LEADER_EPOCH, InternalPartition, Topics
+from coordinator.topics.partition import Partition
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_NO_EPOCH = -1
+
+_Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
+
+
+def list_offsets(topics: Topics, request: ListOffsetsRequest, api_version: int) -> ListOffsetsResponse:
+    """Every partition by itself; one that the request names twice is an error of the client's."""
+    response = ListOffsetsResponse()
+    by_name: dict[str, dict[int, list[ListOffsetsRequest.ListOffsetsPartition]]] = {}
+    for topic in request.topics:
+        partitions = by_name.setdefault(topic.name, {})
+        for partition in topic.partitions:
+            partitions.setdefault(partition.partition_index, []).append(partition)
+    for name, partitions in by_name.items():
+        answers = [
+            _Answer(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
+            if len(asked) > 1
+            else _answer(topics, name, asked[0], api_version)
+            for index, asked in partitions.items()
+        ]
+        response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=name, partitions=answers))
+    return response
+
+
+def _answer(
+    topics: Topics, name: str, asked: ListOffsetsRequest.ListOffsetsPartition, api_version: int
+) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
+    answer = _Answer(partition_index=asked.partition_index)
+    partition = topics.partition(name, asked.partition_index)
+    if partition is None:
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    if asked.current_leader_epoch not in {_NO_EPOCH, LEADER_EPOCH}:
+        newer = asked.current_leader_epoch > LEADER_EPOCH
+        answer.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH
+        return answer
+    try:
+        _place(partition, asked.timestamp, api_version, answer)
+    except KafkaError as error:
+        answer.error_code = error.code
+    except (OSError, ValueError):
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    return answer
+
+
+def _place(partition: Partition | InternalPartition, timestamp: int, api_version: int, answer: _Answer) -> None:
+    if timestamp < 0 and api_version < _SINCE.get(timestamp, api_version + 1):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    log = partition.log
+    if timestamp == LATEST:
+        answer.offset, answer.leader_epoch = partition.high_watermark, LEADER_EPOCH
+    elif timestamp in {EARLIEST, EARLIEST_LOCAL}:
+        answer.offset, answer.leader_epoch = partition.start_offset, LEADER_EPOCH
+    elif timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD} or log is None:
+        pass
+    else:
+        found: TimestampOffset | None = (
+            log.latest_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
+        )
+        if found is not None and found.offset < partition.high_watermark:
+            answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch

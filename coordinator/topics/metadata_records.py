@@ -1,0 +1,60 @@
+"""The records of the metadata log, in Kafka's own form (`__cluster_metadata`).
+
+A record has no key; its value is a frame: frame version 1, record type and version, each an unsigned varint, then the
+message. So `kafka-dump-log.sh --cluster-metadata-decoder` reads this log too. Types that are not listed here are skipped:
+what they say (brokers, features, access rules) has no meaning on this server.
+"""
+
+from coordinator.log.record import raw_varint
+from coordinator.protocol import messages
+from coordinator.protocol.codec import Codec, DecodeError
+from coordinator.protocol.messages import (
+    ConfigRecord,
+    Message,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+_FRAME_VERSION = 1
+_NAMES = {
+    kind.API_KEY: kind.NAME
+    for kind in (TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord)
+}
+_VERSION_WRITTEN = {PartitionRecord.NAME: 1}
+
+TOPIC_RESOURCE = 2
+"""ConfigRecord.resource_type of a topic's own settings."""
+NO_DIRECTORY = bytes(16)
+
+
+def removal(topic_id: bytes) -> Message:
+    """The record that removes a topic."""
+    return RemoveTopicRecord(topic_id=topic_id)
+
+
+def encode(message: Message) -> bytes:
+    """The value of a record."""
+    assert message.API_KEY is not None
+    version = _VERSION_WRITTEN.get(message.NAME, 0)
+    return bytes((_FRAME_VERSION, message.API_KEY, version)) + Codec.of().encoder(message.NAME, version)(message)
+
+
+def decode(value: bytes) -> Message | None:
+    """The message of a record, or None for a type this server has no use for. Raises DecodeError."""
+    try:
+        frame_version, position = raw_varint(value, 0)
+        api_key, position = raw_varint(value, position)
+        version, position = raw_varint(value, position)
+    except (IndexError, ValueError) as error:
+        raise DecodeError(f"a metadata record without its frame: {error}") from error
+    if frame_version != _FRAME_VERSION:
+        raise DecodeError(f"metadata record frame version {frame_version}; this server reads {_FRAME_VERSION}")
+    name = _NAMES.get(api_key)
+    if name is None:
+        return None
+    first, last = messages.message_class(name).VERSIONS
+    if not first <= version <= last:
+        raise DecodeError(f"{name} version {version}; this server reads {first} to {last}")
+    return Codec.of().decoder(name, version)(value, position)[0]

@@ -1,0 +1,213 @@
+"""One partition: its log, what it remembers of producers, who waits for its disk and who waits for its records.
+
+    append -> log (page cache) -> pending until the disk has it -> `done`, and the waiting readers hear of the new bytes
+
+Readers see only what is durable: the high watermark is the writer's durable offset. A partition to which nothing was
+ever written has no folder, no file and no log; it costs a few hundred bytes of memory.
+
+A batch that the log cannot take (ENOSPC) is refused and the next one may succeed. When the disk broke its word (EIO),
+the partition takes no more until the server is restarted; what is durable is still served.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from coordinator.log.batch import BatchHeader, CorruptBatch
+from coordinator.log.log import DamagedLog, Log, LogSettings
+from coordinator.log.writer import Writer
+from coordinator.protocol.errors import ErrorCode
+from coordinator.runtime.timers import Schedule
+from coordinator.topics.configs import TopicSettings
+from coordinator.topics.producer_state import AppendedBatch, ProducerState, last_sequence
+from coordinator.world.disk import Disk
+
+LEADER_EPOCH = 0
+"""One node leads every partition from its creation on."""
+_STOP_POLL_MS = 2
+
+Done = Callable[[ErrorCode], None]
+MakeWriter = Callable[[Log, Callable[[int], None], Callable[[OSError], None]], Writer]
+
+
+class Reader(Protocol):
+    """A long poll: told when there is more to read."""
+
+    def arrived(self, bytes_count: int) -> None:
+        """So many bytes became readable, or the partition went away (0)."""
+
+
+class State(Enum):
+    """Whether a partition is served; REMOVED is final."""
+
+    ACTIVE = "active"
+    FAILED = "failed"
+    REMOVED = "removed"
+
+
+class _Pending(NamedTuple):
+    end_offset: int
+    bytes_count: int
+    done: Done
+
+
+class Partition:
+    """A partition of a user topic. `folder` exists from the first append on."""
+
+    __slots__ = (
+        "_disk", "_make_writer", "_pending", "_producers_loaded", "_writer", "folder", "index", "log", "producers",
+        "readers", "reason", "settings", "state",
+    )  # fmt: skip
+
+    def __init__(
+        self, index: int, folder: str, settings: TopicSettings, disk: Disk, make_writer: MakeWriter, expiration_ms: int
+    ) -> None:
+        self.index = index
+        self.folder = folder
+        self.settings = settings
+        self.log: Log | None = None
+        self.producers = ProducerState(expiration_ms)
+        self.readers: dict[Reader, None] = {}
+        self.state = State.ACTIVE
+        self.reason = ""
+        """Why the state is FAILED."""
+        self._disk = disk
+        self._make_writer = make_writer
+        self._writer: Writer | None = None
+        self._pending: deque[_Pending] = deque()
+        self._producers_loaded = False
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        return self.log.start_offset if self.log is not None else 0
+
+    @property
+    def high_watermark(self) -> int:
+        """Readers see the records before it."""
+        return self._writer.offset_durable if self._writer is not None else 0
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Opens or makes the folder. A damaged log fails the partition; OSError is the caller's."""
+        assert self.log is None
+        settings = self.settings
+        try:
+            log = Log.open(
+                self._disk,
+                self.folder,
+                LogSettings(
+                    segment_bytes=settings.segment_bytes,
+                    segment_ms=settings.segment_ms,
+                    index_interval_bytes=settings.index_interval_bytes,
+                    retention_bytes=settings.retention_bytes if settings.retention_bytes >= 0 else None,
+                    retention_ms=settings.retention_ms if settings.retention_ms >= 0 else None,
+                ),
+            )
+        except DamagedLog as error:
+            self._fail(str(error))
+            return
+        self.log = log
+        self._writer = self._make_writer(log, self._durable, self._write_failed)
+
+    def load_producers(self, now_ms: int) -> None:
+        """Reads the producers' state from the batch headers, the first time a producer needs it."""
+        if self._producers_loaded:
+            return
+        self._producers_loaded = True
+        self.producers.clear()
+        try:
+            for segment in self.log.segments if self.log is not None else ():
+                position = 0
+                while position < segment.size_bytes:
+                    for at, header in segment.headers(position):
+                        self._remember(header, header.base_offset, now_ms)
+                        position = at + header.size_bytes
+        except (CorruptBatch, OSError) as error:
+            self._fail(str(error))
+
+    def append(self, batch: bytes, header: BatchHeader, now_ms: int, done: Done) -> None:
+        """Writes a batch that bears `next_offset`; `done(NONE)` when it is durable, which may be before this returns."""
+        if self.log is None and self.state is State.ACTIVE:
+            try:
+                self.open()
+            except OSError:
+                done(ErrorCode.KAFKA_STORAGE_ERROR)
+                return
+        if self.state is not State.ACTIVE or self.log is None or self._writer is None:
+            done(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        base_offset = self.log.end_offset
+        self._pending.append(_Pending(base_offset + header.record_count, len(batch), done))
+        self._writer.write(batch, header.record_count)
+        if self.log.end_offset > base_offset:
+            self._remember(header, base_offset, now_ms)
+
+    def when_durable(self, end_offset: int, done: Done) -> None:
+        """Calls `done` when the log is durable up to `end_offset` (a retry of a batch that is still on its way)."""
+        if end_offset <= self.high_watermark:
+            done(ErrorCode.NONE)
+        elif self.state is not State.ACTIVE or not self._pending:
+            done(ErrorCode.KAFKA_STORAGE_ERROR)
+        else:
+            self._pending.append(_Pending(self._pending[-1].end_offset, 0, done))
+
+    @property
+    def next_offset(self) -> int:
+        return self.log.end_offset if self.log is not None else 0
+
+    def stop(self, schedule: Schedule, stopped: Callable[[], None]) -> None:
+        """Serves nobody any more; `stopped()` when no disk operation is under way and the log may go."""
+        self.state = State.REMOVED
+        self._refuse_pending(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._tell(0)
+        self._stop_when_idle(schedule, stopped)
+
+    def _stop_when_idle(self, schedule: Schedule, stopped: Callable[[], None]) -> None:
+        if self._writer is None or self._writer.idle:
+            stopped()
+        else:
+            schedule(_STOP_POLL_MS, lambda: self._stop_when_idle(schedule, stopped))
+
+    def _remember(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+        if header.producer_id < 0 or header.is_control:
+            return
+        last = last_sequence(header.base_sequence, header.last_offset_delta + 1)
+        batch = AppendedBatch(header.base_sequence, last, base_offset, header.max_timestamp)
+        self.producers.record(header.producer_id, header.producer_epoch, batch, now_ms)
+
+    # --- the disk's answers -------------------------------------------------------------------------------------------
+
+    def _durable(self, end_offset: int) -> None:
+        pending, arrived = self._pending, 0
+        while pending and pending[0].end_offset <= end_offset:
+            _, bytes_count, done = pending.popleft()
+            arrived += bytes_count
+            done(ErrorCode.NONE)
+        if arrived:
+            self._tell(arrived)
+
+    def _write_failed(self, error: OSError) -> None:
+        assert self.log is not None
+        if self.log.failed is None:
+            if self._pending:
+                self._pending.pop().done(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        self._fail(str(error))
+
+    def _fail(self, reason: str) -> None:
+        if self.state is State.ACTIVE:
+            self.state, self.reason = State.FAILED, reason
+        self._refuse_pending(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _refuse_pending(self, error: ErrorCode) -> None:
+        pending, self._pending = self._pending, deque()
+        for entry in pending:
+            entry.done(error)
+
+    def _tell(self, bytes_count: int) -> None:
+        for reader in list(self.readers):
+            reader.arrived(bytes_count)

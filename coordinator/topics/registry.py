@@ -1,0 +1,109 @@
+"""Which topics there are: a state machine whose records are Kafka's own metadata records.
+
+Where is it kept? In one small log, `__cluster_metadata-0`, in the same batch format as everything else. The obvious
+alternative, Kafka's `partition.metadata` file in every partition folder and a scan of the folders, has no moment at
+which a topic of twelve partitions exists: a crash in the middle leaves five of them, and nothing that says how many
+there should have been, nor the topic's settings. Here a creation is one batch (topic, settings, partitions): its
+checksum makes it whole or absent, one sync makes it durable, and folders are only ever made for topics that the log
+has. Deletion is one record likewise; folders that outlive it are swept at the next start. Producer ids are reserved
+in the same log.
+
+`replay` is the only thing that changes the state, and it is called when the record is durable: nobody sees a topic that
+a crash could take back.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from coordinator.protocol.messages import (
+    ConfigRecord,
+    Message,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from coordinator.topics import names
+from coordinator.topics.metadata_records import NO_DIRECTORY, TOPIC_RESOURCE
+
+NO_ID = bytes(16)
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic; a changed one is another object."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    configs: Mapping[str, str] = field(default=_NOTHING)
+    """The settings given at its creation, by Kafka's names."""
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in names.INTERNAL
+
+
+class Registry:
+    """All topics by name and by id, and the next producer id that nobody holds."""
+
+    __slots__ = ("by_id", "collisions", "next_producer_id", "removed", "topics")
+
+    def __init__(self) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.by_id: dict[bytes, Topic] = {}
+        self.collisions: dict[str, str] = {}
+        """Collision key (names.py) -> the name that holds it."""
+        self.next_producer_id = 0
+        self.removed: dict[str, None] = {}
+        """Names of topics whose removal this log tells, and that were not made again: their folders may go."""
+
+    def replay(self, message: Message) -> None:
+        if isinstance(message, TopicRecord):
+            self._put(Topic(message.name, message.topic_id, 0))
+            self.collisions[names.collision_key(message.name)] = message.name
+            self.removed.pop(message.name, None)
+        elif isinstance(message, PartitionRecord):
+            topic = self.by_id.get(message.topic_id)
+            if topic is not None:
+                count = max(topic.partitions, message.partition_id + 1)
+                self._put(Topic(topic.name, topic.topic_id, count, topic.configs))
+        elif isinstance(message, ConfigRecord):
+            topic = self.topics.get(message.resource_name) if message.resource_type == TOPIC_RESOURCE else None
+            if topic is not None:
+                configs = {name: value for name, value in topic.configs.items() if name != message.name}
+                if message.value is not None:
+                    configs[message.name] = message.value
+                self._put(Topic(topic.name, topic.topic_id, topic.partitions, MappingProxyType(configs)))
+        elif isinstance(message, RemoveTopicRecord):
+            topic = self.by_id.pop(message.topic_id, None)
+            if topic is not None:
+                self.removed[topic.name] = None
+                self.topics.pop(topic.name, None)
+                self.collisions.pop(names.collision_key(topic.name), None)
+        elif isinstance(message, ProducerIdsRecord):
+            self.next_producer_id = max(self.next_producer_id, message.next_producer_id)
+
+    def _put(self, topic: Topic) -> None:
+        self.topics[topic.name] = topic
+        self.by_id[topic.topic_id] = topic
+
+
+def creation(topic: Topic, node_id: int) -> Iterator[Message]:
+    """The records that make a topic: one batch."""
+    yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+    for name, value in topic.configs.items():
+        yield ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
+    for index in range(topic.partitions):
+        yield PartitionRecord(
+            partition_id=index,
+            topic_id=topic.topic_id,
+            replicas=[node_id],
+            isr=[node_id],
+            leader=node_id,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=[NO_DIRECTORY],
+        )
