@@ -32,9 +32,10 @@ def snake(name: str) -> str:
 
 
 @cache
-def definition(name: str) -> dict[str, Any]:
-    """The message definition as its JSON says it."""
-    return json.loads((SCHEMAS / f"{name}.json").read_text())
+def definition(name: str, dialect: str | None = None) -> dict[str, Any]:
+    """The message definition as its JSON says it, a dialect's own where it has one."""
+    own = SCHEMAS / "dialects" / str(dialect) / f"{name}.json"
+    return json.loads((own if own.exists() else SCHEMAS / f"{name}.json").read_text())
 
 
 @cache
@@ -64,7 +65,7 @@ def fields_of(kind: str, field: dict[str, Any], common: dict[str, Any]) -> list[
 
 def encode(name: str, version: int, values: Values, dialect: str | None = None) -> bytes:
     """A message from its dictionary; fields not named have the definition's defaults."""
-    schema = definition(name)
+    schema = definition(name, dialect)
     common = {struct_["name"]: struct_["fields"] for struct_ in schema.get("commonStructs", [])}
     top = getattr(messages, name)
 
@@ -91,7 +92,7 @@ def decode(name: str, version: int, data: bytes, dialect: str | None = None) -> 
     """All fields of this version in the definition's order; tagged ones only where they are not the default."""
     message, end = Codec.of(dialect).decoder(name, version)(data, 0)
     assert end == len(data), f"{len(data) - end} bytes left over behind {name} v{version}"
-    schema = definition(name)
+    schema = definition(name, dialect)
     common = {struct_["name"]: struct_["fields"] for struct_ in schema.get("commonStructs", [])}
 
     def show(value: Any, fields: list[dict[str, Any]]) -> Values:
@@ -135,12 +136,14 @@ class Connection:
         self._inbox = b""
 
     def send(self, api: str, version: int, values: Values, surplus: bytes = b"") -> None:
-        self.send_body(api, version, encode(api + "Request", version, values, self.dialect) + surplus)
+        answered = values.get("acks") != 0  # Produce alone may ask for no answer
+        self.send_body(api, version, encode(api + "Request", version, values, self.dialect) + surplus, answered)
 
-    def send_body(self, api: str, version: int, body: bytes) -> None:
+    def send_body(self, api: str, version: int, body: bytes, answered: bool = True) -> None:
         """A request whose body the test made itself, malformed perhaps."""
         self._sent += 1
-        self.unanswered.append((api, version, self._sent))
+        if answered:
+            self.unanswered.append((api, version, self._sent))
         self.send_bytes(frame(api, version, body, self._sent, self.client_id))
 
     def send_bytes(self, data: bytes) -> None:

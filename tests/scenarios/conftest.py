@@ -1,30 +1,33 @@
 """Servers for stories: ours and, where Java and Maven are, Kafka itself; one of each per configuration and session."""
 
 import contextlib
+import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from kafka_broker import KafkaBroker, Missing
+from kafka_broker import KafkaBroker, Missing, free_port
 from scenarios.conversation import Broker, Brokers
 from server_process import ServerProcess
 from wire import Connection, ConnectionClosed
 
 # Small enough that a story can fill a group.
-SETTINGS = {"group.max.size": "4"}
+SETTINGS = {"group.max.size": "4", "num.partitions": "2"}
+DIALECT = "kip-792"
 SERVES_WITHIN_S = 60.0
 
 
 def wait_until_serving(bootstrap: str) -> None:
-    """A new Kafka makes its internal topic when first asked, a restarted one loads it; both say "not yet" meanwhile."""
+    """A new Kafka makes internal topics and ids when first asked, a restarted one loads them; both say "not yet"."""
     deadline = time.monotonic() + SERVES_WITHIN_S
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError, ConnectionClosed), Connection(bootstrap) as link:
             (found,) = link.call("FindCoordinator", 4, key_type=0, coordinator_keys=["ready?"])["coordinators"]
             if found["error_code"] == 0:
                 (group,) = link.call("DescribeGroups", 5, groups=["ready?"])["groups"]
-                if group["error_code"] == 0:
+                producer = link.call("InitProducerId", 1, transactional_id=None, transaction_timeout_ms=60_000)
+                if group["error_code"] == 0 and producer["error_code"] == 0:
                     return
         time.sleep(0.05)
     raise AssertionError("no coordinator answers")
@@ -39,7 +42,10 @@ def our_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
         def server(settings: dict[str, str], alone: str) -> Broker:
             key = repr((sorted(settings.items()), alone))
             if key not in known:
-                process = ServerProcess(tmp_path_factory.mktemp("ours"), settings=SETTINGS | settings)
+                dialect = f"127.0.0.1:{free_port()}"
+                listeners = [{"address": "127.0.0.1:0"}, {"address": dialect, "dialect": DIALECT}]
+                ours = {"listeners": json.dumps(listeners)} | SETTINGS | settings
+                process = ServerProcess(tmp_path_factory.mktemp("ours"), settings=ours)
                 stack.callback(process.stop)
                 process.start()
 
@@ -48,7 +54,7 @@ def our_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
                     wait_until_serving(process.bootstrap)
 
                 wait_until_serving(process.bootstrap)
-                known[key] = Broker(process.bootstrap, restart)
+                known[key] = Broker(process.bootstrap, restart, {DIALECT: dialect})
             return known[key]
 
         yield server

@@ -7,7 +7,7 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from record_batch import Batch, read_batches
@@ -22,7 +22,9 @@ QUIET_S = 0.08  # how long "waits" listens before it believes
 ANSWER_WITHIN_S = 20.0
 EVENTUALLY_WITHIN_S = 20.0
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-NODE_FIELDS = {"node_id", "leader_id", "controller_id", "replica_nodes", "isr_nodes", "replicas"}
+NODE_FIELDS = {"node_id", "broker_id", "leader_id", "controller_id", "replica_nodes", "isr_nodes", "replicas"}
+DAY_MS = 86_400_000
+LONG_MESSAGE = 39  # beyond it an error's message is prose for people, and each server has its own
 SORTED_BY_RULE = {("JoinGroup", "members"), ("DescribeGroups", "members")}
 
 
@@ -32,10 +34,14 @@ class Differs(AssertionError):
 
 @dataclass(slots=True)
 class Broker:
-    """A server to talk to. `restart` kills it, starts it again on its data and returns when it answers."""
+    """A server to talk to. `restart` kills it, starts it again on its data and returns when it answers.
+
+    `dialects` are the addresses of listeners that speak another dialect.
+    """
 
     bootstrap: str
     restart: Callable[[], None]
+    dialects: dict[str, str] = field(default_factory=dict)
 
 
 # A server with these settings; a story that restarts its server gets one of its own, under its name.
@@ -109,8 +115,22 @@ class Conversation:
                 break
             assert time.monotonic() < deadline, f"topic {name} was not made: {topic}"
             time.sleep(0.02)
+        while not self.partitions_serve(link, topic):
+            assert time.monotonic() < deadline, f"topic {name} does not serve"
+            time.sleep(0.02)
         self.topic_ids[topic["topic_id"]] = f"<{name}>"
         self.symbols[f"<{name}>"] = topic["topic_id"]
+
+    @staticmethod
+    def partitions_serve(link: Connection, topic: dict[str, Any]) -> bool:
+        """A partition may have a leader that does not know it yet."""
+        wanted = [
+            {"partition_index": partition["partition_index"], "timestamp": -1} for partition in topic["partitions"]
+        ]
+        (answer,) = link.call("ListOffsets", 1, replica_id=-1, topics=[{"name": topic["name"], "partitions": wanted}])[
+            "topics"
+        ]
+        return all(partition["error_code"] == 0 for partition in answer["partitions"])
 
     def learn_node(self, link: Connection) -> None:
         answer = link.call("Metadata", 12, topics=[])
@@ -156,8 +176,9 @@ class Conversation:
     def actor(self, name: str) -> Connection:
         if name not in self.actors:
             identity = {"client_id": name, "dialect": None} | self.identity.get(name, {})
-            bootstrap = self.broker.bootstrap
-            self.actors[name] = Connection(bootstrap, identity["client_id"], identity["dialect"])
+            dialect = identity["dialect"]
+            bootstrap = self.broker.dialects[dialect] if dialect else self.broker.bootstrap
+            self.actors[name] = Connection(bootstrap, identity["client_id"], dialect)
         return self.actors[name]
 
     def send(self, name: str, text: str) -> None:
@@ -334,7 +355,7 @@ class Conversation:
         if key == "port" and value == self.symbols["<port>"]:
             return "<port>"
         if "timestamp" in key or key.endswith("_time_ms"):
-            return "<time>" if value > 1 << 40 else str(value)
+            return "<time>" if abs(value - time.time() * 1000) < DAY_MS else str(value)
         if key == "finalized_features_epoch" and value >= 0:
             return "<epoch>"
         if key == "producer_id" and value >= 0:
@@ -376,6 +397,8 @@ class Conversation:
     def string(self, key: str, value: str) -> str:
         if value in self.made:
             return self.made[value]
+        if key == "error_message" and len(value) > LONG_MESSAGE:
+            return "<text>"
         if key == "host" and value == self.symbols["<host>"]:
             return "<host>"
         if key == "cluster_id" and value == self.symbols["<cluster>"]:

@@ -1,6 +1,7 @@
 """Functions that a story may use where bytes would say little."""
 
 import struct
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -31,9 +32,13 @@ def array(items: list[bytes]) -> bytes:
 
 
 def batch(values: list[str], producer: int = -1, epoch: int = -1, sequence: int = -1, **more: Any) -> bytes:
-    """A record batch of these values. `damaged: true` spoils its CRC."""
+    """A record batch of these values. `time` is that of its records in ms, now if not said; `damaged: true` spoils its CRC."""
     made = Batch(
-        values=[value.encode() for value in values], producer_id=producer, producer_epoch=epoch, base_sequence=sequence
+        values=[value.encode() for value in values],
+        timestamp_ms=more.get("time", int(time.time() * 1000)),
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence,
     ).encode()
     return made[:-1] + bytes([made[-1] ^ 1]) if more.get("damaged") else made
 
