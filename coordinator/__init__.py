@@ -1,1 +1,41 @@
-"""A Kafka group coordinator that runs alone."""
+"""A Kafka group coordinator that runs alone.
+
+One rule carries the whole server:
+
+    decode -> decide -> replay -> persist -> reply
+
+    socket bytes             frame             request                    its group's shard
+    network/connection --> protocol/frame --> requests/<api>.py --------> runtime/shard
+                                                                             | operation(state, request, call, now)
+                                                                             v   groups/<kind>/<operation>.py    pure
+                                                                 Result(reply, records, timers, replies, facts)
+                                                                             | replay(record)
+                                                                             v   state changes here, only here
+                                                                 log/writer: one batch a turn, write, fdatasync
+                                                                             | durable up to offset N
+                                                                             v
+    network/connection <-- protocol encodes <-- runtime/parking lets go every reply that waited at <= N
+
+An operation is a plain function: it knows no clock, loop, disk or chance. What it wants remembered it returns as records,
+and a load replays the same records through the same code, so a restart is not a second program. A reply leaves when every
+record it depends on is durable; replies of reads wait as well, so nobody sees what a crash could undo.
+
+The packages, in the order in which they may import: each only from those below it (checked by import-linter).
+
+    cli         the command line: arguments, one call, an exit code
+    bench       the server's speed, measured beside a bare echo
+    faults      simulated twins of clock and disk, for tests
+    server      the composition root: makes clock, disk, sockets once and wires the parts
+    admin       HTTP: health, metrics, views of the groups
+    network     listeners and connections; answers leave in the order of the requests
+    requests    one file per Kafka API: its key, versions and access; ApiVersions is derived from them
+    config      every setting: name, type, range, unit, reason
+    groups      deterministic: classic groups, their offsets, what is fenced; one operation, one file
+    topics      deterministic where it decides: topics, produce, fetch, retention
+    runtime     what makes a state machine durable: result, shard, parking, timers, router
+    log         a partition's folder in Kafka's format: batch, segment, index, writer, reader, recovery, compaction
+    protocol    bytes and messages: definitions, generated codec, headers, frames, errors
+    world       clock, entropy, disk, worker threads: the outside, as small protocols with their real ones
+
+Beside them: `protocol_schemas/` (message definitions in Kafka's own form), `config/` (settings), `tests/`.
+"""

@@ -1,0 +1,154 @@
+"""The project as a whole: it stands alone, its map is true, and its two commands are what the README says."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import coordinator
+from coordinator.requests.api import Api
+from coordinator.requests.dispatch import spoken_apis
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PACKAGE = REPOSITORY / "coordinator"
+NOT_AN_API = {"__init__", "api", "dispatch", "exchange"}
+"""Files of `requests` that are the machinery of the others."""
+
+
+def tracked() -> list[Path]:
+    """The files of the project: what git would commit, or everything outside hidden and built folders."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        check=False,
+    )
+    if listed.returncode == 0:
+        paths = [REPOSITORY / name for name in listed.stdout.decode().split("\0") if name]
+    else:
+        built = {".venv", "data", "build", "dist", "__pycache__"}
+        paths = [path for path in REPOSITORY.rglob("*") if not built & set(path.relative_to(REPOSITORY).parts)]
+    return [path for path in paths if path.is_file()]
+
+
+def texts(*endings: str) -> list[tuple[Path, str]]:
+    found = []
+    for path in tracked():
+        if not endings or path.suffix in endings:
+            content = path.read_bytes()
+            if b"\0" not in content:
+                found.append((path.relative_to(REPOSITORY), content.decode("utf-8")))
+    return found
+
+
+def test_no_file_names_a_package_index_or_a_path_of_one_machine():
+    index = "|".join(["py" + r"pi\.org", "python" + "hosted", r"registry\." + "npmjs"])
+    machine = r"(?<![\w.])/(?:" + "|".join(["wo" + "rk", "ho" + "me", "ro" + "ot", "Us" + "ers"]) + r")/\w"
+    for path, text in texts():
+        assert not re.search(index, text), f"{path} names a package index"
+        assert not re.search(machine, text), f"{path} names a path of one machine"
+
+
+def test_nothing_outside_the_repository_is_used():
+    outside = "../" + "shared"
+    assert [path for path, text in texts() if outside in text] == []
+
+
+def test_no_promise_is_left_for_later():
+    words = re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME", "X" * 3, "H" + "ACK"]) + r")\b")
+    assert [path for path, text in texts(".py", ".md", ".yaml", ".toml") if words.search(text)] == []
+
+
+def test_every_layer_of_the_map_exists_and_every_package_is_on_the_map():
+    assert coordinator.__doc__ is not None
+    listed = re.findall(r"^    (\w+) {2,}\S", coordinator.__doc__.partition("The packages")[2], re.MULTILINE)
+    there = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert set(listed) == there - {"__init__", "__main__"}
+
+
+def test_the_map_is_in_the_order_that_is_enforced():
+    import tomllib
+
+    assert coordinator.__doc__ is not None
+    listed = re.findall(r"^    (\w+) {2,}\S", coordinator.__doc__.partition("The packages")[2], re.MULTILINE)
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    enforced = [name.removeprefix("coordinator.") for layer in layers for name in re.split(r" [|:] ", layer)]
+    assert [name for name in listed if name in enforced] == enforced
+
+
+def test_every_file_of_requests_declares_its_api():
+    files = {path.stem for path in (PACKAGE / "requests").glob("*.py")} - NOT_AN_API
+    apis = spoken_apis()
+    assert len(apis) == len(files)
+    for api in apis.values():
+        assert isinstance(api, Api)
+        assert re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower() in files
+
+
+def test_every_module_says_what_it_is_for():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if tree.body:
+            assert ast.get_docstring(tree), f"{path.relative_to(REPOSITORY)} opens without a word"
+
+
+def test_nothing_is_swallowed():
+    """`except Exception: pass` hides a bug; so does a bare except."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ExceptHandler):
+                broad = node.type is None or (isinstance(node.type, ast.Name) and "Exception" in node.type.id[-9:])
+                silent = all(isinstance(each, ast.Pass) for each in node.body)
+                assert node.type is not None, f"{path}:{node.lineno}"
+                assert not (broad and silent and node.type.id in {"Exception", "BaseException"}), (
+                    f"{path}:{node.lineno}"
+                )
+
+
+@pytest.mark.parametrize("name", ["serve.txt", "dev.txt"])
+def test_every_dependency_is_pinned_with_hashes(name):
+    requirements = (REPOSITORY / "requirements" / name).read_text().replace("\\\n", " ").splitlines()
+    lines = [line for line in requirements if line.strip() and not line.lstrip().startswith("#")]
+    assert lines
+    for line in lines:
+        assert re.match(r"\S+==\S+ ", line), line
+        assert "--hash=sha256:" in line, line
+
+
+def test_every_dependency_of_the_server_is_imported_by_it():
+    imported = {"yaml": "PyYAML", "google_crc32c": "google-crc32c", "prometheus_client": "prometheus-client"}
+    source = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
+    import tomllib
+
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    wanted = {re.split(r"[><=]", line)[0] for line in settings["project"]["dependencies"]}
+    found = set(re.findall(r"(?:^|\s)(?:from|import) (\w+)", source)) | set(
+        re.findall(r'import_module, "(\w+)"', source)
+    )
+    assert wanted <= {imported.get(name, name) for name in found}
+
+
+def test_the_commands_that_the_readme_shows_exist():
+    readme = (REPOSITORY / "README.md").read_text()
+    makefile = (REPOSITORY / "Makefile").read_text()
+    targets = set(re.findall(r"^    make (\w+)", readme, re.MULTILINE))
+    assert {"serve", "test"} <= targets
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    from coordinator.cli import parser
+
+    for line in re.findall(r"^    coordinator ([^#\n]*)", readme, re.MULTILINE):
+        words = re.sub(r"\[[^\]]*\]\.*", "", line).replace("MESSAGE VERSION", "JoinGroup 9").split()
+        assert parser().parse_args(words).command
+
+
+def test_settings_that_the_readme_names_exist():
+    from coordinator.config import SETTINGS, STRUCTURED
+
+    readme = (REPOSITORY / "README.md").read_text()
+    named = set(re.findall(r"`((?:group|offsets?|limit|admin|log|max|connections|socket)\.[a-z.]+[a-z])`", readme))
+    assert named <= SETTINGS.keys() | STRUCTURED.keys()
