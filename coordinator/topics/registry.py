@@ -28,7 +28,6 @@ from coordinator.topics import names
 from coordinator.topics.metadata_records import NO_DIRECTORY, TOPIC_RESOURCE
 
 NO_ID = bytes(16)
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Topic:
     name: str
     topic_id: bytes
     partitions: int
-    configs: Mapping[str, str] = field(default=_NOTHING)
+    configs: Mapping[str, str] = field(default_factory=dict)
     """The settings given at its creation, by Kafka's names."""
 
     @property
