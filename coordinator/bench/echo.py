@@ -5,6 +5,7 @@ python -m coordinator.bench.echo ANSWER_BYTES      prints its port, serves until
 
 import asyncio
 import sys
+from typing import cast
 
 import uvloop
 
@@ -18,8 +19,7 @@ class Echo(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by descent
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None

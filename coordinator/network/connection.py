@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from coordinator.network.once import OncePerClient
 from coordinator.protocol.frame import FrameError, FrameSplitter
@@ -110,14 +111,13 @@ class Connection(asyncio.Protocol):
     # --- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes_max)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by descent
+        self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes_max)
         peer = transport.get_extra_info("peername")
         self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/unknown"
         if not self._admit(self):
             self._closed = True
-            transport.abort()
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self.heard_ms = self._now_ms()
