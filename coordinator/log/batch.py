@@ -61,11 +61,11 @@ _VARINTS = tuple(varint(number) for number in range(4096))
 _NULL = varint(-1)
 
 
-class CorruptBatch(ValueError):  # noqa: N818 - the name says what the bytes are
+class CorruptBatch(ValueError):
     """The bytes are not a whole, unharmed record batch of version 2."""
 
 
-class UnsupportedCompression(ValueError):  # noqa: N818 - the name says what happened
+class UnsupportedCompression(ValueError):
     """The records are compressed in a way this server cannot read."""
 
 
@@ -270,17 +270,15 @@ def read_header(buffer: bytes, position: int = 0) -> BatchHeader:
 def check_batch(buffer: bytes, position: int = 0) -> BatchHeader:
     """The header at `position`, if a whole batch with the right checksum lies there; else CorruptBatch."""
     header = read_header(buffer, position)
-    verify(buffer, position, header, 0)
+    verify(buffer, position, header)
     return header
 
 
-def verify(buffer: bytes, position: int, header: BatchHeader, expected_offset: int) -> None:
-    """CorruptBatch unless the batch is whole, its checksum right and its base offset `expected_offset` or later."""
+def verify(buffer: bytes, position: int, header: BatchHeader) -> None:
+    """CorruptBatch unless the batch with this header is whole and its checksum right."""
     end = position + header.batch_length + PREFIX_BYTES
     if end > len(buffer):
         raise CorruptBatch(f"{len(buffer) - position} bytes of a batch of {header.size_bytes}")
-    if header.base_offset < expected_offset:
-        raise CorruptBatch(f"offset {header.base_offset} where {expected_offset} is next")
     if crc32c(buffer[position + CHECKSUM_FROM : end]) != header.crc:
         raise CorruptBatch("wrong checksum")
 

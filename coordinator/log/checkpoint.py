@@ -1,9 +1,11 @@
-"""Three offsets that a log's batches cannot tell about themselves, in one small file beside them.
+"""Four offsets that a log's batches cannot tell about themselves, in one small file beside them.
 
 - `start_offset`: what is before it was deleted (DeleteRecords, retention), though a segment may still hold some of it.
 - `recovery_offset`: everything before it was made durable. Recovery needs it to tell a crash from a damage: what was
   never synced may be missing in any order, what was synced may not.
 - `clean_offset`: compaction has been through everything before it.
+- `dense_offset`: from here on every offset was given to a record of ours, so that a gap is a damage. Before it there may
+  be gaps: compaction makes them, and so had whoever wrote the folder that we took over.
 
 The file is one line of fixed length with its own checksum, overwritten in place: a line lies within one sector, and a
 disk writes a sector whole or not at all. It is a lower bound: after a power cut an older line may be back, which costs
@@ -11,14 +13,14 @@ a longer check and forgives no damage that the newer line would not have. Only `
 changing it syncs.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 from google_crc32c import value as crc32c
 
 from coordinator.world.disk import Disk, File
 
 NAME = "log-checkpoint"
-_LENGTH = 3 * 21 + 9
+_LENGTH = 4 * 21 + 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,23 +30,27 @@ class Offsets:
     start_offset: int = -1
     recovery_offset: int = 0
     clean_offset: int = 0
+    dense_offset: int = 0
 
     def line(self) -> bytes:
         """The text as it is stored."""
-        body = b"%020d %020d %020d" % (self.start_offset, self.recovery_offset, self.clean_offset)
+        body = b"%020d %020d %020d %020d" % astuple(self)
         return b"%b %08x\n" % (body, crc32c(body))
 
 
 class Checkpoint:
     """The file of one log, opened when first changed."""
 
-    __slots__ = ("_disk", "_file", "_path", "offsets")
+    __slots__ = ("_disk", "_file", "_path", "found", "offsets")
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
         self._path = f"{folder}/{NAME}"
         self._file: File | None = None
-        self.offsets = parse(disk.read(self._path)) if disk.exists(self._path) else Offsets()
+        stored = parse(disk.read(self._path)) if disk.exists(self._path) else None
+        self.found = stored is not None
+        """Whether there was a line to read: without one recovery judges by the batches alone."""
+        self.offsets = stored or Offsets()
 
     def write(self, **changes: int) -> bool:
         """Stores changed offsets without waiting for the disk; says whether the file is new in its folder."""
@@ -67,14 +73,16 @@ class Checkpoint:
             file.close()
 
 
-def parse(content: bytes) -> Offsets:
-    """The stored offsets, or none at all if the line is not whole: recovery then judges by the batches alone."""
+def parse(content: bytes) -> Offsets | None:
+    """The stored offsets, or None if the line is not whole."""
     fields = content[:_LENGTH].split()
-    if len(fields) != 4:
-        return Offsets()
-    body = b" ".join(fields[:3])
+    if len(fields) != 5:
+        return None
     try:
-        found = Offsets(start_offset=int(fields[0]), recovery_offset=int(fields[1]), clean_offset=int(fields[2]))
-        return found if int(fields[3], 16) == crc32c(body) else Offsets()
+        start, recovery, clean, dense = (int(field) for field in fields[:4])
+        valid = int(fields[4], 16) == crc32c(b" ".join(fields[:4]))
     except ValueError:
-        return Offsets()
+        return None
+    if not valid:
+        return None
+    return Offsets(start_offset=start, recovery_offset=recovery, clean_offset=clean, dense_offset=dense)

@@ -63,7 +63,7 @@ class TimestampOffset:
     leader_epoch: int
 
 
-class OffsetOutOfRange(Exception):  # noqa: N818 - Kafka's name for it
+class OffsetOutOfRange(Exception):
     """The offset is before the start or after the end of the log."""
 
 
@@ -151,6 +151,10 @@ class Log:
             self._recover_last()
         self.start_offset = start_offset if start_offset >= 0 else (bases[0] if bases else 0)
         self.synced_offset = self.checkpoint.offsets.recovery_offset
+        if self.segments and not self.checkpoint.found:
+            # A folder that someone else wrote: from here on it is ours.
+            self.checkpoint.write(dense_offset=self.end_offset)
+            self.checkpoint.sync()
 
     def _recover_last(self) -> None:
         last = self.segments[-1]
@@ -161,6 +165,7 @@ class Log:
             size,
             last.base_offset,
             recovery_offset,
+            self._dense_from,
             lambda header, position: last.note(header.base_offset, position, header.max_timestamp),
         )
         reason, position = "", size
@@ -186,6 +191,10 @@ class Log:
             )
             self._save_checkpoint(recovery_offset=min(recovery_offset, self.end_offset))
         last.rest()
+
+    @property
+    def _dense_from(self) -> int:
+        return self.checkpoint.offsets.dense_offset if self.checkpoint.found else self.end_offset
 
     def _add_segment(self, segment: Segment) -> None:
         self.segments.append(segment)
@@ -376,7 +385,7 @@ class Log:
 
     def batches(self, from_offset: int = 0) -> Iterator[tuple[bytes, int, BatchHeader]]:
         """Buffer, position in it and header of each batch, as the log is when the first one is taken; see `reader`."""
-        yield from read_segments(self.segments, max(from_offset, self.start_offset))
+        yield from read_segments(self.segments, max(from_offset, self.start_offset), self._dense_from)
 
     def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
         """The first record of this time or later; None if all are earlier."""

@@ -17,21 +17,26 @@ CHUNK_BYTES = 1024 * 1024
 
 
 def read_segments(
-    segments: Sequence[Segment], from_offset: int, chunk_bytes: int = CHUNK_BYTES
+    segments: Sequence[Segment], from_offset: int, dense_from: int, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[bytes, int, BatchHeader]]:
     """Buffer, position in it and header of each batch that ends at or after `from_offset`, in order.
 
-    Holds the segments from its first step to its last. DamagedLog for whatever is wrong.
+    Holds the segments from its first step to its last. DamagedLog for whatever is wrong, a gap at or after the offset
+    `dense_from` among it.
     """
     left = [(segment, segment.size_bytes) for segment in segments]
     for segment in segments:
         segment.hold()
     last_good_offset = -1
+    expected = segments[0].base_offset if segments else 0
     try:
         while left:
             segment, size = left[0]
-            file, expected = segment.file, segment.base_offset
-            position = 0
+            file, position = segment.file, 0
+            if segment.base_offset > expected >= dense_from:
+                reason = f"no segment begins at offset {expected}"
+                raise DamagedLog(segment.path, 0, last_good_offset, reason)
+            expected = segment.base_offset
             while position < size:
                 buffer = file.pread(position, min(chunk_bytes, size - position))
                 at = 0
@@ -51,7 +56,9 @@ def read_segments(
                             buffer = file.pread(position + at, min(header.size_bytes, size - position - at))
                             position += at
                             at, end = 0, header.size_bytes
-                        verify(buffer, at, header, expected)
+                        verify(buffer, at, header)
+                        if header.base_offset != expected:
+                            check_order(header.base_offset, expected, dense_from)
                         expected = header.base_offset + header.last_offset_delta + 1
                         last_good_offset = expected - 1
                         if expected > from_offset:
@@ -66,3 +73,9 @@ def read_segments(
     finally:
         for segment, _ in left:
             segment.release()
+
+
+def check_order(base_offset: int, expected_offset: int, dense_from: int) -> None:
+    """CorruptBatch if a batch with this offset may not stand where another one is expected."""
+    if base_offset < expected_offset or expected_offset >= dense_from:
+        raise CorruptBatch(f"offset {base_offset} where {expected_offset} is next")

@@ -29,7 +29,7 @@ _OFFSETS_AHEAD_MAX = 1 << 31
 _ZEROS_UNLIKELY = 64
 
 
-class DamagedLog(Exception):  # noqa: N818 - the name says what the log is
+class DamagedLog(Exception):
     """A log that must not be served: something in it was changed or lost after it was made durable."""
 
     def __init__(self, file: str, position: int, last_good_offset: int, reason: str) -> None:
@@ -71,16 +71,17 @@ def examine(
     size_bytes: int,
     base_offset: int,
     verify_from: int,
+    dense_from: int,
     visit: Callable[[BatchHeader, int], None],
 ) -> tuple[int, Fault | None]:
     """Walks over a segment: the offset after its last good batch, and what is wrong behind it, if anything.
 
     Calls `visit(header, position)` for each good batch. Checksums are verified of batches that reach beyond the offset
-    `verify_from`, and of the last.
+    `verify_from`, and of the last. From the offset `dense_from` on, no offset may be left out.
     """
     expected, position = base_offset, 0
     chunk, chunk_at = b"", 0
-    unverified: tuple[BatchHeader, int] | None = None
+    unverified: tuple[BatchHeader, int, int] | None = None
     fault: Fault | None = None
     while position < size_bytes:
         at = position - chunk_at
@@ -95,27 +96,27 @@ def examine(
         if end > size_bytes:
             fault = Fault(position, expected, f"{size_bytes - position} bytes of a batch of {header.size_bytes}")
             break
+        if header.base_offset < expected or (header.base_offset > expected >= dense_from):
+            fault = Fault(position, expected, f"offset {header.base_offset} where {expected} is next")
+            break
         if header.next_offset > verify_from:
             if end - chunk_at > len(chunk):
                 chunk, chunk_at, at = file.pread(position, max(_CHUNK_BYTES, header.size_bytes)), position, 0
             try:
-                verify(chunk, at, header, expected)
+                verify(chunk, at, header)
             except CorruptBatch as error:
                 fault = Fault(position, expected, str(error))
                 break
             unverified = None
-        elif header.base_offset < expected:
-            fault = Fault(position, expected, f"offset {header.base_offset} where {expected} is next")
-            break
         else:
-            unverified = header, position
+            unverified = header, position, expected
         visit(header, position)
         expected, position = header.next_offset, end
     if unverified is not None:
-        header, position = unverified
+        # What looks wrong may be the fault of a wrong length or count just before.
+        header, position, expected_there = unverified
         if not _whole(file, position, header):
-            fault = Fault(position, header.base_offset, "wrong checksum")
-            expected = header.base_offset
+            fault, expected = Fault(position, expected_there, "wrong checksum"), expected_there
     return expected, fault
 
 
@@ -163,7 +164,7 @@ def _plausible(chunk: bytes, start: int, bytes_left: int, expected_offset: int) 
 def _whole(file: File, position: int, header: BatchHeader) -> bool:
     batch = file.pread(position, header.size_bytes)
     try:
-        verify(batch, 0, header, 0)
+        verify(batch, 0, header)
     except CorruptBatch:
         return False
     return True

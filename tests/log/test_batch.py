@@ -43,7 +43,7 @@ KAFKA_TOMBSTONES = bytes.fromhex(
     "643534612d726566757365640100"
 )
 
-fields = st.none() | st.binary(max_size=80) | st.binary(min_size=4090, max_size=4100)
+fields = st.none() | st.binary(max_size=20) | st.integers(60, 70).map(bytes) | st.integers(4090, 4100).map(bytes)
 offsets = st.integers(0, 2**62)
 timestamps = st.integers(-1, 2**50)
 

@@ -1,0 +1,75 @@
+"""What the tests of the log share: batches of known content, logs on simulated disks, a worker that waits to be told."""
+
+from collections import deque
+
+from coordinator.faults.disk import SimulatedDisk
+from coordinator.log.batch import BatchBuilder, split
+from coordinator.log.log import Log, LogSettings
+
+FOLDER = "/data/topic-0"
+
+
+def settings(**changes):
+    return LogSettings(**{"segment_bytes": 1 << 20, "segment_ms": None, "retention_ms": None, **changes})
+
+
+def open_log(disk, **changes):
+    disk.make_folder("/data")
+    disk.sync_folder("/")
+    return Log.open(disk, FOLDER, settings(**changes))
+
+
+def make_batch(offset, pairs, timestamp=1000):
+    builder = BatchBuilder()
+    for key, value in pairs:
+        builder.add(key, value)
+    return builder.build(offset, timestamp)
+
+
+def append(log, *pairs, timestamp=1000):
+    """One batch of these records, or of one record named by its offset."""
+    pairs = pairs or ((b"key-%d" % log.end_offset, b"value"),)
+    return log.append(make_batch(log.end_offset, pairs, timestamp), len(pairs), timestamp)
+
+
+def content(log):
+    """Every record of the log, as a load sees it."""
+    return [pair for batch in log.replay_batches() for pair in batch]
+
+
+def offsets(buffer):
+    return [header.base_offset for _, header in split(buffer)]
+
+
+def reopened(disk, **changes):
+    """The log after its process died and another opened it."""
+    disk.kill()
+    return open_log(disk, **changes)
+
+
+class LateWorker:
+    """Runs a function at once, as a disk does what it can while it is asked, and tells of it when `finish` is called."""
+
+    def __init__(self):
+        self.under_way = deque()
+
+    def run(self, function, done):
+        try:
+            outcome = function()
+        except OSError as error:
+            outcome = error
+        self.under_way.append((done, outcome))
+
+    def finish(self):
+        done, outcome = self.under_way.popleft()
+        done(outcome)
+
+
+def filled(**changes):
+    """A disk with a log of twenty synced batches, closed."""
+    disk = SimulatedDisk()
+    log = open_log(disk, **changes)
+    for _ in range(20):
+        append(log)
+    log.close()
+    return disk
