@@ -43,7 +43,8 @@ class Codec:
     def decoder(self, name: str, version: int) -> Decoder:
         """`decode(buffer, position) -> (message, end)`; raises DecodeError and nothing else.
 
-        Bytes behind `end` are the caller's to judge (Kafka ignores them in requests).
+        Bytes behind `end` are the caller's to judge (Kafka ignores them in requests). Asking for a message that has no
+        definition is KeyError, for a version that it does not have SchemaError.
         """
         decoder = self._decoders.get((name, version))
         return self._compile(name, version)[0] if decoder is None else decoder

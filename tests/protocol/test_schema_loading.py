@@ -109,6 +109,18 @@ def test_a_dialect_that_does_not_exist_is_refused():
         SchemaFolder(dialect="klingon")
 
 
+def test_a_version_that_a_message_does_not_have_is_refused():
+    """Who asks for it has not looked at what the API declares."""
+    from coordinator.protocol.codec import Codec
+
+    with pytest.raises(SchemaError, match="JoinGroupRequest has no version 10"):
+        Codec.of().decoder("JoinGroupRequest", 10)
+    with pytest.raises(SchemaError, match="JoinGroupRequest has no version 9"):
+        Codec.of("kip-792").decoder("JoinGroupRequest", 9)
+    with pytest.raises(KeyError):
+        Codec.of().encoder("NoSuchRequest", 0)
+
+
 def test_names_become_attributes():
     """Kafka's camel case in either spelling, and digits."""
     assert attribute_name("GroupId") == "group_id"
