@@ -16,17 +16,17 @@ from coordinator.requests.exchange import Exchange
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _BATCHED_SINCE = 4
 _NO_NODE = -1
-_REFUSALS = {
-    TRANSACTION: "This server does not coordinate transactions.",
-    SHARE: "This server does not coordinate share groups.",
-}
+_REFUSALS = {TRANSACTION: "This server does not coordinate transactions.", SHARE: ""}
+_UNKNOWN_TYPE = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
 
 
 def handle(server: Any, exchange: Exchange) -> None:
     request: FindCoordinatorRequest = exchange.request
     if request.key_type != GROUP:
-        text = _REFUSALS.get(request.key_type, f"Unknown coordinator key type {request.key_type}.")
-        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, _REFUSALS.get(request.key_type, _UNKNOWN_TYPE))
     host, port = exchange.advertised
     node_id: int = server.node_id
     if exchange.api_version < _BATCHED_SINCE:
