@@ -1,31 +1,26 @@
 """A real Apache Kafka broker for tests: what a story claims about Kafka is checked against Kafka.
 
-One KRaft node on loopback. Its jars come through Maven once and are kept in the user's cache folder; nothing is
-downloaded where Java or Maven is missing: the caller gets `Missing` with the reason, and skips.
+One KRaft node on loopback, its jars through Maven. Where Java or Maven is missing the test that asks skips, saying so.
 
 The settings differ from Kafka's defaults where one test node needs it and where waiting would only cost time; they are
 the ones that config/test.yaml gives our own server.
 """
 
 import base64
-import os
-import re
-import shutil
 import socket
 import subprocess
 import time
 import uuid
 from collections.abc import Mapping
-from functools import cache
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-KAFKA = "4.4.0"
+from java_support import KAFKA_VERSION, kafka_classpath
+
 KAFKA_TOOLS = "4.3.0"  # the newest whose tools are published; they read what 4.4 writes
 STARTED_WITHIN_S = 120.0
 STOPPED_WITHIN_S = 30.0
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>tests</groupId><artifactId>jars</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
 QUIET_LOG = """status=error
 rootLogger.level=warn
 rootLogger.appenderRef.out.ref=OUT
@@ -38,79 +33,32 @@ logger.server.level=info
 """
 
 
-class Missing(Exception):
-    """Java or Maven is not here, or Maven could not get the jars; the text says which."""
-
-
-def dependency(artifact: str, version: str, group: str = "org.apache.kafka", without: str = "") -> str:
-    excluded = f"<exclusion><groupId>{group}</groupId><artifactId>{without}</artifactId></exclusion>"
-    exclusions = f"<exclusions>{excluded}</exclusions>" if without else ""
-    return (
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-        f"{exclusions}</dependency>"
-    )
-
-
-LOGGING = "".join(
-    dependency(artifact, "2.24.3", "org.apache.logging.log4j") for artifact in ("log4j-core", "log4j-slf4j-impl")
-)
+LOGGING = ("org.apache.logging.log4j:log4j-core:2.24.3", "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3")
 # The broker of 4.4.0 asks for tools-api of its own version, which is not published.
-BROKER = (
-    dependency("kafka_2.13", KAFKA, without="kafka-tools-api") + dependency("kafka-tools-api", KAFKA_TOOLS) + LOGGING
-)
-TOOLS = dependency("kafka-tools", KAFKA_TOOLS) + LOGGING
-CLIENTS = dependency("kafka-clients", KAFKA) + LOGGING
+TOOLS_API = "org.apache.kafka:kafka-tools-api"
+BROKER = (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", f"{TOOLS_API}:{KAFKA_TOOLS}", *LOGGING)
+TOOLS = (f"org.apache.kafka:kafka-tools:{KAFKA_TOOLS}", *LOGGING)
 
 
-def need_java() -> None:
-    """Raises Missing unless Java 17 or newer and Maven are on the path."""
-    for program in ("java", "javac", "mvn"):
-        if shutil.which(program) is None:
-            raise Missing(f"{program} is not installed")
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(\d+)', said)
-    if version is None or int(version[1]) < 17:
-        raise Missing(f"Java 17 or newer is needed, this is {said.splitlines()[:1]}")
-
-
-@cache
-def jars(name: str, dependencies: str) -> Path:
-    """The folder with these artifacts and all they need, for a class path of `folder/*`."""
-    need_java()
-    cache_root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafka-group-coordinator"
-    digest = uuid.uuid5(uuid.NAMESPACE_OID, dependencies).hex[:10]
-    folder = cache_root / f"{name}-{digest}"
-    if (folder / "complete").exists():
-        return folder
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "pom.xml").write_text(POM.format(dependencies))
-    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-    done = subprocess.run(
-        ["mvn", "-q", "-B", "-f", str(folder / "pom.xml"), *goal], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise Missing(f"Maven could not get the jars of {name}: {(done.stdout + done.stderr)[-400:]}")
-    (folder / "complete").touch()
-    return folder
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, held together so that they differ."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 class KafkaBroker:
-    """One broker and its folder. Its ports are chosen once, so `restart` is a restart for its clients too."""
+    """One broker and its folder. Its ports are chosen once, so that a new start is a restart for its clients."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None):
         self.folder = folder
-        self.jars = jars("broker", BROKER)
-        self.port = free_port()
-        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.classpath = kafka_classpath(BROKER, exclude=(TOOLS_API,))
+        port, controller = free_ports(2)
+        self.bootstrap = f"127.0.0.1:{port}"
         self.data_dir = folder / "data"
         self.process: subprocess.Popen[bytes] | None = None
-        controller = free_port()
         values = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -144,14 +92,16 @@ class KafkaBroker:
             "-XX:+UseSerialGC",
             f"-Dlog4j2.configurationFile={self.log_config}",
         ]
-        return ["java", *options, "-cp", f"{self.jars}/*", main, *arguments]
+        return ["java", *options, "-cp", self.classpath, main, *arguments]
 
     def start(self) -> Self:
         """Starts the broker; returns when it serves. The first start formats its folder."""
         if not self.data_dir.exists():
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             formatting = ["format", "-t", cluster, "-c", str(self.config)]
-            subprocess.run(self.java("kafka.tools.StorageTool", *formatting), check=True, capture_output=True)
+            command = self.java("kafka.tools.StorageTool", *formatting)
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"Kafka could not format its folder:\n{done.stdout}{done.stderr}"
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(self.java("kafka.Kafka", str(self.config)), stdout=log, stderr=log)
         deadline = time.monotonic() + STARTED_WITHIN_S
