@@ -104,7 +104,7 @@ class ServerProcess:
             self.stop()
             raise AssertionError(f"the server did not become ready; its log:\n{self.log}")
         self.ready = json.loads(line)
-        self._listen = self.ready["bootstrap"]
+        self._listen = f"127.0.0.1:{self.port}"
         self._admin = self.ready["admin"].removeprefix("http://")
         return self
 

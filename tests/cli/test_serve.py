@@ -1,0 +1,127 @@
+"""`coordinator serve` as a process: the ready line, signals, restarts, refusals, and the admin's routes on a live server."""
+
+import json
+import signal
+import socket
+import struct
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from server_process import ServerProcess
+
+API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 7, -1)
+
+
+def api_versions(server: ServerProcess) -> bytes:
+    """The answer to an ApiVersions v0, without its size."""
+    with socket.create_connection((server.host, server.port), timeout=10) as connection:
+        connection.sendall(API_VERSIONS_V0)
+        with connection.makefile("rb") as stream:
+            (size,) = struct.unpack(">i", stream.read(4))
+            return stream.read(size)
+
+
+def get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_the_ready_line_says_where_the_server_is_and_it_answers_there(coordinator_process):
+    server = coordinator_process()
+    assert set(server.ready) >= {"ready", "bootstrap", "admin", "pid", "startup_ms"}
+    assert server.ready["ready"] is True
+    assert server.pid == server.process.pid
+    assert server.port > 0
+    assert server.admin.startswith("http://127.0.0.1:")
+    assert struct.unpack_from(">i", api_versions(server)) == (7,)
+
+
+def test_sigterm_and_sigint_drain_and_exit_0(coordinator_process):
+    for number in (signal.SIGTERM, signal.SIGINT):
+        server = coordinator_process()
+        server.process.send_signal(number)
+        assert server.process.wait(15) == 0
+
+
+def test_a_second_signal_exits_at_once(coordinator_process):
+    """A parked join holds the drain up; whoever cannot wait says it twice."""
+    server = coordinator_process(settings={"shutdown.time.ms": 60_000, "group.initial.rebalance.delay.ms": 60_000})
+    with socket.create_connection((server.host, server.port), timeout=10) as connection:
+        body = _string("g") + struct.pack(">ii", 10_000, 10_000) + _string("") + _string("consumer")
+        body += struct.pack(">i", 1) + _string("range") + struct.pack(">i", 0)
+        frame = struct.pack(">hhih", 11, 2, 1, -1) + body
+        connection.sendall(struct.pack(">i", len(frame)) + frame)
+        time.sleep(0.3)
+        server.process.terminate()
+        time.sleep(0.3)
+        assert server.alive
+        server.process.terminate()
+        assert server.process.wait(5) != 0
+
+
+def _string(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+def test_a_restart_has_the_same_addresses_and_cluster(coordinator_process):
+    server = coordinator_process()
+    before = (server.bootstrap, server.admin, server.pid)
+    identity = (server.data_dir / "meta.properties").read_text()
+    server.restart(kill=True)
+    assert (server.bootstrap, server.admin) == before[:2]
+    assert server.pid != before[2]
+    assert (server.data_dir / "meta.properties").read_text() == identity
+
+
+def test_a_data_folder_has_one_server(coordinator_process):
+    server = coordinator_process()
+    other = ServerProcess(server.folder)
+    done = subprocess.run(other.command(), capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert "in use by another server" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_address_that_is_taken_is_said_in_one_line(coordinator_process, tmp_path):
+    server = coordinator_process()
+    arguments = ("--listen", server.bootstrap)
+    other = ServerProcess(tmp_path, arguments=arguments)
+    done = subprocess.run(other.command(), capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert f"cannot listen on {server.bootstrap}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("advertised", ["kafka.example:1234", "kafka.example:0"])
+def test_clients_are_told_the_advertised_address(coordinator_process, advertised):
+    server = coordinator_process(arguments=("--advertise", advertised))
+    port = int(advertised.rpartition(":")[2]) or int(server.bootstrap.rpartition(":")[2])
+    assert f"kafka.example:{port}" == server.bootstrap
+
+
+def test_health_metrics_and_groups_are_served(coordinator_process):
+    server = coordinator_process()
+    assert get(f"{server.admin}/health/live")[0] == 200
+    assert get(f"{server.admin}/health/ready")[0] == 200
+    api_versions(server)
+    status, text = get(f"{server.admin}/metrics")
+    assert status == 200
+    assert 'coordinator_requests_total{api="ApiVersions",error="NONE"} 1.0' in text
+    assert "process_cpu_seconds_total" in text
+    assert json.loads(get(f"{server.admin}/v1/groups")[1]) == {"groups": []}
+    assert get(f"{server.admin}/v1/groups/none")[0] == 404
+
+
+def test_the_log_is_key_value_lines(coordinator_process):
+    server = coordinator_process()
+    server.terminate()
+    lines = server.log.splitlines()
+    assert lines
+    assert all(line.startswith("time=") and " level=" in line and " event=" in line for line in lines)
