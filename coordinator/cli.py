@@ -74,6 +74,18 @@ def parser() -> argparse.ArgumentParser:
     message.add_argument("version", type=int)
     message.add_argument("--dialect", help="a folder of protocol_schemas/dialects")
     message.set_defaults(command=protocol_show)
+    bench_parser = commands.add_parser(
+        "bench",
+        help="server CPU per request, beside a bare echo",
+        description="Measures server CPU per request, with a bare uvloop echo of equal frame sizes in the same run.",
+    )
+    bench_parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name contains this")
+    bench_parser.add_argument("--seconds", type=float, default=5.0, help="length of one measurement")
+    bench_parser.add_argument("--repetitions", type=int, default=3, help="measurements of each row")
+    bench_parser.add_argument("--durability", choices=("fsync", "write"), default="write", help="of our own server")
+    bench_parser.add_argument("--bootstrap", metavar="HOST:PORT", help="measure this server instead of our own")
+    bench_parser.add_argument("--server-pid", type=int, metavar="PID", help="its process")
+    bench_parser.set_defaults(command=bench)
     return top
 
 
@@ -109,6 +121,20 @@ def serve(options: argparse.Namespace) -> int:
     from coordinator import server  # noqa: PLC0415 - only a configuration that can work creates anything
 
     return server.run(config, began_s)
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Prints the table."""
+    from coordinator.bench import report  # noqa: PLC0415 - see the module's text
+
+    target = None
+    if options.bootstrap is not None or options.server_pid is not None:
+        host, _, port = (options.bootstrap or "").rpartition(":")
+        if not host or not port.isdigit() or options.server_pid is None:
+            return _refused(ValueError("--bootstrap HOST:PORT and --server-pid PID go together"))
+        target = report.Target(host, int(port), options.server_pid)
+    report.report(options.only, options.seconds, options.repetitions, options.durability, target)
+    return 0
 
 
 def config_list(_options: argparse.Namespace) -> int:

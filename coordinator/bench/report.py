@@ -56,7 +56,6 @@ def own_server(durability: str) -> Iterator[Target]:
             "--set",
             "group.initial.rebalance.delay.ms=0",
         ]
-        command += ["--set", "group.max.session.timeout.ms=1800000", "--set", "socket.connections.per.ip.max=10000"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # noqa: S603
         try:
             assert process.stdout is not None
