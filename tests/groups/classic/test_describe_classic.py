@@ -1,0 +1,98 @@
+"""What ListGroups, DescribeGroups and the details for people show."""
+
+import json
+
+import pytest
+from groups.harness import GroupHarness
+
+from coordinator.groups.classic.describe import describe_group, details, list_groups
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import DescribeGroupsResponse
+
+Member = DescribeGroupsResponse.DescribedGroupMember
+METADATA = {"range": b"what a member said"}
+
+
+def test_a_stable_group_shows_protocol_metadata_and_assignments():
+    h = GroupHarness()
+    leader, follower = h.stable(protocols=METADATA)
+    group = describe_group(h.groups, "g", 6)
+    assert (group.error_code, group.error_message, group.group_state) == (0, None, "Stable")
+    assert (group.protocol_type, group.protocol_data, group.authorized_operations) == ("consumer", "range", -(2**31))
+    assert group.members == [
+        Member(leader, None, "client", "/127.0.0.1", b"what a member said", b"A0"),
+        Member(follower, None, "client", "/127.0.0.1", b"what a member said", b"A1"),
+    ]
+
+
+def test_while_it_rebalances_only_what_members_still_hold_is_shown():
+    h = GroupHarness()
+    leader, follower = h.stable(protocols=METADATA)
+    for state, joiner in (("PreparingRebalance", leader), ("CompletingRebalance", follower)):
+        h.join(member_id=joiner, protocols=METADATA)
+        group = describe_group(h.groups, "g", 6)
+        assert (group.group_state, group.protocol_type, group.protocol_data) == (state, "consumer", "")
+        assert [(each.member_metadata, each.member_assignment) for each in group.members] == [
+            (b"", b"A0"),
+            (b"", b"A1"),
+        ]
+
+
+def test_an_emptied_group_keeps_its_type():
+    h = GroupHarness()
+    h.leave("g", *h.stable())
+    group = describe_group(h.groups, "g", 6)
+    assert (group.group_state, group.protocol_type, group.protocol_data, group.members) == ("Empty", "consumer", "", [])
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_a_group_nobody_knows_is_dead_and_since_v6_an_error(version):
+    group = describe_group(GroupHarness().groups, "nope", version)
+    assert (group.group_state, group.members) == ("Dead", [])
+    expected = (ErrorCode.GROUP_ID_NOT_FOUND, "Group nope not found.") if version >= 6 else (0, None)
+    assert (group.error_code, group.error_message) == expected
+
+
+def listed(h, states=(), types=()):
+    return sorted(group.group_id for group in list_groups(h.groups, states, types))
+
+
+def test_groups_are_listed_with_type_and_state():
+    h = GroupHarness()
+    h.stable("stable")
+    h.join("empty")
+    groups = {group.group_id: group for group in list_groups(h.groups, [], [])}
+    assert set(groups) == {"stable", "empty"}
+    assert (groups["stable"].protocol_type, groups["stable"].group_state) == ("consumer", "Stable")
+    assert (groups["empty"].protocol_type, groups["empty"].group_state) == ("", "Empty")
+    assert {group.group_type for group in groups.values()} == {"classic"}
+
+
+def test_filters_ignore_case_and_unknown_names_let_nothing_pass():
+    h = GroupHarness()
+    h.stable("stable")
+    h.join("empty")
+    assert listed(h, ["stable", "EMPTY"]) == ["empty", "stable"]
+    assert listed(h, [" Stable "]) == ["stable"]
+    assert listed(h, ["nonsense"]) == []
+    assert listed(h, [], ["CLASSIC"]) == ["empty", "stable"]
+    assert listed(h, [], ["consumer"]) == []
+    assert listed(h, [], ["nonsense"]) == []
+    assert listed(h, ["Dead", "Stable"], ["classic", "nonsense"]) == ["stable"]
+
+
+def test_the_details_say_whom_a_round_waits_for_and_why_it_began():
+    h = GroupHarness()
+    leader, follower = h.stable()
+    h.join(member_id=leader, reason="new partitions")
+    pending = h.join().reply.member_id
+    shown = details(h.group())
+    assert json.loads(json.dumps(shown))["state"] == "PreparingRebalance"
+    assert shown["waiting_for"] == {"joins": [follower, pending], "syncs": []}
+    assert shown["rebalances"][-1]["cause"] == {
+        "what": "the leader joins again", "member_id": leader, "client_reason": "new partitions",
+    }  # fmt: skip
+    assert [member["join_parked"] for member in shown["members"]] == [True, False]
+    h.join(member_id=pending)
+    h.join(member_id=follower)
+    assert details(h.group())["waiting_for"] == {"joins": [], "syncs": [leader, follower, pending]}

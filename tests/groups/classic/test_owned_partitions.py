@@ -1,0 +1,179 @@
+"""What members say they own is checked across the group (KIP-792)."""
+
+from groups.harness import GroupHarness, subscription
+
+from coordinator.groups.classic.describe import details
+from coordinator.protocol.subscription import parse_subscription
+
+
+def owning(*partitions, generation, version=3):
+    return {"range": subscription(["t"], {"t": partitions}, generation, version)}
+
+
+def rebalanced(h, leader_claim, follower_claim):
+    """Takes a Stable pair through one rebalance with these claims; returns the leader's answer."""
+    leader, follower = list(h.group().members)
+    h.join(member_id=leader, protocols=leader_claim)
+    h.join(member_id=follower, protocols=follower_claim)
+    reply = h.asked[-2].reply
+    h.settle()
+    return reply
+
+
+def test_claims_of_the_last_generation_are_believed():
+    h = GroupHarness()
+    h.stable()
+    rebalanced(h, owning(0, generation=1), owning(1, generation=1))
+    assert h.group().claims is None
+    assert h.told("owned_partitions_wrong") == []
+
+
+def test_claims_of_an_older_generation_are_stale():
+    h = GroupHarness()
+    _, follower = h.stable()
+    rebalanced(h, owning(0, generation=1), owning(1, generation=1))
+    rebalanced(h, owning(0, generation=2), owning(0, 1, generation=1))
+    claims = h.group().claims
+    assert claims.stale == ((follower, 1, (("t", 0), ("t", 1))),)
+    assert (claims.stale_count, claims.contested_count) == (2, 0)
+    assert h.told("owned_partitions_wrong") == [
+        {
+            "group_id": "g", "generation": 3, "stale": 2, "contested": 0, "cleared": 0, "members": [follower],
+        }
+    ]  # fmt: skip
+
+
+def test_claims_without_a_generation_or_from_the_future_are_stale_too():
+    h = GroupHarness()
+    h.stable()
+    rebalanced(h, owning(0, generation=-1), owning(1, generation=77))
+    assert h.group().claims.stale_count == 2
+
+
+def test_a_generation_that_was_never_assigned_makes_no_claim_stale():
+    h = GroupHarness()
+    leader, follower = h.stable()
+    h.join(member_id=leader, protocols=owning(0, generation=1))
+    h.join(member_id=follower, protocols=owning(1, generation=1))
+    assert h.group().generation == 2
+    h.join(member_id=follower, protocols=owning(1, 2, generation=1))
+    h.join(member_id=leader, protocols=owning(0, generation=2))
+    assert h.group().generation == 3
+    assert h.group().claims is None
+
+
+def test_a_partition_with_two_claimants_is_contested():
+    h = GroupHarness()
+    leader, follower = h.stable()
+    rebalanced(h, owning(0, 1, generation=1), owning(1, 2, generation=1))
+    claims = h.group().claims
+    assert claims.contested == (("t", 1, (leader, follower)),)
+    assert (claims.stale_count, claims.contested_count) == (0, 1)
+
+
+def test_version_1_claims_have_no_generation_and_can_only_be_contested():
+    h = GroupHarness()
+    h.stable()
+    rebalanced(h, owning(0, generation=-1, version=1), owning(0, generation=-1, version=1))
+    claims = h.group().claims
+    assert (claims.stale_count, claims.contested_count) == (0, 1)
+
+
+def test_a_partition_named_twice_by_one_member_is_not_contested():
+    h = GroupHarness()
+    h.stable()
+    rebalanced(h, owning(0, 0, generation=1), owning(1, generation=1))
+    assert h.group().claims is None
+
+
+def test_the_counts_add_up_and_the_last_findings_are_shown():
+    h = GroupHarness()
+    _, follower = h.stable()
+    rebalanced(h, owning(0, generation=0), owning(0, generation=1))
+    rebalanced(h, owning(0, generation=0), owning(1, generation=2))
+    shown = details(h.group())["owned_partitions"]
+    assert (shown["stale"], shown["contested"]) == (2, 0)
+    assert shown["last"]["generation"] == 3
+    rebalanced(h, owning(0, generation=3), owning(1, generation=3))
+    assert details(h.group())["owned_partitions"] == {"stale": 2, "contested": 0, "last": None}
+    assert follower in h.group().members
+
+
+def test_by_default_the_leader_sees_what_members_said():
+    h = GroupHarness()
+    _, follower = h.stable()
+    stale = owning(0, generation=0)
+    reply = rebalanced(h, owning(0, generation=1), stale)
+    assert {member.member_id: member.metadata for member in reply.members}[follower] == stale["range"]
+
+
+def test_stale_claims_can_be_cleared_in_what_the_leader_sees():
+    h = GroupHarness(group_classic_sanitize_owned_partitions=True)
+    leader, follower = h.stable()
+    fresh, stale = owning(0, generation=1), owning(0, 2, generation=0)
+    h.join(member_id=leader, protocols=fresh)
+    h.join(member_id=follower, protocols=stale)
+    for reply in (h.asked[-2].reply, h.join(member_id=leader, protocols=fresh).reply):
+        seen = {member.member_id: member.metadata for member in reply.members}
+        assert seen[leader] == fresh["range"]
+        cleared = parse_subscription(seen[follower])
+        assert (cleared.topics, cleared.owned, cleared.generation_id) == (("t",), {}, -1)
+    h.settle()
+    said = {member.member_id: member.subscription for member in h.records[-1].value.members}
+    assert said[follower] == stale["range"], "the log keeps what the member said"
+    assert h.told("owned_partitions_wrong")[-1]["cleared"] == 1
+
+
+def test_other_protocol_types_are_not_read():
+    h = GroupHarness()
+    h.stable(protocol_type="connect", protocols={"range": b"\x00"})
+    assert h.group().claims is None
+    assert h.group().subscribed_topics is None
+    assert not h.group().is_subscribed_to("t")
+
+
+def test_a_group_knows_the_topics_of_its_generation():
+    h = GroupHarness()
+    assert not h.stable("g", protocols={"range": subscription(["a", "b"])}) == []
+    assert h.group().subscribed_topics == {"a", "b"}
+    h.restart()
+    assert h.group().subscribed_topics == {"a", "b"}
+    assert h.group().is_subscribed_to("a")
+    assert not h.group().is_subscribed_to("c")
+
+
+def test_every_version_of_a_subscription_is_read():
+    h = GroupHarness()
+    for version in range(4):
+        h.enter(protocols={"range": subscription([f"v{version}"], version=version)})
+    newer = b"\x00\x63" + subscription(["newer"])[2:] + b"what we do not know"
+    h.enter(protocols={"range": newer})
+    h.advance(0)
+    assert h.group().subscribed_topics == {"v0", "v1", "v2", "v3", "newer"}
+
+
+def test_topics_are_found_even_if_what_follows_them_is_malformed():
+    h = GroupHarness()
+    h.enter(protocols={"range": subscription(["a"], {"t": [1]}, 1)[:-9]})
+    h.advance(0)
+    assert h.group().subscribed_topics == {"a"}
+
+
+def test_a_member_that_cannot_be_read_counts_as_subscribed_to_everything():
+    h = GroupHarness()
+    h.stable(members=1)
+    for metadata in (b"", b"\x00", b"\xff\xff", b"\x00\x01\x00\x00\x00\x05"):
+        h.enter(protocols={"range": metadata})
+        h.settle()
+        assert h.group().subscribed_topics is None
+        assert h.group().is_subscribed_to("anything")
+        h.restart()
+        assert h.group().subscribed_topics is None
+
+
+def test_a_group_that_emptied_subscribes_to_nothing():
+    h = GroupHarness()
+    h.leave("g", *h.stable())
+    assert not h.group().is_subscribed_to("t")
+    h.restart()
+    assert not h.group().is_subscribed_to("t")

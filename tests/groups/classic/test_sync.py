@@ -1,0 +1,114 @@
+"""SyncGroup: one generation, one assignment."""
+
+import pytest
+from groups.harness import GroupHarness
+
+from coordinator.protocol.errors import ErrorCode
+
+
+def completing(h):
+    leader, follower = h.enter(), h.enter()
+    h.advance(0)
+    return leader, follower
+
+
+def test_a_followers_sync_is_parked_until_the_leaders():
+    h = GroupHarness()
+    leader, follower = completing(h)
+    waiting = h.sync("g", follower, 1)
+    assert waiting.is_parked
+    assert h.sync("g", leader, 1, {leader: b"L", follower: b"F"}).reply.assignment == b"L"
+    assert waiting.reply.assignment == b"F"
+    assert (waiting.reply.protocol_type, waiting.reply.protocol_name) == ("consumer", "range")
+
+
+def test_after_the_leaders_sync_everybody_is_answered_at_once():
+    h = GroupHarness()
+    leader, follower = completing(h)
+    h.sync("g", leader, 1, {leader: b"L", follower: b"F"})
+    assert h.sync("g", follower, 1).reply.assignment == b"F"
+
+
+def test_the_first_assignment_of_a_generation_stays():
+    h = GroupHarness()
+    leader, follower = completing(h)
+    h.sync("g", leader, 1, {leader: b"L", follower: b"F"})
+    assert h.sync("g", leader, 1, {leader: b"X", follower: b"Y"}).reply.assignment == b"L"
+    assert h.sync("g", follower, 1).reply.assignment == b"F"
+    assert len(h.records) == 2
+
+
+def test_members_left_out_get_nothing_and_names_made_up_are_ignored():
+    h = GroupHarness()
+    leader, follower = completing(h)
+    assert h.sync("g", leader, 1, {leader: b"L", "ghost": b"G"}).reply.assignment == b"L"
+    assert h.sync("g", follower, 1).reply.assignment == b""
+    assert [member.member_id for member in h.records[-1].value.members] == [leader, follower]
+
+
+def test_the_generation_is_written_with_its_assignments():
+    h = GroupHarness()
+    leader, follower = completing(h)
+    h.sync("g", leader, 1, {leader: b"L", follower: b"F"})
+    value = h.records[-1].value
+    assert (value.generation, value.leader, value.protocol, value.protocol_type) == (1, leader, "range", "consumer")
+    assert [(member.member_id, member.assignment) for member in value.members] == [(leader, b"L"), (follower, b"F")]
+    assert h.records[-1].value_version == 3
+    assert h.group().stored is value
+
+
+@pytest.mark.parametrize("generation", [0, 2])
+def test_another_generation_is_refused(generation):
+    h = GroupHarness()
+    _, follower = h.stable()
+    reply = h.sync("g", follower, generation).reply
+    assert (reply.error_code, reply.assignment, reply.protocol_name) == (ErrorCode.ILLEGAL_GENERATION, b"", None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("connect", "range"), ("consumer", "sticky"), (None, None), ("consumer", None), (None, "range")]
+)
+def test_v5_must_name_the_right_protocol(kind, name):
+    h = GroupHarness()
+    _, follower = h.stable()
+    asked = h.sync("g", follower, 1, protocol_type=kind, protocol_name=name)
+    assert asked.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_before_v5_no_protocol_is_named():
+    h = GroupHarness()
+    _, follower = h.stable()
+    for version in range(5):
+        assert h.sync("g", follower, 1, version=version).ok
+
+
+def test_strangers_are_unknown():
+    h = GroupHarness()
+    h.stable()
+    for member_id in ("nobody", ""):
+        assert h.sync("g", member_id, 1).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.sync("nowhere", "m", 1).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.sync("", "m", 1).error is ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_member_that_only_has_its_id_cannot_sync():
+    h = GroupHarness()
+    member_id = h.join().reply.member_id
+    assert h.sync("g", member_id, 0).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_while_preparing_members_are_sent_to_join():
+    h = GroupHarness()
+    leader, follower = h.stable()
+    h.join(member_id=leader)
+    assert h.sync("g", follower, 1).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert h.sync("g", follower, 0).error is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_a_sync_that_is_repeated_while_parked_takes_the_place_of_the_first():
+    h = GroupHarness()
+    leader, follower = completing(h)
+    first, second = h.sync("g", follower, 1), h.sync("g", follower, 1)
+    assert first.error is ErrorCode.REBALANCE_IN_PROGRESS
+    h.sync("g", leader, 1, {follower: b"F"})
+    assert second.reply.assignment == b"F"

@@ -1,0 +1,160 @@
+"""Time is up: sessions, ids nobody came back with, and members that do not fetch their assignment."""
+
+from groups.harness import GroupHarness, subscription
+
+from coordinator.protocol.errors import ErrorCode
+
+CHANGED = {"range": subscription(["other"])}
+
+
+def test_a_silent_member_is_removed_after_its_session_timeout():
+    h = GroupHarness()
+    leader, silent = h.stable(session_ms=10_000)
+    h.advance(9_000)
+    h.heartbeat("g", leader, 1)
+    h.advance(999)
+    assert silent in h.group().members
+    h.advance(1)
+    assert silent not in h.group().members
+    assert h.heartbeat("g", leader, 1).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert h.told("member_expired") == [{"group_id": "g", "member_id": silent, "timeout": "session"}]
+
+
+def test_heartbeats_keep_a_session_alive():
+    h = GroupHarness()
+    members = h.stable(session_ms=10_000)
+    for _ in range(20):
+        h.advance(9_999)
+        assert all(h.heartbeat("g", member_id, 1).ok for member_id in members)
+
+
+def test_when_all_sessions_end_the_group_is_empty():
+    h = GroupHarness()
+    h.stable(session_ms=10_000)
+    h.advance(10_000)
+    assert (h.group().state, h.group().generation) == ("Empty", 2)
+    assert not h.timers.keys() - {("offsets-expire",)}
+
+
+def test_a_member_whose_join_is_parked_does_not_run_out_of_its_session():
+    h = GroupHarness()
+    leader, follower = h.stable(session_ms=10_000, rebalance_ms=60_000)
+    waiting = h.join(member_id=follower, protocols=CHANGED, session_ms=10_000)
+    for _ in range(5):
+        h.advance(9_000)
+        h.heartbeat("g", leader, 1)
+    assert waiting.is_parked
+    h.join(member_id=leader, session_ms=10_000)
+    assert waiting.ok
+    h.advance(9_999)
+    assert follower in h.group().members, "its session started anew with the generation"
+
+
+def test_a_member_whose_sync_is_parked_does_not_run_out_of_its_session():
+    h = GroupHarness()
+    leader, follower = h.enter(session_ms=10_000), h.enter(session_ms=10_000)
+    h.advance(0)
+    waiting = h.sync("g", follower, 1)
+    for _ in range(5):
+        h.advance(9_000)
+        h.heartbeat("g", leader, 1)
+    h.sync("g", leader, 1, {follower: b"F"})
+    assert waiting.reply.assignment == b"F"
+    h.advance(9_000)
+    h.heartbeat("g", leader, 1)
+    assert follower in h.group().members
+    h.advance(1_000)
+    assert follower not in h.group().members
+
+
+def test_a_first_join_is_not_parked_for_ever():
+    h = GroupHarness()
+    leader, follower = h.stable(rebalance_ms=600_000, session_ms=1_000_000)
+    newcomer = h.join(version=3, session_ms=10_000)
+    h.advance(299_999)
+    assert newcomer.is_parked
+    h.advance(1)
+    assert (newcomer.error, newcomer.reply.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
+    assert set(h.group().members) == {leader, follower}
+
+
+def test_the_generation_is_formed_when_the_one_who_was_waited_for_expires():
+    h = GroupHarness()
+    leader = h.enter(session_ms=10_000)
+    follower = h.enter(session_ms=60_000)
+    h.advance(0)
+    h.settle()
+    waiting = h.join(member_id=follower, protocols=CHANGED, session_ms=60_000)
+    h.advance(10_000)
+    assert waiting.reply.leader == follower
+    assert leader not in h.group().members
+
+
+def test_an_id_nobody_came_back_with_is_forgotten_after_the_session_timeout():
+    h = GroupHarness()
+    member_id = h.join(session_ms=10_000).reply.member_id
+    h.advance(9_999)
+    assert h.group().pending_joins == {member_id}
+    h.advance(1)
+    assert h.join(member_id=member_id).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_rebalance_goes_on_when_an_id_it_waited_for_is_forgotten():
+    h = GroupHarness()
+    leader, follower = h.stable()
+    h.join(session_ms=10_000)
+    waiting = h.join(member_id=leader)
+    h.join(member_id=follower)
+    h.advance(9_999)
+    assert waiting.is_parked
+    h.advance(1)
+    assert waiting.ok
+
+
+def test_a_leader_that_joined_and_does_not_sync_is_replaced_after_the_rebalance_timeout():
+    h = GroupHarness()
+    timeouts = {"rebalance_ms": 5_000, "session_ms": 600_000}
+    leader, follower = h.enter(**timeouts), h.enter(**timeouts)
+    h.advance(0)
+    waiting = h.sync("g", follower, 1)
+    h.advance(4_999)
+    assert waiting.is_parked
+    h.advance(1)
+    assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
+    reply = h.join(member_id=follower, **timeouts).reply
+    assert (reply.generation_id, reply.leader, len(reply.members)) == (2, follower, 1)
+    assert h.heartbeat("g", leader, 1).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_follower_that_never_fetches_its_assignment_is_removed_too():
+    h = GroupHarness()
+    timeouts = {"rebalance_ms": 5_000, "session_ms": 600_000}
+    leader, follower = h.enter(**timeouts), h.enter(**timeouts)
+    h.advance(0)
+    h.sync("g", leader, 1, {})
+    assert h.group().state == "Stable"
+    h.advance(5_000)
+    assert list(h.group().members) == [leader]
+    assert h.group().state == "PreparingRebalance"
+    assert h.told("member_expired")[-1] == {"group_id": "g", "member_id": follower, "timeout": "sync"}
+
+
+def test_nobody_is_removed_when_everybody_synced_in_time():
+    h = GroupHarness()
+    h.stable(rebalance_ms=5_000, session_ms=600_000)
+    h.advance(100_000)
+    assert h.group().state == "Stable"
+    assert not [key for key in h.timers if key[0] == "classic-sync"]
+
+
+def test_a_timer_of_a_group_that_was_deleted_does_nothing():
+    h = GroupHarness()
+    member_id = h.join(session_ms=10_000).reply.member_id
+    h.groups.delete("g")
+    before = list(h.records)
+    h.advance(20_000)
+    assert h.records == before
+    for kind in ("classic-session", "classic-pending", "classic-join", "classic-sync"):
+        result = h.groups.fire((kind, "g", member_id), h.now_ms)
+        assert not result.records
+        assert not result.replies

@@ -1,1 +1,0 @@
-"""Lets the tests of every folder below import `harness`."""
