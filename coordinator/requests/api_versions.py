@@ -22,10 +22,10 @@ _NO_NODE = -1
 
 def handle(server: Any, exchange: Exchange) -> None:
     request: ApiVersionsRequest | None = exchange.request
-    exchange.reply(unsupported() if request is None else answer(server, request, exchange.api_version))
+    exchange.reply(unsupported() if request is None else answer(server, exchange.spoken, request, exchange.api_version))
 
 
-def answer(server: Any, request: ApiVersionsRequest, api_version: int) -> ApiVersionsResponse:
+def answer(server: Any, spoken: dict[int, Api], request: ApiVersionsRequest, api_version: int) -> ApiVersionsResponse:
     """The versions of every API; errors carry no keys."""
     if api_version >= 3 and not (
         _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
@@ -37,7 +37,7 @@ def answer(server: Any, request: ApiVersionsRequest, api_version: int) -> ApiVer
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if (request.cluster_id, request.node_id) != (server.cluster_id, server.node_id):
             return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    return ApiVersionsResponse(api_keys=[_entry(api) for _, api in sorted(server.apis.items())])
+    return ApiVersionsResponse(api_keys=[_entry(api) for _, api in sorted(spoken.items())])
 
 
 def unsupported() -> ApiVersionsResponse:

@@ -8,6 +8,7 @@ one dialect. What cannot be answered closes the connection, as Kafka does: an un
 import importlib
 import logging
 import pkgutil
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -39,12 +40,19 @@ def spoken_apis() -> dict[int, Api]:
     return dict(sorted(apis.items()))
 
 
+def _in_dialect(api: Api, codec: Codec) -> Api:
+    """The API in those of its versions that the dialect has a request for."""
+    request = codec.versions(f"{api.name}Request")
+    first, last = api.versions
+    return replace(api, versions=(max(first, request.lowest), min(last, request.highest)))
+
+
 class Dispatcher:
     """Decodes the frames of one dialect and hands each to its API's `handle(server, exchange)`."""
 
     def __init__(self, server: Any, apis: dict[int, Api], codec: Codec) -> None:
         self._server = server
-        self._apis = apis
+        self._apis = {key: _in_dialect(api, codec) for key, api in apis.items()}
         self._codec = codec
         self._routes: dict[int, Route] = {}
 
@@ -90,6 +98,7 @@ class Dispatcher:
             spoken,
             codec.decoder(f"{api.name}Request", spoken),
             codec.encoder(f"{api.name}Response", spoken),
+            spoken=self._apis,
             flexible_answer=api_key != API_VERSIONS and codec.is_flexible(f"{api.name}Response", spoken),
         )
         if spoken == version:

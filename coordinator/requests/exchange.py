@@ -19,7 +19,7 @@ _FLEXIBLE_HEADER = Struct(">iib")
 class Route:
     """How one version of one API is decoded, handled and answered on one listener."""
 
-    __slots__ = ("answered", "api", "decode", "encode", "errors", "flexible_answer", "handle", "version")
+    __slots__ = ("answered", "api", "decode", "encode", "errors", "flexible_answer", "handle", "spoken", "version")
 
     def __init__(
         self,
@@ -29,6 +29,7 @@ class Route:
         encode: Callable[[Any], bytes],
         *,
         flexible_answer: bool,
+        spoken: dict[int, Api],
     ) -> None:
         self.api = api
         self.version = version
@@ -36,6 +37,8 @@ class Route:
         self.decode = decode
         self.encode = encode
         self.flexible_answer = flexible_answer
+        self.spoken = spoken
+        """All APIs of this listener by key, each with the versions of its dialect."""
         self.answered = 0
         self.errors: dict[int, int] = {}
         """Answers by top-level error code other than NONE."""
@@ -74,6 +77,11 @@ class Exchange:
     @property
     def api_version(self) -> int:
         return self.route.version
+
+    @property
+    def spoken(self) -> dict[int, Api]:
+        """The APIs of the asker's listener, by key."""
+        return self.route.spoken
 
     @property
     def writes(self) -> bool:

@@ -43,9 +43,8 @@ def _refuse_unknown(request: OffsetDeleteRequest, catalog: Any) -> list[_Topic]:
     refused: list[_Topic] = []
     for topic in request.topics:
         count = catalog.partition_count(topic.name)
-        exists, missing = [], []
-        for partition in topic.partitions:
-            (exists if 0 <= partition.partition_index < (count or 0) else missing).append(partition)
+        exists = [each for each in topic.partitions if count is not None and 0 <= each.partition_index < count]
+        missing = [each for each in topic.partitions if count is None or not 0 <= each.partition_index < count]
         if exists:
             left.append(_AskedTopic(topic.name, exists))
         if missing or count is None:
