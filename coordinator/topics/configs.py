@@ -154,6 +154,8 @@ class TopicSettings:
     index_interval_bytes: int
     retention_bytes: int
     retention_ms: int
+    compacts: bool
+    """Whether records need keys."""
     deletes: bool
     """Whether retention applies: not to a topic that is only compacted."""
 
@@ -221,5 +223,6 @@ def settings(overrides: Mapping[str, str], config: TopicsConfig) -> TopicSetting
         index_interval_bytes=number("index.interval.bytes"),
         retention_bytes=number("retention.bytes"),
         retention_ms=number("retention.ms"),
+        compacts="compact" in overrides.get("cleanup.policy", config.log_cleanup_policy),
         deletes="delete" in overrides.get("cleanup.policy", config.log_cleanup_policy),
     )

@@ -37,17 +37,22 @@ def delete_topics(
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if told else ErrorCode.INVALID_REQUEST)
     asked = Counter(wanted(request))
     named_by_id = {entry.topic_id for entry in asked if entry.name is None}
+    for entry in [*asked]:
+        topic = topics.registry.by_id.get(entry.topic_id)
+        if entry.name is None and topic is not None and _Wanted(topic.name, NO_ID) in asked:
+            # Named by its name as well: that entry gets the error, and this one no answer (as in Kafka).
+            del asked[entry]
     results: list[_Result] = []
     doomed: list[tuple[Topic, _Result]] = []
     for entry, count in asked.items():
         try:
-            topic = _found(topics, entry, count, named_by_id)
+            found = _found(topics, entry, count, named_by_id)
         except KafkaError as error:
             results.append(_Result(entry.name, entry.topic_id, error.code, error.message))
         else:
-            result = _Result(topic.name, topic.topic_id)
+            result = _Result(found.name, found.topic_id)
             results.append(result)
-            doomed.append((topic, result))
+            doomed.append((found, result))
     left = len(doomed)
 
     def finished(result: _Result, error: ErrorCode) -> None:

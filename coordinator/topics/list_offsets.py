@@ -14,6 +14,7 @@ from coordinator.topics.partition import Partition
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _NO_EPOCH = -1
+_EPOCH_SINCE = 4
 
 _Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
 
@@ -51,6 +52,8 @@ def _answer(
         return answer
     try:
         _place(partition, asked.timestamp, api_version, answer)
+        if api_version < _EPOCH_SINCE:
+            answer.leader_epoch = _NO_EPOCH
     except KafkaError as error:
         answer.error_code = error.code
     except (OSError, ValueError):

@@ -156,7 +156,13 @@ class Partition:
             self._pending.append(_Pending(self._pending[-1].end_offset, 0, done))
 
     @property
+    def name(self) -> str:
+        """Topic and index, as the folder is called."""
+        return self.folder.rpartition("/")[2]
+
+    @property
     def next_offset(self) -> int:
+        """The offset that the next record gets."""
         return self.log.end_offset if self.log is not None else 0
 
     def stop(self, schedule: Schedule, stopped: Callable[[], None]) -> None:

@@ -2,7 +2,8 @@
 
 What is checked is what the header says, and the checksum over everything: a producer's batch is a sealed letter. The
 records inside are not decoded (nor decompressed), so a producer that seals nonsense is told so by its consumers and not
-by this server; Kafka looks inside. Likewise `compression.type` of a topic is told but batches are never recompressed.
+by this server; Kafka looks inside. Only a compacted topic has its records' keys looked at, where the compression is one
+that can be read. Likewise `compression.type` of a topic is told but batches are never recompressed.
 
 Two fields outside the checksum are set: base offset and leader epoch. Where the topic's clock is the server's
 (LogAppendTime) the timestamp is set and the batch sealed anew.
@@ -27,6 +28,10 @@ from coordinator.log.batch import (
     PREFIX_BYTES,
     TRANSACTIONAL,
     BatchHeader,
+    CorruptBatch,
+    UnsupportedCompression,
+    decode_records,
+    key_values,
     restamp,
     with_log_append_time,
 )
@@ -39,6 +44,8 @@ from coordinator.topics.partition import Partition, State
 _MAGIC_AT = 16
 _ZSTD, _ZSTD_SINCE = 4, 7
 _COMPRESSION_MAX = 4
+_RECORD_BYTES_MIN = 7
+_RECORD_ERRORS_TOLD = 3
 _IDS_SINCE = 13
 _NO_TIMESTAMP = -1
 _LENGTH = Struct(">i").unpack_from
@@ -183,12 +190,14 @@ def _append(
         if crc32c(data[CHECKSUM_FROM:]) != header.crc:
             raise _Refused(ErrorCode.CORRUPT_MESSAGE)
     answer.log_start_offset = partition.start_offset
-    _check_header(header)
+    _check_header(batch)
+    if settings.compacts:
+        _check_keys(partition, batch)
     if settings.log_append_time:
         data = with_log_append_time(data, now_ms)
         header = BatchHeader._make(HEADER.unpack_from(data))
     else:
-        _check_timestamps(partition, header, now_ms)
+        _check_timestamps(partition, batch, now_ms)
         if header.attributes & LOG_APPEND_TIME:
             data = _without_log_append_time(data)
     if header.producer_id >= 0:
@@ -210,7 +219,8 @@ def _append(
     partition.append(restamp(data, base_offset, LEADER_EPOCH), header, now_ms, done)
 
 
-def _check_header(header: BatchHeader) -> None:
+def _check_header(batch: _Batch) -> None:
+    data, header = batch
     if (
         header.base_offset != 0
         or header.attributes & CONTROL
@@ -218,24 +228,60 @@ def _check_header(header: BatchHeader) -> None:
         or header.last_offset_delta != header.record_count - 1
         or (header.producer_id >= 0 and header.base_sequence < 0)
         or header.compression > _COMPRESSION_MAX
+        or (not header.compression and header.record_count * _RECORD_BYTES_MIN > len(data) - HEADER_BYTES)
     ):
         raise _Refused(ErrorCode.INVALID_RECORD)
 
 
-def _check_timestamps(partition: Partition, header: BatchHeader, now_ms: int) -> None:
+def _check_keys(partition: Partition, batch: _Batch) -> None:
+    """Compaction keeps the last of each key, so a record without one can neither stay nor go."""
+    try:
+        records = key_values(batch.data, 0, batch.header)
+    except UnsupportedCompression:
+        return
+    except CorruptBatch as error:
+        raise _Refused(ErrorCode.INVALID_RECORD) from error
+    text = f"Compacted topic cannot accept message without key in topic partition {partition.name}"
+    wrong = [index for index, (_, key, _) in enumerate(records) if key is None]
+    if wrong:
+        told = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index in wrong[:_RECORD_ERRORS_TOLD])
+        raise _Refused(
+            ErrorCode.INVALID_RECORD,
+            f"One or more records have been rejected due to {len(wrong)} record errors in total, "
+            f"and only showing the first three errors at most: [{told}]",
+            records=tuple(_RecordError(batch_index=index, batch_index_error_message=text) for index in wrong),
+        )
+
+
+def _check_timestamps(partition: Partition, batch: _Batch, now_ms: int) -> None:
+    data, header = batch
     settings = partition.settings
     earliest, latest = now_ms - settings.timestamp_before_max_ms, now_ms + settings.timestamp_after_max_ms
-    for timestamp in (header.base_timestamp, header.max_timestamp):
-        if timestamp != _NO_TIMESTAMP and not earliest <= timestamp <= latest:
-            text = (
-                f"Timestamp {timestamp} of message with offset 0 is out of range. "
-                f"The timestamp should be within [{earliest}, {latest}]"
-            )
-            raise _Refused(
-                ErrorCode.INVALID_TIMESTAMP,
-                "One or more records have been rejected due to invalid timestamp",
-                records=(_RecordError(batch_index=0, batch_index_error_message=text),),
-            )
+
+    def wrong(timestamp: int) -> bool:
+        return timestamp != _NO_TIMESTAMP and not earliest <= timestamp <= latest
+
+    if not wrong(header.base_timestamp) and not wrong(header.max_timestamp):
+        return
+    try:
+        timestamps = [record.timestamp for record in decode_records(data, 0, header)]
+    except (CorruptBatch, UnsupportedCompression):
+        timestamps = [header.base_timestamp if wrong(header.base_timestamp) else header.max_timestamp]
+    told = [
+        _RecordError(
+            batch_index=index,
+            batch_index_error_message=f"Timestamp {timestamp} of message with offset {index} is out of range. "
+            f"The timestamp should be within [{earliest}, {latest}]",
+        )
+        for index, timestamp in enumerate(timestamps)
+        if wrong(timestamp)
+    ]
+    if told:
+        raise _Refused(
+            ErrorCode.INVALID_TIMESTAMP,
+            "One or more records have been rejected due to invalid timestamp",
+            records=tuple(told),
+        )
 
 
 def _without_log_append_time(data: bytes) -> bytes:
