@@ -1,0 +1,115 @@
+"""The JSON views of groups, on a live server that a member joined."""
+
+import json
+import urllib.request
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from server_process import ServerProcess
+from wire import Connection
+
+from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
+
+GROUP = "orders/eu & more"
+
+
+@pytest.fixture
+def closing():
+    """Closes what it is given when the test ends."""
+    with ExitStack() as stack:
+        yield stack.enter_context
+
+
+def view(server: ServerProcess, path: str) -> Any:
+    with urllib.request.urlopen(server.admin + path, timeout=10) as answer:
+        return json.load(answer)
+
+
+def subscription(owned: dict[str, tuple[int, ...]], generation_id: int) -> bytes:
+    return encode_subscription(Subscription(("orders",), None, owned, generation_id, None, 3))
+
+
+def join(connection: Connection, member_id: str, metadata: bytes) -> dict[str, Any]:
+    return connection.call(
+        "JoinGroup",
+        9,
+        group_id=GROUP,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[{"name": "range", "metadata": metadata}],
+        reason="a test wants in",
+    )
+
+
+def test_a_group_is_shown_with_its_member_assignment_rebalances_claims_and_offsets(coordinator_process, closing):
+    server = coordinator_process()
+    connection = closing(Connection(server.bootstrap, client_id="viewer"))
+    member_id = join(connection, "", b"")["member_id"]
+    joined = join(connection, member_id, subscription({"orders": (0, 1)}, 7))
+    assert joined["error_code"] == 0
+    assigned = encode_assignment(Assignment({"orders": (0, 1, 2)}, None, 3))
+    synced = connection.call(
+        "SyncGroup",
+        5,
+        group_id=GROUP,
+        generation_id=1,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[{"member_id": member_id, "assignment": assigned}],
+    )
+    assert synced["error_code"] == 0
+    partitions = [{"partition_index": 2, "committed_offset": 42, "committed_metadata": "so far"}]
+    commit = {
+        "group_id": GROUP,
+        "generation_id_or_member_epoch": 1,
+        "member_id": member_id,
+        "topics": [{"name": "orders", "partitions": partitions}],
+    }
+    assert connection.call("OffsetCommit", 8, **commit)["topics"][0]["partitions"][0]["error_code"] == 0
+
+    assert view(server, "/v1/groups") == {
+        "groups": [
+            {
+                "group_id": GROUP,
+                "kind": "classic",
+                "state": "Stable",
+                "generation": 1,
+                "member_count": 1,
+                "offset_count": 1,
+            }
+        ]
+    }
+    shown = view(server, "/v1/groups/orders%2Feu%20%26%20more")
+    assert shown["leader"] == member_id
+    assert shown["protocol_name"] == "range"
+    (member,) = shown["members"]
+    assert member["client_id"] == "viewer"
+    assert member["assignment"] == {"orders": [0, 1, 2]}
+    assert member["waits_for"] is None
+    assert shown["committed"] == [{"topic": "orders", "partition": 2, "offset": 42, "metadata": "so far"}]
+    (rebalance,) = shown["rebalances"]
+    assert rebalance["client_reason"] == "a test wants in"
+    assert rebalance["started_ms"] <= rebalance["formed_ms"] <= rebalance["ended_ms"]
+    assert shown["claims"]["stale"] == 2
+    assert shown["claims"]["stale_claims"] == [
+        {"member_id": member_id, "generation": 7, "partitions": [["orders", 0], ["orders", 1]]}
+    ]
+
+
+@pytest.mark.parametrize("group_id", ["only-offsets"])
+def test_a_group_that_has_only_offsets_is_a_simple_one(coordinator_process, closing, group_id):
+    server = coordinator_process()
+    connection = closing(Connection(server.bootstrap))
+    commit = {
+        "group_id": group_id,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [{"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 1}]}],
+    }
+    connection.call("OffsetCommit", 8, **commit)
+    shown = view(server, f"/v1/groups/{group_id}")
+    assert (shown["kind"], shown["state"], shown["offset_count"]) == ("simple", "Empty", 1)
