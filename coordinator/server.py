@@ -44,7 +44,7 @@ from coordinator.topics.engine import Topics
 from coordinator.world.clock import Clock, RealClock
 from coordinator.world.disk import Disk, RealDisk
 from coordinator.world.entropy import Entropy, RealEntropy
-from coordinator.world.worker import Worker
+from coordinator.world.worker import Threads, Worker
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +60,13 @@ class Server:
     """Everything that runs, for the request handlers and the admin pages."""
 
     def __init__(
-        self, config: ServerConfig, loop: asyncio.AbstractEventLoop, clock: Clock, disk: Disk, entropy: Entropy
+        self,
+        config: ServerConfig,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        disk: Disk,
+        entropy: Entropy,
+        worker: Worker,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -72,7 +78,7 @@ class Server:
         self.listeners: list[Listener] = []
         self._loop = loop
         self._disk = disk
-        self._worker = Worker(loop, DISK_THREADS)
+        self._worker = worker
         self._run = self.statistics.timed(self._worker.run)
         self.cluster_id = _cluster_id(disk, config.log_dir, entropy)
         self.topics = Topics(
@@ -141,8 +147,6 @@ class Server:
                 _log.info("event=shard_loaded shard=%d records=%d", shard.index, read)
         for topic in self.config.declared_topics:
             self.topics.declare(topic.name, topic.partitions, topic.configs)
-        gc.collect()
-        gc.freeze()
         for listener_config in self.config.listeners:
             self.listeners.append(await self._listen(listener_config))
         self._admin = AdminServer(
@@ -246,8 +250,10 @@ async def _serve(config: ServerConfig, started_s: float) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_or_quit)
-    server = Server(config, loop, clock, RealDisk(), RealEntropy())
+    server = Server(config, loop, clock, RealDisk(), RealEntropy(), Threads(loop, DISK_THREADS))
     bootstrap, admin = await server.start()
+    gc.collect()
+    gc.freeze()
     ready = {
         "ready": True,
         "bootstrap": bootstrap,

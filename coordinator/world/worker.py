@@ -3,14 +3,24 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 Done = Callable[[Any], None]
 """Called on the loop with what the function returned, or with the exception it raised."""
 
 
-class Worker:
-    """A few threads. `run(function, done)` calls the function in one of them, then `done` on the loop."""
+class Worker(Protocol):
+    """Somewhere else to run what blocks."""
+
+    def run(self, function: Callable[[], Any], done: Done) -> None:
+        """Calls the function there, then `done` on the loop. Functions under way together end in any order."""
+
+    def close(self) -> None:
+        """Waits for what is under way; each `done` is called in the next turn of the loop."""
+
+
+class Threads:
+    """The real one: a few threads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
         self._loop = loop
@@ -27,5 +37,4 @@ class Worker:
         self._loop.call_soon_threadsafe(done, outcome)
 
     def close(self) -> None:
-        """Waits for what is under way."""
         self._pool.shutdown(wait=True)
