@@ -13,7 +13,7 @@ from coordinator.requests.dispatch import spoken_apis
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = REPOSITORY / "coordinator"
-NOT_AN_API = {"__init__", "api", "dispatch", "exchange"}
+NOT_AN_API = {"__init__", "api", "authorized", "dispatch", "exchange"}
 """Files of `requests` that are the machinery of the others."""
 
 
@@ -87,6 +87,12 @@ def test_every_file_of_requests_declares_its_api():
     for api in apis.values():
         assert isinstance(api, Api)
         assert re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower() in files
+
+
+def test_the_readme_lists_the_apis_that_are_spoken():
+    rows = re.findall(r"\| (\w+) \| (\d+)(?:-(\d+))? (?=\|)", (REPOSITORY / "README.md").read_text())
+    listed = {name: (int(low), int(high or low)) for name, low, high in rows}
+    assert listed == {api.name: tuple(api.versions) for api in spoken_apis().values()}
 
 
 def test_every_module_says_what_it_is_for():
