@@ -228,6 +228,7 @@ def _lock(folder: str) -> TextIO:
     path = Path(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
+        RealDisk().sync_folder(str(path.resolve().parent))
         file = (path / ".lock").open("w", encoding="ascii")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -270,7 +270,9 @@ class Shard:
         askers: list[Any] = [*self.parked.take_all(), *self._waiting]
         self._waiting.clear()
         self._timers.clear()
-        if self.status is not Status.FAILED:
+        if self.status is Status.FAILED:
+            self._offset_written = self._offset_durable
+        else:
             self.load()
         for asker in askers:
             asker.send(asker.encode(asker.refusal(error)))

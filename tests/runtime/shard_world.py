@@ -1,0 +1,131 @@
+"""A shard on a simulated disk, with a worker, a clock and a loop that a test moves by hand."""
+
+from coordinator.faults.clock import ManualClock
+from coordinator.faults.disk import SimulatedDisk
+from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.settings import GroupsConfig
+from coordinator.log.log import Log, LogSettings
+from coordinator.log.writer import Writer
+from coordinator.protocol.codec import Codec
+from coordinator.runtime.serde import Serde
+from coordinator.runtime.shard import Shard
+
+TOPIC_ID = b"t" * 16
+
+
+class Catalog:
+    def topic_id(self, name):
+        return TOPIC_ID
+
+    def topic_name(self, topic_id):
+        return "t"
+
+    def partition_count(self, name):
+        return 16
+
+
+class Asker:
+    """An exchange that keeps what it is told: messages, or the KafkaError that refused it."""
+
+    api_version = 8
+    client_id = "test"
+    client_host = "/127.0.0.1"
+    fresh_id = "00000000-0000-4000-8000-000000000000"
+    writes = True
+
+    def __init__(self, request):
+        self.request = request
+        self.answers = []
+
+    def encode(self, message):
+        return message
+
+    def refusal(self, error):
+        return error
+
+    def send(self, payload):
+        self.answers.append(payload)
+
+
+class ShardWorld:
+    """`turn()` ends a turn of the loop; `finish_syncs()` lets the worker do what it was given."""
+
+    def __init__(self, durability="fsync", disk=None):
+        self.disk = disk or SimulatedDisk()
+        self.disk.make_folder("data")
+        self.disk.sync_folder(".")
+        self.clock = ManualClock()
+        self.soon = []
+        self.jobs = []
+        self.timers = []
+        self.facts = []
+        self.durability = durability
+        self.open()
+
+    def open(self):
+        log = Log.open(self.disk, "data/__consumer_offsets-0", LogSettings(segment_ms=None, retention_ms=None))
+        log.sync()
+        self.shard = Shard(
+            0,
+            log,
+            lambda: Groups(GroupsConfig(), Catalog()),
+            Serde(Codec.of(None), RECORD_KEYS),
+            self.clock,
+            make_writer=lambda log, durable, failed: Writer(log, self.durability, self.run, durable, failed),
+            soon=self.soon.append,
+            schedule=self.schedule,
+            commit_timeout_ms=5_000,
+            told=lambda index, fact: self.facts.append(fact),
+            on_durable=lambda index: None,
+        )
+        self.shard.load()
+
+    def run(self, function, done):
+        self.jobs.append((function, done))
+
+    def schedule(self, delay_ms, callback):
+        timer = [self.clock.monotonic_ms() + delay_ms, callback]
+        self.timers.append(timer)
+        return Cancel(self.timers, timer)
+
+    def advance(self, delay_ms):
+        self.clock.advance(delay_ms)
+        for timer in sorted(self.timers, key=lambda t: t[0]):
+            if timer[0] <= self.clock.monotonic_ms() and timer in self.timers:
+                self.timers.remove(timer)
+                timer[1]()
+
+    def turn(self):
+        callbacks, self.soon[:] = list(self.soon), []
+        for callback in callbacks:
+            callback()
+
+    def finish_syncs(self):
+        jobs, self.jobs[:] = list(self.jobs), []
+        for function, done in jobs:
+            try:
+                outcome = function()
+            except OSError as error:
+                outcome = error
+            done(outcome)
+
+    def settle(self):
+        while self.soon or self.jobs:
+            self.turn()
+            self.finish_syncs()
+
+    def restart(self, how):
+        how()
+        self.soon.clear()
+        self.jobs.clear()
+        self.timers.clear()
+        self.open()
+
+
+class Cancel:
+    def __init__(self, timers, timer):
+        self.timers, self.timer = timers, timer
+
+    def cancel(self):
+        if self.timer in self.timers:
+            self.timers.remove(self.timer)

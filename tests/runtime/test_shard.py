@@ -1,0 +1,186 @@
+"""A shard answers only what is durable, and survives its disk."""
+
+import errno
+from random import Random
+
+import pytest
+from runtime.shard_world import Asker, ShardWorld
+
+from coordinator.groups.offsets.commit import commit
+from coordinator.groups.offsets.fetch import fetch
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
+from coordinator.runtime.shard import Status
+
+
+def commit_request(offset, group="g"):
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])],
+    )
+
+
+def send_commit(world, offset, group="g"):
+    asker = Asker(commit_request(offset, group))
+    world.shard.submit(commit, asker)
+    return asker
+
+
+def send_fetch(world, group="g"):
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+    asker = Asker(OffsetFetchRequest(group_id=group, topics=[topic]))
+    asker.api_version, asker.writes = 5, False
+    world.shard.submit(fetch, asker)
+    return asker
+
+
+def committed(world, group="g"):
+    asker = send_fetch(world, group)
+    world.settle()
+    return asker.answers[0].topics[0].partitions[0].committed_offset
+
+
+def is_success(asker):
+    return [p.error_code for t in asker.answers[0].topics for p in t.partitions] == [0]
+
+
+def test_a_commit_is_not_acknowledged_before_the_sync_that_covers_it():
+    world = ShardWorld()
+    asker = send_commit(world, 5)
+    world.turn()
+    assert asker.answers == []
+    world.finish_syncs()
+    assert is_success(asker)
+
+
+def test_a_read_waits_for_the_writes_it_could_have_seen():
+    world = ShardWorld()
+    send_commit(world, 5)
+    reader = send_fetch(world)
+    assert reader.answers == []
+    world.settle()
+    assert reader.answers[0].topics[0].partitions[0].committed_offset == 5
+
+
+def test_a_read_with_nothing_pending_is_answered_at_once():
+    world = ShardWorld()
+    send_commit(world, 5)
+    world.settle()
+    assert len(send_fetch(world).answers) == 1
+
+
+def test_commits_that_arrive_during_a_sync_share_the_next_one():
+    world = ShardWorld()
+    first = send_commit(world, 1)
+    world.turn()
+    others = [send_commit(world, n) for n in range(2, 12)]
+    world.turn()
+    assert len(world.jobs) == 1
+    world.finish_syncs()
+    assert is_success(first)
+    assert not any(other.answers for other in others)
+    assert len(world.jobs) == 1
+    world.finish_syncs()
+    assert all(is_success(other) for other in others)
+
+
+def test_what_one_turn_decides_is_one_batch():
+    world = ShardWorld()
+    for n in range(10):
+        send_commit(world, n)
+    world.settle()
+    assert [len(batch) for batch in world.shard.log.replay_batches()] == [10]
+
+
+def test_every_acknowledged_commit_survives_a_power_cut():
+    for seed in range(30):
+        world, random = ShardWorld(), Random(seed)
+        acknowledged, asked = -1, []
+        for n in range(20):
+            asked.append(send_commit(world, n))
+            world.turn()
+            if random.random() < 0.5:
+                world.finish_syncs()
+            acknowledged = max((i for i, asker in enumerate(asked) if asker.answers), default=-1)
+        world.restart(lambda world=world, random=random: world.disk.crash(random))
+        assert committed(world) >= acknowledged
+
+
+def test_a_full_disk_refuses_commits_keeps_answering_reads_and_carries_on_when_there_is_space():
+    world = ShardWorld()
+    send_commit(world, 1)
+    world.settle()
+    world.disk.capacity_bytes = 0
+    refused = send_commit(world, 2)
+    world.settle()
+    assert refused.answers[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.shard.status is Status.FULL
+    assert "full" in world.shard.reason
+    assert committed(world) == 1
+    assert send_commit(world, 3).answers[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    world.disk.capacity_bytes = None
+    world.advance(1_000)
+    accepted = send_commit(world, 4)
+    world.settle()
+    assert is_success(accepted)
+    assert world.shard.status is Status.ACTIVE
+    world.restart(world.disk.kill)
+    assert committed(world) == 4
+
+
+def test_after_a_failed_sync_nothing_claims_success_until_a_restart_which_keeps_what_was_acknowledged():
+    world = ShardWorld()
+    kept = send_commit(world, 1)
+    world.settle()
+    assert is_success(kept)
+    world.disk.sync_errors.append(errno.EIO)
+    lost = send_commit(world, 2)
+    world.settle()
+    assert lost.answers[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.shard.status is Status.FAILED
+    assert send_commit(world, 3).answers[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert send_fetch(world).answers[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.restart(lambda: world.disk.crash(Random(1)))
+    assert committed(world) in {1, 2}
+
+
+def test_a_reply_that_waits_too_long_for_the_disk_becomes_a_retriable_error():
+    world = ShardWorld()
+    asker = send_commit(world, 1)
+    world.turn()
+    world.advance(5_000)
+    assert asker.answers[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.finish_syncs()
+    assert len(asker.answers) == 1
+
+
+def test_a_bug_in_one_request_reloads_the_shard_and_answers_everybody():
+    def broken(groups, request, call, now_ms):
+        raise RuntimeError("a bug")
+
+    world = ShardWorld()
+    send_commit(world, 1)
+    world.settle()
+    waiting = send_commit(world, 2)
+    asker = Asker(None)
+    world.shard.submit(broken, asker)
+    assert asker.answers[0].code is ErrorCode.UNKNOWN_SERVER_ERROR
+    world.settle()
+    assert isinstance(waiting.answers[0], KafkaError)
+    assert committed(world) == 1
+
+
+@pytest.mark.parametrize("durability", ["fsync", "write"])
+def test_every_acknowledged_commit_survives_the_death_of_the_process(durability):
+    world = ShardWorld(durability)
+    for n in range(5):
+        asker = send_commit(world, n)
+        world.settle()
+        assert is_success(asker)
+    world.restart(world.disk.kill)
+    assert committed(world) == 4
