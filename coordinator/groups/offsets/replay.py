@@ -7,7 +7,6 @@ has no record of its own is gone: nothing in the log would bring it back after c
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import ClassicGroup, State
 from coordinator.groups.offsets.records import NO_LEADER_EPOCH, NO_TIMESTAMP, NO_TOPIC_ID
 from coordinator.groups.offsets.store import OffsetAndMetadata
 from coordinator.protocol.messages import (
@@ -55,16 +54,9 @@ def replay_legacy_offset_commit(
 
 
 def _remember(groups: "Groups", key: OffsetCommitKey | LegacyOffsetCommitKey, committed: OffsetAndMetadata) -> None:
-    group = groups.classic.get(key.group)
-    if group is None:
-        group = groups.classic[key.group] = ClassicGroup(key.group, None)
-    groups.offsets.put(group.group_id, key.topic, key.partition, committed)
+    groups.offsets.put(groups.classic_or_simple(key.group).group_id, key.topic, key.partition, committed)
 
 
 def _forget(groups: "Groups", key: OffsetCommitKey | LegacyOffsetCommitKey) -> None:
     groups.offsets.remove(key.group, key.topic, key.partition)
-    if key.group in groups.offsets.by_group:
-        return
-    group = groups.classic.get(key.group)
-    if group is not None and group.stored is None and group.state is State.EMPTY and not group.pending_joins:
-        del groups.classic[key.group]
+    groups.forget_if_nothing_is_known(key.group)

@@ -1,0 +1,247 @@
+"""A coordinator in memory, on virtual time: real API files, real router, real codec; only log, sockets and clock are ours.
+
+`ask("OffsetCommit", 8, group_id=..., ...)` goes the way a frame goes: the request is encoded and decoded in its version,
+handled by its API file, decided and replayed by the shard of its group, and the answer is encoded and decoded. Records are
+kept as bytes; `restart` replays them, all or those a compaction would leave.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.groups.groups import Groups
+from coordinator.groups.settings import GroupsConfig
+from coordinator.protocol import messages
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.errors import KafkaError
+from coordinator.requests import delete_groups, offset_commit, offset_delete, offset_fetch
+from coordinator.runtime.result import Record, Result
+from coordinator.runtime.router import Router
+from coordinator.runtime.serde import Serde
+
+APIS = {module.API.name: module.API for module in (offset_commit, offset_fetch, offset_delete, delete_groups)}
+KEYS = ("LegacyOffsetCommitKey", "OffsetCommitKey", "GroupMetadataKey")
+CODEC = Codec.of()
+MINUTE_MS = 60_000
+
+
+@dataclass
+class Catalog:
+    """Topics as the coordinator sees them: name -> (id, number of partitions)."""
+
+    topics: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+
+    def add(self, name: str, partitions: int, number: int | None = None) -> bytes:
+        topic_id = (len(self.topics) + 1 if number is None else number).to_bytes(16, "big")
+        self.topics[name] = (topic_id, partitions)
+        return topic_id
+
+    def topic_id(self, name: str) -> bytes | None:
+        return self.topics[name][0] if name in self.topics else None
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return next((name for name, (each, _) in self.topics.items() if each == topic_id), None)
+
+    def partition_count(self, name: str) -> int | None:
+        return self.topics[name][1] if name in self.topics else None
+
+
+class MemoryShard:
+    """One shard: what runtime/shard.py does, minus the disk."""
+
+    def __init__(self, index: int, coordinator: "OffsetCoordinator") -> None:
+        self.index = index
+        self.coordinator = coordinator
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.serde = Serde(CODEC, KEYS)
+        self.timers: dict[Any, int] = {}
+        self.facts: list[Any] = []
+        self.state: Groups
+        self.load(self.log)
+
+    def load(self, log: Iterable[tuple[bytes, bytes | None]]) -> None:
+        self.state = Groups(self.coordinator.config, self.coordinator.catalog)
+        self.timers.clear()
+        for key, value in log:
+            record = self.serde.decode(key, value)
+            assert record is not None
+            self.state.replay(record)
+        self.apply(self.state.loaded(self.coordinator.now_ms))
+
+    def submit(self, operation: Any, exchange: Any) -> None:
+        if self.coordinator.refusing is not None:
+            exchange.send(exchange.encode(exchange.refusal(KafkaError(self.coordinator.refusing))))
+            return
+        try:
+            result = operation(self.state, exchange.request, exchange, self.coordinator.now_ms)
+        except KafkaError as error:
+            exchange.send(exchange.encode(exchange.refusal(error)))
+        else:
+            self.apply(result)
+            if result.reply is not None:
+                exchange.send(exchange.encode(result.reply))
+
+    def apply(self, result: Result) -> None:
+        for record in result.records:
+            self.append(record)
+        for key, delay_ms in result.timers:
+            if delay_ms is None:
+                self.timers.pop(key, None)
+            else:
+                self.timers[key] = self.coordinator.now_ms + delay_ms
+        self.facts += result.facts
+
+    def append(self, record: Record) -> None:
+        self.state.replay(record)
+        self.log.append(self.serde.encode(record))
+
+
+class Exchange:
+    """A decoded request that keeps its answer, decoded again."""
+
+    def __init__(self, name: str, version: int, request: Any) -> None:
+        self.api = APIS[name]
+        self.api_version = version
+        self.client_id = "client"
+        self.client_host = "/127.0.0.1"
+        self.fresh_id = ""
+        self.writes = self.api.writes
+        self.request = request
+        self.answers: list[Any] = []
+
+    def encode(self, message: Any) -> bytes:
+        return CODEC.encoder(f"{self.api.name}Response", self.api_version)(message)
+
+    def send(self, payload: bytes) -> None:
+        self.answers.append(CODEC.decoder(f"{self.api.name}Response", self.api_version)(payload, 0)[0])
+
+    def reply(self, message: Any) -> None:
+        self.send(self.encode(message))
+
+    def refusal(self, error: KafkaError) -> Any:
+        return self.api.refuse(self.request, error, self.api_version)
+
+
+class OffsetCoordinator:
+    """Shards, router, topics and time."""
+
+    def __init__(self, shards: int = 1, **config: Any) -> None:
+        self.config = GroupsConfig(**config)
+        self.catalog = self.topics = Catalog()
+        self.now_ms = 1_000_000_000_000
+        self.refusing: Any = None
+        """The error with which every shard refuses everything, or None."""
+        self.shards = [MemoryShard(index, self) for index in range(shards)]
+        self.groups = Router(self.shards)  # type: ignore[arg-type]
+
+    @property
+    def state(self) -> Groups:
+        """Of the only shard."""
+        (shard,) = self.shards
+        return shard.state
+
+    @property
+    def log(self) -> list[tuple[bytes, bytes | None]]:
+        (shard,) = self.shards
+        return shard.log
+
+    def records(self) -> list[Record]:
+        """The only shard's log, decoded."""
+        (shard,) = self.shards
+        return [shard.serde.decode(key, value) for key, value in shard.log]  # type: ignore[misc]
+
+    def ask(self, name: str, version: int, **fields: Any) -> Any:
+        """The answer to a request; exactly one must come."""
+        request_name = f"{name}Request"
+        frame = CODEC.encoder(request_name, version)(getattr(messages, request_name)(**fields))
+        request, end = CODEC.decoder(request_name, version)(frame, 0)
+        assert end == len(frame)
+        exchange = Exchange(name, version, request)
+        try:
+            exchange.api.handle(self, exchange)
+        except KafkaError as error:
+            exchange.reply(exchange.refusal(error))
+        (answer,) = exchange.answers
+        return answer
+
+    def pass_time(self, ms: int) -> None:
+        """Time goes by; timers fire on the way, each at its moment. Members send heartbeats, so no session ends."""
+        for shard in self.shards:
+            shard.timers = {key: at for key, at in shard.timers.items() if key[0] != "classic-session"}
+        end_ms = self.now_ms + ms
+        while True:
+            due = [(at, shard.index, key) for shard in self.shards for key, at in shard.timers.items() if at <= end_ms]
+            if not due:
+                break
+            at, index, key = min(due, key=lambda each: each[:2])
+            self.now_ms = max(self.now_ms, at)
+            shard = self.shards[index]
+            del shard.timers[key]
+            shard.apply(shard.state.fire(key, self.now_ms))
+        self.now_ms = end_ms
+
+    def restart(self, clean: Callable[[list[Any]], list[Any]] = list) -> None:
+        """Every shard forgets its memory and loads its log, after `clean` has removed what a compaction may."""
+        for shard in self.shards:
+            shard.log[:] = clean(shard.log)
+            shard.load(shard.log)
+
+    # --- the usual requests, short --------------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        group_id: str,
+        offsets: dict[tuple[str, int], int],
+        version: int = 8,
+        *,
+        generation: int = -1,
+        member_id: str = "",
+        metadata: str | None = "",
+        **fields: Any,
+    ) -> dict[tuple[str, int], int]:
+        """(topic, partition) -> error code, in the order answered. Versions with topic names only."""
+        request = messages.OffsetCommitRequest
+        topics: dict[str, Any] = {}
+        for (name, index), offset in offsets.items():
+            topic = topics.setdefault(name, request.OffsetCommitRequestTopic(name=name, partitions=[]))
+            topic.partitions.append(
+                request.OffsetCommitRequestPartition(
+                    partition_index=index, committed_offset=offset, committed_metadata=metadata
+                )
+            )
+        answer = self.ask(
+            "OffsetCommit",
+            version,
+            group_id=group_id,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            topics=list(topics.values()),
+            **fields,
+        )
+        return {
+            (topic.name, each.partition_index): each.error_code for topic in answer.topics for each in topic.partitions
+        }
+
+    def fetch(self, group_id: str, partitions: Iterable[tuple[str, int]] | None = None) -> dict[tuple[str, int], int]:
+        """(topic, partition) -> offset; all that the group has, if none are named."""
+        topic = messages.OffsetFetchRequest.OffsetFetchRequestTopic
+        topics = None if partitions is None else [topic(name, [index]) for name, index in partitions]
+        answer = self.ask("OffsetFetch", 7, group_id=group_id, topics=topics)
+        assert answer.error_code == 0
+        return {
+            (topic.name, each.partition_index): each.committed_offset
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    def delete_offsets(self, group_id: str, partitions: Iterable[tuple[str, int]]) -> Any:
+        request = messages.OffsetDeleteRequest
+        topics: dict[str, Any] = {}
+        for name, index in partitions:
+            topic = topics.setdefault(name, request.OffsetDeleteRequestTopic(name, []))
+            topic.partitions.append(request.OffsetDeleteRequestPartition(index))
+        return self.ask("OffsetDelete", 0, group_id=group_id, topics=list(topics.values()))
+
+    def delete_groups(self, *group_ids: str, version: int = 2) -> list[tuple[str, int]]:
+        answer = self.ask("DeleteGroups", version, groups_names=list(group_ids))
+        return [(result.group_id, result.error_code) for result in answer.results]

@@ -1,0 +1,174 @@
+"""OffsetDelete, DeleteGroups and deleted topics: what may go, and what is left."""
+
+import pytest
+from groups.offsets.group_states import emptied_group, live_group
+from groups.offsets.offset_coordinator import OffsetCoordinator
+
+from coordinator.groups.classic.group import State
+from coordinator.groups.offsets.delete import topics_deleted
+from coordinator.protocol.errors import ErrorCode
+
+P0 = ("topic", 0)
+P1 = ("topic", 1)
+OTHER = ("other", 0)
+OK = ErrorCode.NONE
+
+
+@pytest.fixture
+def coordinator() -> OffsetCoordinator:
+    coordinator = OffsetCoordinator()
+    coordinator.topics.add("topic", 4)
+    coordinator.topics.add("other", 4)
+    return coordinator
+
+
+def codes(answer):
+    return {(topic.name, each.partition_index): each.error_code for topic in answer.topics for each in topic.partitions}
+
+
+# --- OffsetDelete -----------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_group_has_nothing_to_delete(coordinator):
+    answer = coordinator.delete_offsets("g", [P0, ("nowhere", 0)])
+    assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+
+
+def test_the_empty_group_id_is_invalid_here(coordinator):
+    coordinator.commit("", {P0: 1})
+    assert coordinator.delete_offsets("", [P0]).error_code == ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_partition_without_an_offset_is_answered_like_one_that_had_one(coordinator):
+    coordinator.commit("g", {P0: 1, OTHER: 2})
+    answer = coordinator.delete_offsets("g", [("topic", 50), P0, P1, P0])
+    assert answer.error_code == OK
+    assert list(codes(answer).items()) == [(("topic", 50), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (P0, OK), (P1, OK)]
+    assert coordinator.fetch("g") == {OTHER: 2}
+    assert len(coordinator.log) == 3
+
+
+def test_a_live_group_protects_the_topics_it_subscribes_to(coordinator):
+    live_group(coordinator, "g", topics=("topic",))
+    coordinator.commit("g", {P0: 1, OTHER: 2}, member_id="member", generation=5)
+    answer = coordinator.delete_offsets("g", [P0, ("nowhere", 0), OTHER])
+    assert list(codes(answer).items()) == [
+        (("nowhere", 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (P0, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),
+        (OTHER, OK),
+    ]
+    assert coordinator.fetch("g") == {P0: 1}
+
+
+def test_a_subscription_nobody_can_read_protects_everything(coordinator):
+    live_group(coordinator, "g", topics=None)
+    coordinator.commit("g", {OTHER: 2}, member_id="member", generation=5)
+    assert codes(coordinator.delete_offsets("g", [OTHER])) == {OTHER: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
+
+
+@pytest.mark.parametrize("state", [State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE])
+def test_a_live_group_of_another_type_refuses(coordinator, state):
+    live_group(coordinator, "g", state, protocol_type="connect")
+    assert coordinator.delete_offsets("g", [P0]).error_code == ErrorCode.NON_EMPTY_GROUP
+
+
+@pytest.mark.parametrize("protocol_type", ["consumer", "connect"])
+def test_an_empty_group_of_any_type_lets_go(coordinator, protocol_type):
+    emptied_group(coordinator, "g", protocol_type=protocol_type)
+    coordinator.commit("g", {P0: 1})
+    assert codes(coordinator.delete_offsets("g", [P0])) == {P0: OK}
+    assert coordinator.fetch("g") == {}
+
+
+def test_a_simple_group_outlives_its_last_offset_and_a_restart(coordinator):
+    coordinator.commit("g", {P0: 1, P1: 2})
+    coordinator.delete_offsets("g", [P0])
+    coordinator.delete_offsets("g", [P1])
+    for _ in range(2):
+        assert codes(coordinator.delete_offsets("g", [P0])) == {P0: OK}
+        assert coordinator.state.classic["g"].protocol_type is None
+        coordinator.restart()
+    coordinator.pass_time(coordinator.config.offsets_retention_check_interval_ms)
+    assert coordinator.state.classic == {}
+
+
+# --- DeleteGroups -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_each_group_gets_its_own_result(coordinator, version):
+    live_group(coordinator, "live")
+    coordinator.commit("simple", {P0: 1})
+    coordinator.commit("", {P0: 1})
+    emptied_group(coordinator, "empty")
+    results = coordinator.delete_groups("live", "nobody", "simple", "", "empty", "simple", version=version)
+    assert results == [
+        ("live", ErrorCode.NON_EMPTY_GROUP),
+        ("nobody", ErrorCode.GROUP_ID_NOT_FOUND),
+        ("simple", OK),
+        ("", OK),
+        ("empty", OK),
+    ]
+    assert set(coordinator.state.classic) == {"live"}
+    assert coordinator.state.offsets.count == 0
+
+
+def test_no_error_of_a_group_comes_with_a_message(coordinator):
+    answer = coordinator.ask("DeleteGroups", 3, groups_names=["nobody"])
+    assert answer.results[0].error_message is None
+
+
+def test_a_deleted_group_stays_deleted(coordinator):
+    emptied_group(coordinator, "g")
+    coordinator.commit("g", {P0: 1, P1: 2})
+    coordinator.delete_groups("g")
+    coordinator.restart()
+    assert coordinator.fetch("g") == {}
+    assert coordinator.state.classic == {}
+
+
+def test_a_deleted_group_can_be_used_anew(coordinator):
+    coordinator.commit("g", {P0: 1})
+    coordinator.delete_groups("g")
+    coordinator.commit("g", {P1: 2})
+    coordinator.restart()
+    assert coordinator.fetch("g") == {P1: 2}
+
+
+def test_groups_of_many_shards_are_deleted_in_one_request():
+    coordinator = OffsetCoordinator(shards=4)
+    coordinator.topics.add("topic", 1)
+    names = [f"group-{number}" for number in range(12)]
+    for name in names:
+        coordinator.commit(name, {P0: 1})
+    assert coordinator.delete_groups(*names) == [(name, OK) for name in names]
+    assert all(not shard.state.classic for shard in coordinator.shards)
+
+
+def test_a_refusal_names_every_group(coordinator):
+    coordinator.refusing = ErrorCode.NOT_COORDINATOR
+    refused = ErrorCode.NOT_COORDINATOR
+    assert coordinator.delete_groups("a", "b") == [("a", refused), ("b", refused)]
+    assert coordinator.delete_offsets("a", [P0]).error_code == refused
+
+
+# --- deleted topics ---------------------------------------------------------------------------------------------------
+
+
+def test_offsets_go_with_their_topic(coordinator):
+    coordinator.commit("g", {P0: 1, P1: 1, OTHER: 2})
+    coordinator.commit("h", {P0: 1})
+    topic_id = coordinator.topics.topic_id("topic")
+    coordinator.shards[0].apply(topics_deleted(coordinator.state, [("topic", topic_id)], coordinator.now_ms))
+    assert (coordinator.fetch("g"), coordinator.fetch("h")) == ({OTHER: 2}, {})
+    coordinator.restart()
+    assert set(coordinator.state.classic) == {"g", "h"}
+
+
+def test_offsets_of_a_new_topic_of_the_same_name_stay(coordinator):
+    old_id = coordinator.topics.topic_id("topic")
+    coordinator.commit("g", {P0: 1})
+    coordinator.topics.add("topic", 4, number=77)
+    coordinator.commit("g", {P1: 1})
+    coordinator.shards[0].apply(topics_deleted(coordinator.state, [("topic", old_id)], coordinator.now_ms))
+    assert coordinator.fetch("g") == {P1: 1}

@@ -1,0 +1,175 @@
+"""Expiry: what may go, when, and what never does. One retention is 7 days, one check 10 minutes, as in Kafka."""
+
+import pytest
+from groups.offsets.group_states import GENERATION, MEMBER, all_leave, emptied_group, live_group
+from groups.offsets.offset_coordinator import MINUTE_MS, OffsetCoordinator
+
+from coordinator.groups.classic.group import State
+from coordinator.groups.offsets import expire
+
+P0 = ("topic", 0)
+P1 = ("topic", 1)
+OTHER = ("other", 0)
+RETENTION_MS = 10_080 * MINUTE_MS
+CHECK_MS = 10 * MINUTE_MS
+
+
+@pytest.fixture
+def coordinator() -> OffsetCoordinator:
+    coordinator = OffsetCoordinator()
+    coordinator.topics.add("topic", 4)
+    coordinator.topics.add("other", 4)
+    return coordinator
+
+
+def test_a_simple_groups_offset_goes_a_retention_after_its_commit(coordinator):
+    coordinator.commit("g", {P0: 1})
+    coordinator.pass_time(RETENTION_MS - 1)
+    coordinator.commit("g", {P1: 2})
+    coordinator.pass_time(1)
+    assert coordinator.fetch("g") == {P1: 2}
+    coordinator.pass_time(RETENTION_MS - 1)
+    assert coordinator.fetch("g") == {P1: 2}
+
+
+def test_a_group_goes_with_its_last_offset(coordinator):
+    coordinator.commit("g", {P0: 1})
+    coordinator.pass_time(RETENTION_MS)
+    assert coordinator.state.classic == {}
+    assert coordinator.state.offsets.count == 0
+    coordinator.restart()
+    assert coordinator.state.classic == {}
+
+
+def test_committing_again_starts_the_retention_anew(coordinator):
+    coordinator.commit("g", {P0: 1})
+    coordinator.pass_time(RETENTION_MS - 1)
+    coordinator.commit("g", {P0: 1})
+    coordinator.pass_time(RETENTION_MS - 1)
+    assert coordinator.fetch("g") == {P0: 1}
+
+
+@pytest.mark.parametrize("protocol_type", ["consumer", "connect"])
+def test_an_empty_groups_offsets_count_from_the_moment_it_became_empty(coordinator, protocol_type):
+    group = live_group(coordinator, "g", protocol_type=protocol_type, topics=("topic",))
+    coordinator.commit("g", {P0: 1}, member_id=MEMBER, generation=GENERATION)
+    coordinator.pass_time(RETENTION_MS)
+    all_leave(coordinator, group)
+    coordinator.pass_time(RETENTION_MS - 1)
+    assert coordinator.fetch("g") == {P0: 1}
+    coordinator.pass_time(CHECK_MS)
+    assert coordinator.fetch("g") == {}
+    assert coordinator.state.classic == {}
+
+
+def test_a_restart_does_not_prolong_the_retention_of_an_empty_group(coordinator):
+    emptied_group(coordinator, "g")
+    coordinator.commit("g", {P0: 1})
+    coordinator.pass_time(RETENTION_MS // 2)
+    coordinator.restart()
+    coordinator.pass_time(RETENTION_MS // 2 + CHECK_MS)
+    assert coordinator.state.classic == {}
+
+
+def test_an_empty_group_of_an_old_kafka_counts_from_the_commit(coordinator):
+    emptied_group(coordinator, "g").state_timestamp_ms = None
+    coordinator.pass_time(1)
+    coordinator.commit("g", {P0: 1})
+    coordinator.pass_time(RETENTION_MS - 1)
+    assert coordinator.fetch("g") == {P0: 1}
+    coordinator.pass_time(CHECK_MS)
+    assert coordinator.fetch("g") == {}
+
+
+def test_a_stable_consumer_group_keeps_what_it_subscribes_to_and_loses_the_rest(coordinator):
+    live_group(coordinator, "g", topics=("topic",))
+    coordinator.commit("g", {P0: 1, OTHER: 2}, member_id=MEMBER, generation=GENERATION)
+    coordinator.pass_time(3 * RETENTION_MS)
+    assert coordinator.fetch("g") == {P0: 1}
+    assert "g" in coordinator.state.classic
+
+
+def test_a_live_group_outlives_its_last_offset(coordinator):
+    live_group(coordinator, "g", topics=("topic",))
+    coordinator.commit("g", {OTHER: 2}, member_id=MEMBER, generation=GENERATION)
+    coordinator.pass_time(RETENTION_MS)
+    assert coordinator.fetch("g") == {}
+    assert coordinator.state.classic["g"].members
+
+
+@pytest.mark.parametrize("state", [State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE])
+def test_nothing_expires_during_a_rebalance(coordinator, state):
+    group = live_group(coordinator, "g", topics=("topic",))
+    coordinator.commit("g", {P0: 1, OTHER: 2}, member_id=MEMBER, generation=GENERATION)
+    group.state = state
+    coordinator.pass_time(3 * RETENTION_MS)
+    assert coordinator.fetch("g") == {P0: 1, OTHER: 2}
+
+
+def test_nothing_expires_while_subscriptions_cannot_be_read(coordinator):
+    live_group(coordinator, "g", topics=None)
+    coordinator.commit("g", {P0: 1}, member_id=MEMBER, generation=GENERATION)
+    coordinator.pass_time(3 * RETENTION_MS)
+    assert coordinator.fetch("g") == {P0: 1}
+
+
+def test_nothing_expires_in_a_live_group_of_another_type(coordinator):
+    live_group(coordinator, "g", protocol_type="connect")
+    coordinator.commit("g", {P0: 1}, member_id=MEMBER, generation=GENERATION)
+    coordinator.pass_time(3 * RETENTION_MS)
+    assert coordinator.fetch("g") == {P0: 1}
+
+
+@pytest.mark.parametrize(("retention_ms", "kept"), [(RETENTION_MS * 2, True), (CHECK_MS + 1, True), (CHECK_MS, False)])
+def test_an_expiry_of_its_own_replaces_the_groups_retention(coordinator, retention_ms, kept):
+    coordinator.commit("g", {P0: 1}, 2, retention_time_ms=retention_ms)
+    coordinator.restart()
+    coordinator.pass_time(CHECK_MS)
+    assert coordinator.fetch("g") == ({P0: 1} if kept else {})
+
+
+def test_an_expiry_of_its_own_is_no_way_around_a_subscription(coordinator):
+    live_group(coordinator, "g", topics=("topic",))
+    coordinator.commit("g", {P0: 1}, 2, member_id=MEMBER, generation=GENERATION, retention_time_ms=1)
+    coordinator.pass_time(CHECK_MS)
+    assert coordinator.fetch("g") == {P0: 1}
+
+
+def test_an_empty_group_without_offsets_goes_at_the_next_check(coordinator):
+    emptied_group(coordinator, "g")
+    coordinator.pass_time(CHECK_MS)
+    assert coordinator.state.classic == {}
+    assert coordinator.records()[-1].value is None
+
+
+def test_a_check_that_finds_nothing_writes_nothing(coordinator):
+    coordinator.commit("g", {P0: 1})
+    coordinator.pass_time(20 * CHECK_MS)
+    assert len(coordinator.log) == 1
+    assert coordinator.shards[0].facts == []
+
+
+def test_retention_and_interval_are_settings(coordinator):
+    coordinator = OffsetCoordinator(offsets_retention_minutes=1, offsets_retention_check_interval_ms=1_000)
+    coordinator.topics.add("topic", 1)
+    coordinator.commit("g", {P0: 1})
+    coordinator.pass_time(MINUTE_MS - 1_000)
+    assert coordinator.fetch("g") == {P0: 1}
+    coordinator.pass_time(1_000)
+    assert coordinator.fetch("g") == {}
+
+
+def test_many_offsets_go_in_several_turns_and_all_of_them_go(coordinator, monkeypatch):
+    monkeypatch.setattr(expire, "RECORDS_PER_TURN_MAX", 5)
+    for group_id in ("a", "b", "c"):
+        coordinator.commit(group_id, {("topic", index): 1 for index in range(4)})
+    coordinator.now_ms += RETENTION_MS
+    turn = expire.fire(coordinator.state, coordinator.now_ms)
+    assert len(turn.records) <= 6
+    assert turn.timers[0].delay_ms == 0
+    coordinator.pass_time(0)
+    assert coordinator.state.classic == {}
+    assert coordinator.state.offsets.count == 0
+    told = [fact.fields for fact in coordinator.shards[0].facts]
+    assert sum(fields["offsets"] for fields in told) == 12
+    assert sum(fields["groups"] for fields in told) == 3
