@@ -139,6 +139,7 @@ class GroupHarness:
             result = operation(self.groups, request, asked, self.now_ms)
         except KafkaError as error:
             if api is None:
+                self.asked.remove(asked)
                 raise
             asked.answer(api.refuse(request, error, version))
             return asked
@@ -234,10 +235,9 @@ class GroupHarness:
         return next(reversed(self.groups.classic[group_id].members)) if asked.is_parked else asked.reply.member_id
 
     def stable(self, group_id: str = "g", members: int = 2, **how: Any) -> list[str]:
-        """A Stable group; the first id leads. Member i is assigned b"A<i>"."""
-        ids: list[str] = []
-        for i in range(members):
-            ids.append(self.enter(group_id, **({"instance": f"i{i}"} if how.get("static") else {}), **_join_only(how)))
+        """A Stable group; the first id leads. Member i is assigned b"A<i>", and with `static` it has the instance id i<i>."""
+        static = how.pop("static", False)
+        ids = [self.enter(group_id, **({"instance": f"i{i}"} if static else {}), **how) for i in range(members)]
         self.settle(group_id)
         return ids
 
@@ -344,7 +344,3 @@ class GroupHarness:
 def _is_known(groups: Groups, group: Any) -> bool:
     """A group whose only trace is a round of members is not durable."""
     return group.stored is not None or group.group_id in groups.offsets.by_group
-
-
-def _join_only(how: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in how.items() if name != "static"}

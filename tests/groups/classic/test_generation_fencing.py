@@ -62,7 +62,7 @@ def test_while_preparing_the_generation_before_is_right_and_an_older_one_fenced(
 
 def test_in_completing_a_repeated_join_of_the_current_generation_is_no_rebalance():
     h = GroupHarness()
-    leader, follower = h.enter(), h.enter()
+    _, follower = h.enter(), h.enter()
     h.advance(0)
     assert h.join(member_id=follower, generation=1).reply.generation_id == 1
     assert h.group().state == "CompletingRebalance"

@@ -1,0 +1,306 @@
+"""Random histories of classic groups with virtual time. After every step:
+
+    a replay of everything written gives the durable half of the state            (I1)
+    so does a replay of whatever a legal compaction may leave of it               (I2)
+    generations grow, and one generation has one assignment                       (I7, I8)
+    the state is what its members make of it, and timers watch what is there      (I11, I16)
+    no call is answered twice, and in the end each is answered                    (I14)
+
+Legal transitions are asserted by `ClassicGroup.enter` itself. Clients behave as clients do, plus a little worse: they repeat
+requests, use old ids and generations, and never notice what happened to them until they ask.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from groups.harness import Asked, GroupHarness, subscription
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from coordinator.groups.classic.group import ClassicGroup, State, pending_key, session_key, sync_key
+from coordinator.groups.delete_groups import delete_groups
+from coordinator.groups.offsets.commit import commit
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import OffsetCommitRequest
+
+GROUPS = ("g", "h")
+SESSION_MS = 10_000
+REBALANCE_MS = 15_000
+PROTOCOLS = [
+    {"range": subscription(["t"])},
+    {"range": subscription(["t"], {"t": [0, 1]}, 1)},
+    {"range": subscription(["t"]), "sticky": subscription(["u"])},
+    {"sticky": b"no subscription", "range": b"\x00"},
+]
+
+clients = st.integers(0, 4)
+
+
+@dataclass
+class Client:
+    """What one client believes."""
+
+    group_id: str
+    instance: str | None
+    member_id: str = ""
+    generation: int = -1
+    leads: bool = False
+    seen: list[str] = field(default_factory=list)
+    asked: Asked | None = None
+
+    def read(self) -> None:
+        """Takes note of the answer to its last request, if it has come."""
+        if self.asked is None or self.asked.reply is None:
+            return
+        reply, self.asked = self.asked.reply, None
+        if reply.NAME == "JoinGroupResponse":
+            if reply.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self.member_id = reply.member_id
+            elif reply.error_code == ErrorCode.NONE:
+                self.member_id, self.generation = reply.member_id, reply.generation_id
+                self.leads, self.seen = reply.leader == reply.member_id, [each.member_id for each in reply.members]
+        if reply.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+            self.member_id, self.generation, self.leads = "", -1, False
+        elif reply.error_code == ErrorCode.ILLEGAL_GENERATION:
+            self.generation = -1
+
+
+class ClassicHistory(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.h = GroupHarness(
+            group_initial_rebalance_delay_ms=3_000, group_new_member_join_timeout_ms=60_000, group_max_size=4
+        )
+        self.clients = [
+            Client("g", None), Client("g", None), Client("g", "one"), Client("g", "one"), Client("h", None),
+        ]  # fmt: skip
+        self.highest: dict[str, tuple[ClassicGroup, int]] = {}
+        self.highest_stored: dict[str, int] = {}
+        self.assigned: dict[tuple[str, int, int, str], bytes] = {}
+        """(group, its deletions, generation, member) -> what SyncGroup answered."""
+        self.deletions = dict.fromkeys(GROUPS, 0)
+        self.lost: set[int] = set()
+        """Calls that waited when the server crashed."""
+        self.offset = 0
+
+    # --- what clients do ----------------------------------------------------------------------------------------------
+
+    @rule(
+        who=clients,
+        protocols=st.sampled_from(PROTOCOLS),
+        version=st.sampled_from([3, 8, 9, 9]),
+        says_generation=st.sampled_from([False, False, True]),
+    )
+    def join(self, who: int, protocols: dict[str, bytes], version: int, says_generation: bool) -> None:
+        client = self.clients[who]
+        instance = client.instance if version >= 5 else None
+        client.asked = self.h.join(
+            client.group_id,
+            client.member_id,
+            instance=instance,
+            protocols=protocols,
+            session_ms=SESSION_MS,
+            rebalance_ms=REBALANCE_MS,
+            generation=client.generation if says_generation and version >= 8 else -1,
+            version=version,
+        )
+
+    @rule(who=clients, left_out=st.booleans())
+    def sync(self, who: int, left_out: bool) -> None:
+        client = self.clients[who]
+        seen = client.seen[1:] if left_out else client.seen
+        assignments = {each: f"{each}@{client.generation}".encode() for each in seen} if client.leads else {}
+        client.asked = self.h.sync(
+            client.group_id, client.member_id, client.generation, assignments, instance=client.instance, version=4
+        )
+
+    @rule(who=clients, off_by=st.sampled_from([0, 0, 0, -1, 1]))
+    def heartbeat(self, who: int, off_by: int) -> None:
+        client = self.clients[who]
+        asked = self.h.heartbeat(
+            client.group_id, client.member_id, client.generation + off_by, instance=client.instance
+        )
+        if asked.ok:
+            group = self.h.group(client.group_id)
+            assert (group.generation, client.member_id in group.members) == (client.generation + off_by, True)
+
+    @rule(who=clients, by_instance=st.booleans())
+    def leave(self, who: int, by_instance: bool) -> None:
+        client = self.clients[who]
+        self.h.leave(client.group_id, ("" if by_instance else client.member_id, client.instance))
+
+    @rule(who=clients, partition=st.integers(0, 1))
+    def commit(self, who: int, partition: int) -> None:
+        client = self.clients[who]
+        self.offset += 1
+        part = OffsetCommitRequest.OffsetCommitRequestPartition(partition, self.offset, -1, "")
+        request = OffsetCommitRequest(
+            client.group_id, client.generation, client.member_id, client.instance,
+            topics=[OffsetCommitRequest.OffsetCommitRequestTopic("t", bytes(16), [part])],
+        )  # fmt: skip
+        try:
+            self.h.call(commit, request, 8)
+        except KafkaError:
+            return
+        assert self.h.groups.offsets.get(client.group_id, "t", partition).offset == self.offset
+
+    # --- what else happens --------------------------------------------------------------------------------------------
+
+    @rule(ms=st.sampled_from([0, 1_000, 3_000, 9_999, 15_000, 61_000]))
+    def advance(self, ms: int) -> None:
+        self.h.advance(ms)
+
+    @rule(count=st.integers(1, 4))
+    def settle_down(self, count: int) -> None:
+        """Some clients do what they should, until their groups are at rest."""
+        behaving = self.clients[4 - count :]
+        for _ in range(8):
+            for client in behaving:
+                if client.asked is None:
+                    self._do_what_is_next(client)
+            self.h.advance(1_000)
+            self._read_all()
+
+    def _do_what_is_next(self, client: Client) -> None:
+        how = {"instance": client.instance}
+        beat = None
+        if client.generation >= 0:
+            beat = self.h.heartbeat(client.group_id, client.member_id, client.generation, **how)
+        if beat is None or not beat.ok:
+            timeouts = {"session_ms": SESSION_MS, "rebalance_ms": REBALANCE_MS}
+            client.asked = self.h.join(client.group_id, client.member_id, **how, **timeouts)
+        elif client.member_id in self.h.group(client.group_id).pending_syncs:
+            assignments = {each: f"{each}@{client.generation}".encode() for each in client.seen if client.leads}
+            client.asked = self.h.sync(
+                client.group_id, client.member_id, client.generation, assignments, version=4, **how
+            )
+        self._read_all()
+
+    @rule(group_id=st.sampled_from(GROUPS))
+    def delete(self, group_id: str) -> None:
+        reply = self.h.call(delete_groups, [group_id]).reply
+        if reply.results[0].error_code == ErrorCode.NONE:
+            self.deletions[group_id] += 1
+            self.highest.pop(group_id, None)
+            self.highest_stored.pop(group_id, None)
+
+    @rule()
+    def crash(self) -> None:
+        self._read_all()
+        self.lost |= {index for index, asked in enumerate(self.h.asked) if asked.is_parked}
+        before = self.h.durable()
+        self.h.restart()
+        assert self.h.durable() == before
+        for client in self.clients:
+            client.asked = None
+
+    @rule(data=st.data())
+    def compact(self, data: Any) -> None:
+        """I2: what the cleaner may leave of a prefix yields the same; it goes on as the log."""
+        records = self.h.records
+        cleaned = data.draw(st.integers(0, len(records)), label="cleaned up to")
+        drops_tombstones = data.draw(st.booleans(), label="tombstones are old enough")
+        last = {repr(record.key): i for i, record in enumerate(records[:cleaned])}
+        kept = [
+            record
+            for i, record in enumerate(records)
+            if i >= cleaned or (last[repr(record.key)] == i and not (drops_tombstones and record.value is None))
+        ]
+        assert self.h.durable(kept) == self.h.durable()
+        self.h.records = kept
+
+    # --- what must always hold ----------------------------------------------------------------------------------------
+
+    def _read_all(self) -> None:
+        for client in self.clients:
+            if client.asked is not None and client.asked.reply is not None:
+                self._note_assignment(client, client.asked.reply)
+            client.read()
+
+    def _note_assignment(self, client: Client, reply: Any) -> None:
+        if reply.NAME == "SyncGroupResponse" and reply.error_code == ErrorCode.NONE:
+            key = (client.group_id, self.deletions[client.group_id], client.generation, client.member_id)
+            assert self.assigned.setdefault(key, reply.assignment) == reply.assignment, "one generation, one assignment"
+
+    @invariant()
+    def replay_equals_live(self) -> None:
+        assert self.h.durable(self.h.records) == self.h.durable()
+
+    @invariant()
+    def generations_grow(self) -> None:
+        self._read_all()
+        for group_id, group in self.h.groups.classic.items():
+            known, generation = self.highest.get(group_id, (group, 0))
+            if known is group:
+                assert group.generation >= generation
+            self.highest[group_id] = (group, group.generation)
+            if group.stored is not None:
+                assert group.generation >= group.stored.generation >= self.highest_stored.get(group_id, 0)
+                self.highest_stored[group_id] = group.stored.generation
+
+    @invariant()
+    def every_group_is_consistent(self) -> None:
+        for group in self.h.groups.classic.values():
+            members = group.members
+            parked_joins = {each for each, member in members.items() if member.awaiting_join is not None}
+            parked_syncs = {each for each, member in members.items() if member.awaiting_sync is not None}
+            assert group.awaiting_joins == len(parked_joins)
+            assert not parked_joins or group.state is State.PREPARING_REBALANCE
+            assert not parked_syncs or group.state is State.COMPLETING_REBALANCE
+            assert group.pending_syncs.keys() <= members.keys() - parked_syncs
+            assert not group.pending_joins & members.keys()
+            assert (group.leader_id in members) if members else (group.leader_id is None)
+            assert group.static_members == {
+                member.group_instance_id: each for each, member in members.items() if member.is_static
+            }
+            counts: dict[str, int] = {}
+            for member in members.values():
+                for name, _ in member.protocols:
+                    counts[name] = counts.get(name, 0) + 1
+            assert group.support == counts
+            assert not members or len(members) in counts.values(), "members have a protocol in common"
+            match group.state:
+                case State.EMPTY:
+                    assert not members
+                case State.STABLE:
+                    assert members
+                    assert group.stored is not None
+                    assert group.stored.generation == group.generation
+                    assert [each.member_id for each in group.stored.members] == list(members)
+                case State.COMPLETING_REBALANCE:
+                    assert group.leader_id in group.pending_syncs
+            if group.state is not State.PREPARING_REBALANCE:
+                assert group.initial_delay is None
+                assert len(members) <= 4
+
+    @invariant()
+    def timers_watch_what_is_there(self) -> None:
+        timers = self.h.timers
+        for group in self.h.groups.classic.values():
+            group_id = group.group_id
+            for member_id, member in group.members.items():
+                waits = member.awaiting_join is not None or member.awaiting_sync is not None
+                assert waits or session_key(group_id, member_id) in timers
+                assert not member.is_new or session_key(group_id, member_id) in timers
+            assert all(pending_key(group_id, member_id) in timers for member_id in group.pending_joins)
+            assert (group.join_timer_key in timers) == (group.state is State.PREPARING_REBALANCE)
+            assert (sync_key(group) in timers) == bool(group.pending_syncs)
+        for key in timers:
+            if key[0] == "classic-session":
+                assert key[2] in self.h.group(key[1]).members
+
+    def teardown(self) -> None:
+        """Clients fall silent: in the end everybody has an answer and no member is left."""
+        self.h.advance(500_000)
+        unanswered = {index for index, asked in enumerate(self.h.asked) if asked.is_parked}
+        assert unanswered <= self.lost
+        assert all(group.state is State.EMPTY for group in self.h.groups.classic.values())
+        assert all(key[0] == "offsets-expire" for key in self.h.timers)
+        self.replay_equals_live()
+
+
+TestClassicHistory = ClassicHistory.TestCase
+TestClassicHistory.settings = settings(
+    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
