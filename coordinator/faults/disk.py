@@ -31,31 +31,34 @@ _STATES_MAX = 4
 """Old states of a sector that are remembered between two syncs; of more, the latest take the place of the last."""
 
 
-class PowerCut(Exception):  # noqa: N818 - an event, not an error of the program
+class PowerCut(Exception):
     """The simulated machine lost its power during this operation."""
 
 
 class Node:
     """A file's content, apart from its names."""
 
-    __slots__ = ("cached", "durable", "sizes", "states")
+    __slots__ = ("cached", "durable", "sizes", "states", "unfinished")
 
     def __init__(self) -> None:
+        self.unfinished = False
+        """The last write was short: what continues it in the same sector belongs to it, no power cut comes between."""
         self.cached = bytearray()
         self.durable = b""
         self.states: dict[int, list[bytes]] = {}
         """Sector number to what it held at each write since the last sync; the durable content is one more."""
         self.sizes: list[int] = []
 
-    def write(self, offset: int, data: bytes | memoryview) -> None:
+    def write(self, offset: int, data: bytes | memoryview, *, short: bool = False) -> None:
         self.cached[offset : offset + len(data)] = data
         first, last = offset // SECTOR_BYTES, (offset + len(data) - 1) // SECTOR_BYTES
         for sector in range(first, last + 1):
             states = self.states.setdefault(sector, [])
-            if len(states) == _STATES_MAX:
+            if len(states) == _STATES_MAX or (states and self.unfinished and sector == first):
                 states.pop()
             states.append(bytes(self.cached[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]))
         self.sizes.append(len(self.cached))
+        self.unfinished = short
 
     def truncate(self, size: int) -> None:
         del self.cached[size:]
@@ -64,6 +67,7 @@ class Node:
         if size % SECTOR_BYTES:
             self.states[last] = [bytes(self.cached[last * SECTOR_BYTES :])]
         self.sizes = [*(old for old in self.sizes if old < size), size]
+        self.unfinished = False
 
     def sync(self) -> None:
         if self.states or self.sizes:
@@ -145,7 +149,7 @@ class SimulatedFile(AppendingFile):
     def write_some(self, data: bytes | memoryview) -> int:
         self._check()
         count = self._disk.grant(len(data))
-        self._node.write(len(self._node.cached), data[:count])
+        self._node.write(len(self._node.cached), data[:count], short=count < len(data))
         return count
 
     def write_at(self, offset: int, data: bytes) -> None:

@@ -112,7 +112,7 @@ class Log:
         self.recovery: RecoveryReport | None = None
         """What opening cut off, if anything."""
         self._bases: list[int] = []
-        self._folder_synced = True
+        self._folder_synced = False
         self._unsaved_bytes = 0
 
     # --- opening ------------------------------------------------------------------------------------------------------
@@ -155,6 +155,9 @@ class Log:
             # A folder that someone else wrote: from here on it is ours.
             self.checkpoint.write(dense_offset=self.end_offset)
             self.checkpoint.sync()
+        if self.end_offset > self.synced_offset and self.segments:
+            # What a killed process left in the page cache counts from now on, so it must not go with the power.
+            self.sync()
 
     def _recover_last(self) -> None:
         last = self.segments[-1]
@@ -486,7 +489,7 @@ class Log:
             if self.failed is None and self.end_offset > self.synced_offset:
                 self.sync()
             self.checkpoint.sync()
-            if not self._folder_synced:
+            if not self._folder_synced and self.segments:
                 self.disk.sync_folder(self.folder)
         finally:
             self.close_files()

@@ -184,6 +184,8 @@ def reads_as_unwritten(file: File, fault: Fault, kept_at: int) -> bool:
         if zeros >= _ZEROS_UNLIKELY:
             return True
         if position == fault.position and zeros == len(part):
-            return zeros >= PREFIX_BYTES or any(fault.expected_offset.to_bytes(8)[:zeros])
+            denied = fault.expected_offset.to_bytes(8)[:zeros]
+            if zeros >= PREFIX_BYTES or any(denied):
+                return True
         position = end
     return False
