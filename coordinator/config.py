@@ -332,8 +332,8 @@ def read_file(path: Path) -> dict[str, Any]:
     """The file's settings as YAML gives them. Raises ConfigError if it is not one flat mapping of names."""
     import yaml  # noqa: PLC0415 - costs as much as the rest of the start-up, and a bare start needs none
 
-    class UniqueKeys(yaml.SafeLoader):
-        """YAML's safe subset; a key written twice is an error, not the last one wins."""
+    # YAML's safe subset, by its parser in C where there is one; a key written twice is an error, not the last one wins.
+    loader_class: Any = type("UniqueKeys", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
 
     def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
@@ -346,9 +346,9 @@ def read_file(path: Path) -> dict[str, Any]:
             found[key] = loader.construct_object(value_node, deep=True)
         return found
 
-    UniqueKeys.add_constructor("tag:yaml.org,2002:map", mapping)
+    loader_class.add_constructor("tag:yaml.org,2002:map", mapping)
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), UniqueKeys)  # noqa: S506 - it is a SafeLoader
+        content = yaml.load(path.read_text(encoding="utf-8"), loader_class)  # noqa: S506 - it is a SafeLoader
     except OSError as error:
         raise ConfigError(f"--config {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:

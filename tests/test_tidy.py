@@ -158,3 +158,12 @@ def test_settings_that_the_readme_names_exist():
     readme = (REPOSITORY / "README.md").read_text()
     named = set(re.findall(r"`((?:group|offsets?|limit|admin|log|max|connections|socket)\.[a-z.]+[a-z])`", readme))
     assert named <= SETTINGS.keys() | STRUCTURED.keys()
+
+
+def test_every_setting_is_read_by_the_code_that_it_is_for():
+    from coordinator.config import SETTINGS
+
+    elsewhere = [path for path in PACKAGE.rglob("*.py") if path.name not in {"config.py", "settings.py"}]
+    source = "\n".join(path.read_text(encoding="utf-8") for path in elsewhere)
+    words = set(re.findall(r"\w+", source))
+    assert [name for name, setting in SETTINGS.items() if setting.field_name not in words] == []
