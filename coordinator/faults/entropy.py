@@ -1,0 +1,19 @@
+"""Chance from a seed: every id that a run hands out is the same each time the run is repeated."""
+
+from random import Random
+from uuid import UUID
+
+
+class SeededEntropy:
+    """The twin of `world.entropy.RealEntropy`."""
+
+    __slots__ = ("_random",)
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def uuid(self) -> str:
+        return str(UUID(bytes=self._random.randbytes(16), version=4))
+
+    def bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)

@@ -1,0 +1,219 @@
+"""An asyncio loop on which time costs nothing and nothing happens by chance.
+
+When nothing is ready the loop does not wait: it moves its clock to the next timer. So a minute of timeouts runs in
+milliseconds, and the same seed gives the same run, callback for callback. Three things that a real loop leaves open are
+decided here:
+
+- Timers of the same instant have no order in asyncio (nor in uvloop). Here their order is drawn from the seed: a run
+  cannot depend on luck, and different seeds try different orders.
+- A thread or an executor would bring real time and real chance: both are refused.
+- If nothing is ready and no timer is set, a real loop would wait for ever. Here it is a finding (`Deadlock`); so is a
+  loop that runs callback after callback while its clock stands still (`Livelock`).
+
+Every callback belongs to the `Process` in whose context it was scheduled, or to none (the clients, the network). A
+process that is killed never runs again, not even its `finally` blocks, exactly like one that got SIGKILL; a paused one
+(SIGSTOP) finds everything that came due meanwhile waiting for it.
+"""
+
+import asyncio
+from asyncio import base_events
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from heapq import heappop, heappush
+from random import Random
+from typing import Any, NoReturn, Protocol
+
+CALLBACKS_AT_ONE_INSTANT_MAX = 200_000
+
+
+class Deadlock(Exception):
+    """Somebody waits, and nothing will ever happen again."""
+
+
+class Livelock(Exception):
+    """Callbacks run without end and time stands still."""
+
+
+class ForeignThread(Exception):
+    """Something wanted a thread, and with it real time."""
+
+
+class Process:
+    """What dies and stops together: the callbacks scheduled in `context`, or from one of them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.paused = False
+        self.held: list[asyncio.Handle] = []
+        """What came due during a pause."""
+        self.tasks: list[asyncio.Task[Any]] = []
+        """Every task, kept so that one of a dead process is not collected (and run) half-way."""
+        self.context = copy_context()
+        self.context.run(_OWNER.set, self)
+
+
+_OWNER: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+def current_process() -> Process | None:
+    """The process in whose context this is called."""
+    return _OWNER.get()
+
+
+class Opener(Protocol):
+    """The network, as far as a loop's `create_server` needs it (faults/network.py)."""
+
+    def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: Context) -> Any: ...
+
+
+class _Handle(asyncio.Handle):
+    __slots__ = ("owner",)
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], loop: "SimulatedLoop", context: Context
+    ) -> None:
+        super().__init__(callback, args, loop, context)
+        self.owner = context.get(_OWNER)
+
+
+class _Timer(asyncio.TimerHandle):
+    __slots__ = ("owner",)
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: "SimulatedLoop",
+        context: Context,
+    ) -> None:
+        super().__init__(when, callback, args, loop, context)
+        self.owner = context.get(_OWNER)
+
+
+class SimulatedLoop(base_events.BaseEventLoop):
+    """The loop. `random` decides the order of timers that are due together."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__()
+        self.network: Opener | None = None
+        self.callbacks = 0
+        """Callbacks run so far."""
+        self._random = random
+        self._now_s = 0.0
+        self._heap: list[tuple[float, float, int, _Timer]] = []
+        self._soon: list[Any] = []
+        self._sequence = 0
+        self._since_time_moved = 0
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self._now_s
+
+    def call_at(  # type: ignore[override]  # the stub's TypeVarTuple says no more than this
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(when, callback, args, self, copy_context() if context is None else context)
+        self._sequence += 1
+        heappush(self._heap, (when, self._random.random(), self._sequence, timer))
+        return timer
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = _Handle(callback, args, self, copy_context() if context is None else context)
+        self._soon.append(handle)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """A cancelled timer stays in the heap until it surfaces."""
+
+    def _run_once(self) -> None:
+        heap = self._heap
+        while heap and heap[0][3].cancelled():
+            heappop(heap)
+        if not self._soon and not self._stopping:  # type: ignore[attr-defined]
+            if not heap:
+                raise Deadlock(f"at {self._now_s:.3f} s nothing is ready and no timer is set")
+            if heap[0][0] > self._now_s:
+                self._now_s = heap[0][0]
+                self._since_time_moved = 0
+        while heap and heap[0][0] <= self._now_s:
+            timer = heappop(heap)[3]
+            if not timer.cancelled():
+                self._soon.append(timer)
+        ready, self._soon = self._soon, []
+        self.callbacks += len(ready)
+        self._since_time_moved += len(ready)
+        if self._since_time_moved > CALLBACKS_AT_ONE_INSTANT_MAX:
+            raise Livelock(f"{self._since_time_moved} callbacks at {self._now_s:.3f} s")
+        for handle in ready:
+            self._run_handle(handle)
+
+    def _run_handle(self, handle: Any) -> None:
+        if handle.cancelled():
+            return
+        owner = handle.owner
+        if owner is not None:
+            if not owner.alive:
+                return
+            if owner.paused:
+                owner.held.append(handle)
+                return
+        handle._run()  # noqa: SLF001 - a loop is who may
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    def spawn(self, process: Process, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Runs a coroutine as part of a process."""
+        return self.create_task(coroutine, context=process.context)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        context = copy_context() if context is None else context
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        owner = context.get(_OWNER)
+        if owner is not None:
+            owner.tasks.append(task)
+            task.add_done_callback(owner.tasks.remove, context=context)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - a dead process does not finish
+        return task
+
+    def kill(self, process: Process) -> None:
+        """Nothing of it runs any more, from this moment on."""
+        process.alive = False
+        process.held.clear()
+
+    def resume(self, process: Process) -> None:
+        """Ends a pause: all that is waiting runs, in the order in which it came due."""
+        process.paused = False
+        held, process.held = process.held, []
+        self._soon.extend(held)
+
+    # --- the outside --------------------------------------------------------------------------------------------------
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **_options: Any
+    ) -> Any:
+        """Listens on the simulated network; OSError if the address is in use."""
+        assert self.network is not None
+        return self.network.listen(protocol_factory, host, port, copy_context())
+
+    def call_soon_threadsafe(self, *_args: Any, **_options: Any) -> NoReturn:  # type: ignore[override]
+        raise ForeignThread("call_soon_threadsafe")
+
+    def run_in_executor(self, *_args: Any) -> NoReturn:  # type: ignore[override]
+        raise ForeignThread("run_in_executor")
+
+    def close(self) -> None:
+        self._soon.clear()
+        self._heap.clear()
+        super().close()

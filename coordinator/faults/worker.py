@@ -1,0 +1,66 @@
+"""Worker threads without threads: a function runs at some moment of its delay, and its end is told at the end of it.
+
+When within its delay an fdatasync takes its picture of the file nobody knows. So the moment is drawn: at its start what
+is written meanwhile is not covered, at its end a crash before it loses everything. A program that assumes either is
+found out.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from coordinator.faults.loop import SimulatedLoop
+from coordinator.world.worker import Done
+
+
+class SimulatedWorker:
+    """The twin of `world.worker.Threads`. `delay_s()` says how long the next function takes."""
+
+    def __init__(self, loop: SimulatedLoop, random: Random, delay_s: Callable[[], float]) -> None:
+        self._loop = loop
+        self._random = random
+        self._delay_s = delay_s
+        self._under_way: dict[_Job, None] = {}
+        self._closed = False
+
+    def run(self, function: Callable[[], Any], done: Done) -> None:
+        if self._closed:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        job = _Job(function, done)
+        self._under_way[job] = None
+        delay_s = self._delay_s()
+        self._loop.call_later(delay_s * self._random.random(), job.work)
+        self._loop.call_later(delay_s, self._end, job)
+
+    def _end(self, job: "_Job") -> None:
+        if job in self._under_way:
+            del self._under_way[job]
+            job.work()
+            job.done(job.outcome)
+
+    def close(self) -> None:
+        self._closed = True
+        for job in self._under_way:
+            job.work()
+            self._loop.call_soon(self._end, job)
+
+
+class _Job:
+    """A function, and what became of it."""
+
+    __slots__ = ("done", "function", "outcome", "worked")
+
+    def __init__(self, function: Callable[[], Any], done: Done) -> None:
+        self.function = function
+        self.done = done
+        self.outcome: Any = None
+        self.worked = False
+
+    def work(self) -> None:
+        if self.worked:
+            return
+        self.worked = True
+        try:
+            self.outcome = self.function()
+        except OSError as error:
+            self.outcome = error
