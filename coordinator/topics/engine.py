@@ -227,9 +227,9 @@ class Topics:
                 nonlocal left
                 left -= 1
                 if not left:
-                    for partition in partitions:
-                        self._delete_folder(partition)
-                    self.claimed.discard(key)
+                    gone = [self._delete_folder(partition) for partition in partitions]
+                    if all(gone):
+                        self.claimed.discard(key)
                     self.on_topics_deleted([(topic.name, topic.topic_id)])
                     done(ErrorCode.NONE)
 
@@ -350,14 +350,19 @@ class Topics:
                 self._told(
                     Fact(
                         "log_tail_cut",
-                        {"file": report.file, "bytes": report.bytes_cut, "next_offset": report.next_offset},
+                        {
+                            "file": report.file,
+                            "bytes": report.bytes_cut,
+                            "next_offset": report.next_offset,
+                            "synced_offsets_lost": report.synced_offsets_lost,
+                        },
                     )
                 )
             if partition.state is State.FAILED:
                 self._told(Fact("partition_failed", {"folder": folder, "reason": partition.reason}))
 
-    def _delete_folder(self, partition: Partition) -> None:
-        """What cannot be removed now is swept at the next start."""
+    def _delete_folder(self, partition: Partition) -> bool:
+        """Whether the folder is gone. What cannot be removed now is swept at the next start, before its name is free."""
         try:
             if partition.log is not None:
                 partition.log.delete()
@@ -365,6 +370,8 @@ class Topics:
                 self._sweep(partition.folder)
         except OSError as error:
             self._told(Fact("topic_folder_left", {"folder": partition.folder, "error": str(error)}))
+            return False
+        return True
 
     def _sweep(self, folder: str) -> None:
         for name in self._disk.list(folder):

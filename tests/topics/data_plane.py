@@ -1,0 +1,231 @@
+"""What the tests of the data plane share: an engine on a simulated disk whose syncs and timers happen when told."""
+
+from random import Random
+from struct import pack
+from uuid import UUID
+
+from google_crc32c import value as crc32c
+
+from coordinator.faults.clock import ManualClock
+from coordinator.faults.disk import SimulatedDisk
+from coordinator.log.record import varint
+from coordinator.protocol.messages import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    FetchRequest,
+    ListOffsetsRequest,
+    ProduceRequest,
+)
+from coordinator.topics.create import create_topics
+from coordinator.topics.delete import delete_topics
+from coordinator.topics.engine import Topics
+from coordinator.topics.fetch import Fetch
+from coordinator.topics.list_offsets import list_offsets
+from coordinator.topics.produce import produce
+from coordinator.topics.settings import TopicsConfig
+
+FOLDER = "/data"
+NOW_MS = 1_700_000_000_000
+
+
+class SeededEntropy:
+    """Ids that repeat from run to run."""
+
+    def __init__(self, seed=0):
+        self._random = Random(seed)
+
+    def uuid(self):
+        return str(UUID(bytes=self._random.randbytes(16), version=4))
+
+    def bytes(self, count):
+        return self._random.randbytes(count)
+
+
+class Timer:
+    """A scheduled callback."""
+
+    def __init__(self, due_ms, callback):
+        self.due_ms = due_ms
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self):
+        self.cancelled = True
+
+
+class DataPlane:
+    """An engine, its disk, clock, timers and the worker that syncs when `sync` is called (or at once)."""
+
+    def __init__(self, *, late=False, durability="fsync", disk=None, **config):
+        self.disk = disk or SimulatedDisk()
+        self.clock = ManualClock(NOW_MS)
+        self.entropy = SeededEntropy()
+        self.facts = []
+        self.deleted = []
+        self.late = late
+        self._durability = durability
+        self._config = TopicsConfig(**config)
+        if disk is None:
+            self.disk.make_folder(FOLDER)
+            self.disk.sync_folder("/")
+        self.open()
+
+    def open(self):
+        self.timers = []
+        self.jobs = []
+        self.topics = Topics(
+            self.disk,
+            FOLDER,
+            self._config,
+            node_id=1,
+            durability=self._durability,
+            clock=self.clock,
+            entropy=self.entropy,
+            run=self._run,
+            schedule=self._schedule,
+            told=self.facts.append,
+        )
+        self.topics.on_topics_deleted = self.deleted.extend
+        return self
+
+    def killed(self):
+        """The same data after the process died and another one began."""
+        self.disk.kill()
+        return self.open()
+
+    def crashed(self, seed=0):
+        """The same data after the machine lost its power."""
+        self.disk.crash(Random(seed))
+        return self.open()
+
+    def _run(self, function, done):
+        self.jobs.append((function, done))
+        if not self.late:
+            self.sync()
+
+    def sync(self):
+        """Does the disk work that is under way, and what follows from it."""
+        while self.jobs:
+            function, done = self.jobs.pop(0)
+            try:
+                outcome = function()
+            except OSError as error:
+                outcome = error
+            done(outcome)
+
+    def _schedule(self, delay_ms, callback):
+        timer = Timer(self.clock.monotonic_ms() + delay_ms, callback)
+        self.timers.append(timer)
+        return timer
+
+    def advance(self, duration_ms):
+        """Lets time pass and the timers fire that are due."""
+        self.clock.advance(duration_ms)
+        for timer in [timer for timer in self.timers if timer.due_ms <= self.clock.monotonic_ms()]:
+            self.timers.remove(timer)
+            if not timer.cancelled:
+                timer.callback()
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def create(self, name, partitions=1, configs=(), validate_only=False, **fields):
+        """The answer for one topic, or None while it is under way."""
+        answers = []
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=fields.pop("replication_factor", 1),
+            configs=[
+                CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in dict(configs).items()
+            ],
+            **fields,
+        )
+        create_topics(self.topics, CreateTopicsRequest(topics=[topic], validate_only=validate_only), answers.append)
+        return answers[0].topics[0] if answers else None
+
+    def delete(self, name):
+        answers = []
+        delete_topics(self.topics, DeleteTopicsRequest(topic_names=[name]), 5, answers.append)
+        return answers[0].responses[0] if answers else None
+
+    def produce_many(self, batches, acks=-1, version=9, transactional_id=None):
+        """`{(topic, partition): bytes}` -> list that will hold the answer."""
+        request = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=1000)
+        for (name, index), data in batches.items():
+            partition = ProduceRequest.PartitionProduceData(index=index, records=data)
+            request.topic_data.append(ProduceRequest.TopicProduceData(name=name, partition_data=[partition]))
+        answers = []
+        produce(self.topics, request, version, lambda response, failed: answers.append((response, failed)))
+        return answers
+
+    def produce(self, data, topic="t", partition=0, **options):
+        """The answer for one partition, or None while it is under way."""
+        answers = self.produce_many({(topic, partition): data}, **options)
+        return answers[0][0].responses[0].partition_responses[0] if answers else None
+
+    def fetch_later(self, partitions, version=12, max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, **fields):
+        """`[(topic, partition, offset)]` or with more fields as dict -> (Fetch, list that will hold the answer)."""
+        request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, **fields)
+        for topic, index, offset, *more in partitions:
+            asked = FetchRequest.FetchPartition(
+                partition=index, fetch_offset=offset, **{"partition_max_bytes": 1 << 20, **(more[0] if more else {})}
+            )
+            key = "topic_id" if isinstance(topic, bytes) else "topic"
+            request.topics.append(FetchRequest.FetchTopic(**{key: topic}, partitions=[asked]))
+        answers = []
+        return Fetch(self.topics, request, version, answers.append), answers
+
+    def fetch(self, topic="t", partition=0, offset=0, **options):
+        """What one partition gives at once."""
+        _, answers = self.fetch_later([(topic, partition, offset)], **{"max_wait_ms": 0, **options})
+        return answers[0].responses[0].partitions[0]
+
+    def offset_at(self, timestamp, topic="t", partition=0, version=11, epoch=-1):
+        asked = ListOffsetsRequest.ListOffsetsPartition(
+            partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch
+        )
+        request = ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[asked])])
+        return list_offsets(self.topics, request, version).topics[0].partitions[0]
+
+    def producer_id(self):
+        given = []
+        self.topics.next_producer_id(lambda error, producer_id: given.append((error, producer_id)))
+        return given[0][1] if given else None
+
+
+def batch(
+    *values,
+    producer_id=-1,
+    epoch=-1,
+    sequence=-1,
+    timestamp=NOW_MS,
+    attributes=0,
+    base_offset=0,
+    key=b"k",
+    magic=2,
+    count=None,
+    delta=None,
+):
+    """A producer's batch, byte by byte, one record per value."""
+    values = values or (b"v",)
+    records = b""
+    for index, value in enumerate(values):
+        body = b"\0" + varint(0) + varint(index)
+        body += varint(-1) if key is None else varint(len(key)) + key
+        body += varint(len(value)) + value + varint(0)
+        records += varint(len(body)) + body
+    sealed = (
+        pack(
+            ">hiqqqhii",
+            attributes,
+            len(values) - 1 if delta is None else delta,
+            timestamp,
+            timestamp,
+            producer_id,
+            epoch,
+            sequence,
+            len(values) if count is None else count,
+        )
+        + records
+    )
+    return pack(">qiibI", base_offset, len(sealed) + 9, -1, magic, crc32c(sealed)) + sealed

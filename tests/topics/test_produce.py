@@ -1,0 +1,229 @@
+"""Produce: what is refused and how, what a batch becomes, and when its producer hears of it."""
+
+from errno import EIO
+
+import pytest
+from google_crc32c import value as crc32c
+from topics.data_plane import NOW_MS, DataPlane, batch
+
+from coordinator.log.batch import read_header, split
+from coordinator.protocol.errors import ErrorCode, KafkaError
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def plane():
+    plane = DataPlane()
+    plane.create("t", 2)
+    return plane
+
+
+def refused(plane, data, **options):
+    """Error and log start offset: -1 where the request itself was not in order."""
+    answer = plane.produce(data, **options)
+    assert (answer.base_offset, answer.log_append_time_ms) == (-1, -1)
+    assert plane.topics.partition("t", 0).next_offset == 0
+    return ErrorCode(answer.error_code).name, answer.log_start_offset
+
+
+def test_batches_get_the_next_offsets_and_keep_their_bytes(plane):
+    first, second = batch(b"a", b"b"), batch(b"c")
+    assert plane.produce(first).base_offset == 0
+    assert plane.produce(second).base_offset == 2
+    kept = plane.fetch().records
+    assert [header.base_offset for _, header in split(kept)] == [0, 2]
+    assert kept[12:16] == bytes(4), "the leader epoch is set"
+    assert kept[16 : len(first)] == first[16:], "everything under the checksum is the producer's"
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (None, "INVALID_RECORD"),
+        (b"", "INVALID_RECORD"),
+        (batch()[:8], "INVALID_RECORD"),
+        (batch()[:-1], "INVALID_RECORD"),
+        (batch(magic=1), "INVALID_RECORD"),
+        (batch(magic=3), "CORRUPT_MESSAGE"),
+        (batch() + batch(), "INVALID_RECORD"),
+        (batch()[:17] + b"\0\0\0\0" + batch()[21:], "CORRUPT_MESSAGE"),
+        (batch(b"x" * 1_048_588), "MESSAGE_TOO_LARGE"),
+    ],
+)
+def test_what_is_no_single_whole_batch_is_refused_before_the_log_is_looked_at(plane, data, error):
+    assert refused(plane, data) == (error, -1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        batch(base_offset=5),
+        batch(attributes=32),
+        batch(attributes=5),
+        batch(b"a", b"b", count=3),
+        batch(b"a", b"b", delta=3),
+        batch(b"a", b"b", count=1 << 30, delta=(1 << 30) - 1),
+        batch(count=0, delta=-1),
+        batch(producer_id=1, epoch=0, sequence=-1),
+    ],
+)
+def test_headers_that_contradict_themselves_are_refused(plane, data):
+    assert refused(plane, data) == ("INVALID_RECORD", 0)
+
+
+@pytest.mark.parametrize("tail", [b"xx", batch()[:40]])
+def test_a_cut_tail_behind_the_batch_is_ignored(plane, tail):
+    assert plane.produce(batch() + tail).error_code == ErrorCode.NONE
+    assert plane.fetch().high_watermark == 1
+
+
+def test_the_largest_batch(plane):
+    room = 1_048_588 - len(batch(b"")) - 4
+    assert plane.produce(batch(b"x" * room)).error_code == ErrorCode.NONE
+
+
+def test_zstd_is_for_producers_that_know_it(plane):
+    assert refused(plane, batch(attributes=4), version=6) == ("UNSUPPORTED_COMPRESSION_TYPE", -1)
+    assert plane.produce(batch(attributes=4), version=7).error_code == ErrorCode.NONE
+
+
+def test_transactions_are_refused(plane):
+    assert refused(plane, batch(attributes=16)) == ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", -1)
+    assert refused(plane, batch(attributes=16), transactional_id="x") == ("INVALID_PRODUCER_ID_MAPPING", -1)
+
+
+def test_unknown_places(plane):
+    assert plane.produce(batch(), topic="nope").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert plane.produce(batch(), partition=2).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert plane.produce(batch(), version=13).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert plane.produce(batch(), topic="__consumer_offsets").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_acks_are_all_one_or_none(plane):
+    with pytest.raises(KafkaError) as error:
+        plane.produce(batch(), acks=2)
+    assert error.value.code == ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def test_a_timestamp_from_the_future_is_refused_record_by_record(plane):
+    answer = plane.produce(batch(b"a", b"b", timestamp=NOW_MS + HOUR_MS + 1))
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_TIMESTAMP, -1)
+    assert [error.batch_index for error in answer.record_errors] == [0, 1]
+    assert plane.produce(batch(timestamp=NOW_MS + HOUR_MS)).error_code == ErrorCode.NONE
+    assert plane.produce(batch(timestamp=5)).error_code == ErrorCode.NONE
+
+
+def test_log_append_time_is_the_servers():
+    plane = DataPlane()
+    plane.create("t", configs={"message.timestamp.type": "LogAppendTime"})
+    answer = plane.produce(batch(timestamp=77))
+    assert answer.log_append_time_ms == NOW_MS
+    kept = plane.fetch().records
+    header = read_header(kept)
+    assert (header.attributes & 8, header.max_timestamp) == (8, NOW_MS)
+    assert header.crc == crc32c(kept[21:])
+
+
+def test_a_producer_cannot_claim_the_servers_time(plane):
+    plane.produce(batch(attributes=8))
+    header = read_header(plane.fetch().records)
+    assert header.attributes == 0
+    assert plane.produce(batch(b"x", attributes=8)).error_code == ErrorCode.NONE
+
+
+def test_a_compacted_topic_wants_keys():
+    plane = DataPlane()
+    plane.create("t", configs={"cleanup.policy": "compact,delete"})
+    answer = plane.produce(batch(b"a", b"b", key=None))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in answer.record_errors] == [0, 1]
+    assert plane.produce(batch()).error_code == ErrorCode.NONE
+    assert (
+        plane.produce(batch(b"snappy as far as anybody can tell", key=None, attributes=2)).error_code == ErrorCode.NONE
+    )
+
+
+def test_the_answer_leaves_when_every_partition_is_durable():
+    plane = DataPlane(late=True)
+    plane.create("t", 2)
+    plane.sync()
+    answers = plane.produce_many({("t", 0): batch(), ("t", 1): batch(), ("nope", 0): batch()})
+    assert answers == []
+    assert plane.fetch().high_watermark == 0, "nobody reads what a crash could take back"
+    first, second = plane.jobs
+    plane.jobs = [first]
+    plane.sync()
+    assert answers == []
+    plane.jobs = [second]
+    plane.sync()
+    ((response, failed),) = answers
+    assert failed, "one of them does not exist"
+    assert [p.error_code for topic in response.responses for p in topic.partition_responses] == [0, 0, 3]
+    assert plane.fetch().high_watermark == 1
+
+
+def test_acks_0_waits_for_nothing_and_tells_of_failure_alone():
+    plane = DataPlane(late=True)
+    plane.create("t")
+    plane.sync()
+    assert plane.produce_many({("t", 0): batch()}, acks=0)[0][1] is False
+    assert plane.produce_many({("nope", 0): batch()}, acks=0)[0][1] is True
+
+
+def test_with_durability_write_the_answer_does_not_wait_for_the_disk():
+    plane = DataPlane(late=True, durability="write")
+    plane.create("t")
+    assert plane.produce(batch()).base_offset == 0
+    assert plane.fetch().high_watermark == 1
+
+
+def test_acknowledged_records_survive_a_power_cut():
+    for seed in range(5):
+        plane = DataPlane(late=True)
+        plane.create("t")
+        plane.sync()
+        plane.produce(batch(b"kept"))
+        plane.sync()
+        plane.produce(batch(b"maybe"))
+        plane.crashed(seed)
+        assert plane.fetch().high_watermark >= 1
+
+
+def test_a_full_disk_refuses_a_batch_and_takes_the_next_when_there_is_space(plane):
+    data = batch(producer_id=7, epoch=0, sequence=0)
+    plane.produce(batch())
+    plane.disk.capacity_bytes = 0
+    assert plane.produce(data).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    plane.disk.capacity_bytes = None
+    answer = plane.produce(data)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1), "the refused attempt is not remembered"
+
+
+def test_after_a_failed_sync_the_partition_takes_no_more_and_serves_what_is_durable(plane):
+    plane.produce(batch(b"durable"))
+    plane.disk.sync_errors.append(EIO)
+    assert plane.produce(batch(b"lost")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert plane.produce(batch()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert plane.fetch().high_watermark == 1
+    assert plane.produce(batch(), partition=1).error_code == ErrorCode.NONE, "the other partition is not concerned"
+
+
+def test_a_partition_without_records_has_no_folder(plane):
+    assert not plane.disk.exists("/data/t-0")
+    plane.produce(batch())
+    assert plane.disk.exists("/data/t-0")
+    assert not plane.disk.exists("/data/t-1")
+
+
+def test_deleting_a_topic_answers_the_producers_that_wait():
+    plane = DataPlane(late=True)
+    plane.create("t")
+    plane.sync()
+    answers = plane.produce_many({("t", 0): batch()})
+    (written,), plane.jobs = plane.jobs, []
+    plane.delete("t")
+    plane.sync()
+    assert answers[0][0].responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    plane.jobs = [written]
+    plane.sync()
