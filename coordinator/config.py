@@ -145,17 +145,6 @@ def integer(low: int, high: int) -> Parser:
     return Parser(read, f"a whole number from {low} to {high}")
 
 
-def decimal(low: float, high: float) -> Parser:
-    """A number with a fraction."""
-
-    def read(value: Any, is_text: bool) -> Any:
-        if is_text and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value.strip()):
-            value = float(value)
-        return float(value) if type(value) in {int, float} and low <= value <= high else None
-
-    return Parser(read, f"a number from {low} to {high}")
-
-
 def _read_boolean(value: Any, is_text: bool) -> Any:
     if is_text:
         return {"true": True, "false": False}.get(value.strip().lower())
@@ -612,7 +601,7 @@ def joined(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _yaml_scalar(value: bool | float | str) -> str:
+def _yaml_scalar(value: bool | int | str) -> str:
     if not isinstance(value, str):
         return str(value).lower()
     plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*|[A-Za-z0-9.-]+\.[A-Za-z0-9.-]+:[0-9]+", value)
