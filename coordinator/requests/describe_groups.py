@@ -9,11 +9,9 @@ from typing import Any
 from coordinator.groups.classic.describe import describe_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
+from coordinator.requests import authorized
 from coordinator.requests.api import Access, Api, Operation, Resource
 from coordinator.runtime.result import Call, Result
-
-GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""What may be done to a group when everything is allowed: Read, Delete, Describe, DescribeConfigs, AlterConfigs."""
 
 _Described = DescribeGroupsResponse.DescribedGroup
 
@@ -26,7 +24,7 @@ def handle(server: Any, exchange: Any) -> None:
         if request.include_authorized_operations:
             for group in described.values():
                 if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = GROUP_OPERATIONS
+                    group.authorized_operations = authorized.GROUP
         return DescribeGroupsResponse(groups=[described[group_id] for group_id in request.groups])
 
     server.groups.gather_by_group(dict.fromkeys(request.groups), _describe, exchange, combine)

@@ -110,7 +110,7 @@ def test_a_rebalance_that_was_on_is_forgotten_and_members_go_on():
 
 def test_replay_never_touches_a_living_round():
     h = GroupHarness()
-    leader, follower = h.stable(protocols={"range": b"r", "sticky": b"s"})
+    _, follower = h.stable(protocols={"range": b"r", "sticky": b"s"})
     assert h.group().members[follower].protocols == (("range", b"r"), ("sticky", b"s"))
     assert h.join(member_id=follower, protocols={"range": b"r", "sticky": b"s"}).ok
     assert h.group().support == {"range": 2, "sticky": 2}

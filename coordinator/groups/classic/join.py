@@ -30,7 +30,7 @@ from coordinator.groups.classic.answers import current_generation, join_refused
 from coordinator.groups.classic.effects import Effects
 from coordinator.groups.classic.group import Cause, ClassicGroup, ClassicMember, State, pending_key
 from coordinator.groups.classic.joining import Joining
-from coordinator.groups.classic.rebalance import go_on, rebalance_or_go_on
+from coordinator.groups.classic.rebalance import rebalance_or_go_on
 from coordinator.groups.classic.static_members import replace_static_member
 from coordinator.groups.fencing import fence_member
 from coordinator.groups.records import new_group_metadata
@@ -72,7 +72,7 @@ def _join(groups: "Groups", group: ClassicGroup, joining: Joining, effects: Effe
     request, api_version = joining.request, joining.call.api_version
     member_id = request.member_id
     if not _has_room(groups, group, member_id):
-        _turn_away(groups, group, member_id, joining.now_ms, effects)
+        _turn_away(group, member_id, effects)
         return join_refused(api_version, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     names = joining.protocol_names()
     if not group.supports(request.protocol_type, names) or len(set(names)) < len(names):
@@ -101,14 +101,16 @@ def _has_room(groups: "Groups", group: ClassicGroup, member_id: str) -> bool:
     return member is not None or len(group.members) < size_max
 
 
-def _turn_away(groups: "Groups", group: ClassicGroup, member_id: str, now_ms: int, effects: Effects) -> None:
-    """The group is full. A member that comes late to a rebalance has lost its place, and nobody waits for it."""
+def _turn_away(group: ClassicGroup, member_id: str, effects: Effects) -> None:
+    """The group is full. A member that comes late to a rebalance has lost its place.
+
+    As in Kafka that alone does not form the generation, even if it was the last one missing: time or the next join does.
+    """
     if member_id in group.pending_joins:
         effects.disarm(pending_key(group.group_id, member_id))
     member = group.remove(member_id)
     if member is not None:
         effects.disarm(member.session_timer.key)
-    go_on(groups, group, now_ms, effects)
 
 
 def _fence_generation_claimed(group: ClassicGroup, request: JoinGroupRequest, effects: Effects) -> None:

@@ -1,11 +1,9 @@
-"""What ListGroups, DescribeGroups and the details for people show."""
-
-import json
+"""What ListGroups and DescribeGroups show."""
 
 import pytest
 from groups.harness import GroupHarness
 
-from coordinator.groups.classic.describe import describe_group, details, list_groups
+from coordinator.groups.classic.describe import describe_group, list_groups
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeGroupsResponse
 
@@ -79,20 +77,3 @@ def test_filters_ignore_case_and_unknown_names_let_nothing_pass():
     assert listed(h, [], ["consumer"]) == []
     assert listed(h, [], ["nonsense"]) == []
     assert listed(h, ["Dead", "Stable"], ["classic", "nonsense"]) == ["stable"]
-
-
-def test_the_details_say_whom_a_round_waits_for_and_why_it_began():
-    h = GroupHarness()
-    leader, follower = h.stable()
-    h.join(member_id=leader, reason="new partitions")
-    pending = h.join().reply.member_id
-    shown = details(h.group())
-    assert json.loads(json.dumps(shown))["state"] == "PreparingRebalance"
-    assert shown["waiting_for"] == {"joins": [follower, pending], "syncs": []}
-    assert shown["rebalances"][-1]["cause"] == {
-        "what": "the leader joins again", "member_id": leader, "client_reason": "new partitions",
-    }  # fmt: skip
-    assert [member["join_parked"] for member in shown["members"]] == [True, False]
-    h.join(member_id=pending)
-    h.join(member_id=follower)
-    assert details(h.group())["waiting_for"] == {"joins": [], "syncs": [leader, follower, pending]}

@@ -2,7 +2,6 @@
 
 from groups.harness import GroupHarness, subscription
 
-from coordinator.groups.classic.describe import details
 from coordinator.protocol.subscription import parse_subscription
 
 
@@ -86,17 +85,16 @@ def test_a_partition_named_twice_by_one_member_is_not_contested():
     assert h.group().claims is None
 
 
-def test_the_counts_add_up_and_the_last_findings_are_shown():
+def test_the_counts_add_up_and_the_findings_are_of_the_current_generation():
     h = GroupHarness()
-    _, follower = h.stable()
+    h.stable()
     rebalanced(h, owning(0, generation=0), owning(0, generation=1))
     rebalanced(h, owning(0, generation=0), owning(1, generation=2))
-    shown = details(h.group())["owned_partitions"]
-    assert (shown["stale"], shown["contested"]) == (2, 0)
-    assert shown["last"]["generation"] == 3
+    assert (h.group().claims_stale, h.group().claims_contested) == (2, 0)
+    assert h.group().claims.generation == 3
     rebalanced(h, owning(0, generation=3), owning(1, generation=3))
-    assert details(h.group())["owned_partitions"] == {"stale": 2, "contested": 0, "last": None}
-    assert follower in h.group().members
+    assert h.group().claims is None
+    assert h.group().claims_stale == 2
 
 
 def test_by_default_the_leader_sees_what_members_said():
