@@ -1,0 +1,87 @@
+"""Who reads which partition: the interface of an assignor, and the check of what one answers.
+
+An assignor is asked when a consumer group's epoch has moved on: it is given every member with its subscription and the
+partitions it was meant to have so far, and answers with the partitions that each member is meant to have from now on (the
+*target*). When and how members get there is not its business (consumer/reconcile.py). It must be a pure function: the same
+group gives the same answer, in whatever order the members are listed.
+
+A user brings one of its own as an entry point of the group `coordinator.assignors` and names it in
+`group.consumer.assignors`. A program that we did not write must not be able to give a partition to two members, so its
+answer is checked, and a failure of any kind fails the heartbeat that asked, not the server.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+Partitions = Mapping[bytes, frozenset[int]]
+"""Topic id -> partitions. A topic without partitions is left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSpec:
+    """A member as an assignor sees it."""
+
+    instance_id: str | None
+    rack_id: str | None
+    topics: frozenset[bytes]
+    """Ids of the topics it subscribes to, by name or by pattern; topics that do not exist are not among them."""
+    assigned: Partitions
+    """Its part of the target so far. May name topics that it no longer subscribes to or that are gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSpec:
+    """A consumer group as an assignor sees it."""
+
+    members: Mapping[str, MemberSpec]
+    """By member id."""
+    partitions: Mapping[bytes, int]
+    """Topic id -> number of partitions, for every topic that a member subscribes to."""
+
+
+class Assignor(Protocol):
+    """Distributes the partitions of a group."""
+
+    def assign(self, group: GroupSpec) -> Mapping[str, Partitions]:
+        """The partitions of each member. A member left out gets none."""
+
+
+class AssignorError(Exception):
+    """An assignor failed or answered what cannot be."""
+
+
+def run(name: str, assignor: Assignor, group: GroupSpec) -> dict[str, Partitions]:
+    """The assignor's answer for every member; raises AssignorError."""
+    try:
+        answer = assignor.assign(group)
+    except Exception as error:
+        raise AssignorError(f"assignor {name}: {type(error).__name__}: {error}") from error
+    return _checked(name, group, answer)
+
+
+def _checked(name: str, group: GroupSpec, answer: Mapping[str, Partitions]) -> dict[str, Partitions]:
+    taken: dict[bytes, set[int]] = {}
+    for member_id, assigned in answer.items():
+        member = group.members.get(member_id)
+        if member is None:
+            raise AssignorError(f"assignor {name}: {member_id} is no member")
+        for topic_id, partitions in assigned.items():
+            if topic_id not in member.topics:
+                raise AssignorError(f"assignor {name}: {member_id} does not subscribe to topic {topic_id.hex()}")
+            before = taken.get(topic_id)
+            if before is None:
+                taken[topic_id] = set(partitions)
+                continue
+            count = len(before)
+            before |= partitions
+            if len(before) != count + len(partitions):
+                raise AssignorError(f"assignor {name}: a partition of topic {topic_id.hex()} is given twice")
+    for topic_id, partitions in taken.items():
+        if partitions and not (min(partitions) >= 0 and max(partitions) < group.partitions[topic_id]):
+            raise AssignorError(f"assignor {name}: topic {topic_id.hex()} has no such partition")
+    none: Partitions = {}
+    return {
+        member_id: {topic_id: frozenset(parts) for topic_id, parts in answer.get(member_id, none).items() if parts}
+        for member_id in group.members
+    }
