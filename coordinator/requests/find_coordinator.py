@@ -15,7 +15,6 @@ from coordinator.requests.exchange import Exchange
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _BATCHED_SINCE = 4
-_SHARE_SINCE = 6
 _NO_NODE = -1
 _REFUSALS = {TRANSACTION: "This server does not coordinate transactions.", SHARE: ""}
 _UNKNOWN_TYPE = (
@@ -27,10 +26,7 @@ _UNKNOWN_TYPE = (
 def handle(server: Any, exchange: Exchange) -> None:
     request: FindCoordinatorRequest = exchange.request
     if request.key_type != GROUP:
-        known = request.key_type != SHARE or exchange.api_version >= _SHARE_SINCE
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, _REFUSALS.get(request.key_type, _UNKNOWN_TYPE) if known else _UNKNOWN_TYPE
-        )
+        raise KafkaError(ErrorCode.INVALID_REQUEST, _REFUSALS.get(request.key_type, _UNKNOWN_TYPE))
     host, port = exchange.advertised
     node_id: int = server.node_id
     if exchange.api_version < _BATCHED_SINCE:
@@ -49,6 +45,7 @@ def handle(server: Any, exchange: Exchange) -> None:
 def refuse(request: FindCoordinatorRequest, error: KafkaError, api_version: int) -> FindCoordinatorResponse:
     text = error.message or ""
     if api_version < _BATCHED_SINCE:
+        text = text or _UNKNOWN_TYPE  # only the batched form can leave its message empty
         return FindCoordinatorResponse(error_code=error.code, error_message=text, node_id=_NO_NODE, host="", port=-1)
     return FindCoordinatorResponse(
         coordinators=[
