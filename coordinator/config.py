@@ -70,6 +70,8 @@ class LogConfig:
     offsets_topic_num_partitions: int = 50
     offsets_topic_segment_bytes: int = 104_857_600
     offsets_commit_timeout_ms: int = 5_000
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_delete_retention_ms: int = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +187,9 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("offsets.topic.segment.bytes", LogConfig, POSITIVE, "bytes", "A segment of the groups' log rolls at this size."),
     ("offsets.commit.timeout.ms", LogConfig, POSITIVE, "ms",
      "An answer that waits longer for the disk becomes a retriable error; its change may still take effect."),
+    ("log.cleaner.backoff.ms", LogConfig, POSITIVE_LONG, "ms", "How often a log to compact is looked for."),
+    ("log.cleaner.delete.retention.ms", LogConfig, LONG, "ms",
+     "A deletion stays in a compacted log so long, for whoever reads the log along."),
 
     ("group.initial.rebalance.delay.ms", GroupsConfig, INT, "ms",
      "An empty group that gets its first member waits this long for more."),

@@ -34,6 +34,7 @@ from coordinator.network.listener import Listener
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.requests.api import Api
 from coordinator.requests.dispatch import Dispatcher, spoken_apis
+from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.result import Fact
 from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
@@ -96,6 +97,14 @@ class Server:
         self.groups = Router([self._shard(index) for index in range(config.log.offsets_topic_num_partitions)])
         self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
         self.topics.on_topics_deleted = self._topics_deleted
+        self.cleaner = Cleaner(
+            lambda: [shard.log for shard in self.groups.shards],
+            clock,
+            run=self._run,
+            soon=loop.call_soon,
+            schedule=self._schedule,
+            backoff_ms=config.log.log_cleaner_backoff_ms,
+        )
         self._admin: AdminServer | None = None
 
     # --- making -------------------------------------------------------------------------------------------------------
@@ -104,6 +113,7 @@ class Server:
         config = self.config
         log = Log.open(self._disk, f"{config.log_dir}/{OFFSETS_TOPIC}-{index}", LogSettings(
             segment_bytes=config.log.offsets_topic_segment_bytes, segment_ms=None, retention_ms=None,
+            delete_retention_ms=config.log.log_cleaner_delete_retention_ms,
         ))  # fmt: skip
         if log.recovery is not None:
             _log.warning("event=log_recovered shard=%d %s", index, log.recovery)
@@ -188,6 +198,7 @@ class Server:
         await asyncio.gather(*(listener.stop(self.config.shutdown_time_ms) for listener in self.listeners))
         if self._admin is not None:
             await self._admin.stop()
+        self.cleaner.stop()
         for shard in self.groups.shards:
             shard.flush()
         self._worker.close()

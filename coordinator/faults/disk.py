@@ -225,6 +225,14 @@ class SimulatedDisk:
         """The power goes after this many further changes or syncs."""
         self._cut_at = self.operations + operations
 
+    def cut_never(self) -> None:
+        """Takes `cut_after` back."""
+        self._cut_at = None
+
+    def used_bytes(self) -> int:
+        """What all files take, names not counted."""
+        return sum(len(node.cached) for node in _files(self.root))
+
     def flip(self, path: str, position: int, bit: int = 0) -> None:
         """Turns one bit of a file over, for good."""
         node = self._file(path)
@@ -242,7 +250,7 @@ class SimulatedDisk:
         """Bytes that may still be written."""
         if self.capacity_bytes is None:
             return 1 << 62
-        return max(0, self.capacity_bytes - sum(len(node.cached) for node in _files(self.root)))
+        return max(0, self.capacity_bytes - self.used_bytes())
 
     def grant(self, count: int) -> int:
         """How many of `count` bytes a write takes; ENOSPC if none."""

@@ -32,7 +32,7 @@ def delete_groups(groups: "Groups", group_ids: Sequence[str], call: Call, now_ms
             committed = groups.offsets.by_group.get(group_id, {})
             records += [offset_commit_tombstone(group_id, topic, partition) for topic, partition in committed]
             records.append(group_metadata_tombstone(group_id))
-            facts.append(Fact("group_deleted", {"group": group_id, "offsets": len(committed)}))
+            facts.append(Fact("group_deleted", {"group_id": group_id, "offsets": len(committed)}))
     return Result(DeleteGroupsResponse(results=results), records, facts=facts)
 
 

@@ -4,8 +4,8 @@
 - `recovery_offset`: everything before it was made durable. Recovery needs it to tell a crash from a damage: what was
   never synced may be missing in any order, what was synced may not.
 - `clean_offset`: compaction has been through everything before it.
-- `dense_offset`: from here on every offset was given to a record of ours, so that a gap is a damage. Before it there may
-  be gaps: compaction makes them, and so had whoever wrote the folder that we took over.
+- `dense_offset`: from here on every offset was given to a record of ours, so that a gap is a damage. Before it there
+  may be gaps: compaction makes them, and so had whoever wrote the folder that we took over.
 
 The file is one line of fixed length with its own checksum, overwritten in place: a line lies within one sector, and a
 disk writes a sector whole or not at all. It is a lower bound: after a power cut an older line may be back, which costs

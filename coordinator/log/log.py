@@ -37,6 +37,7 @@ __all__ = ["DamagedLog", "Log", "LogSettings", "OffsetOutOfRange", "RecoveryRepo
 
 CHECKPOINT_BYTES = 1024 * 1024
 """Once this much was synced, the checkpoint is synced along: how much a power cut leaves to be judged by its bytes."""
+_NOWHERE = 1 << 62
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 """Kafka's index files hold offsets relative to the segment in 32 bits."""
 
@@ -155,6 +156,7 @@ class Log:
             # A folder that someone else wrote: from here on it is ours.
             self.checkpoint.write(dense_offset=self.end_offset)
             self.checkpoint.sync()
+        self.checkpoint.found = True
         if self.end_offset > self.synced_offset and self.segments:
             # What a killed process left in the page cache counts from now on, so it must not go with the power.
             self.sync()
@@ -168,7 +170,7 @@ class Log:
             size,
             last.base_offset,
             recovery_offset,
-            self._dense_from,
+            self.dense_from,
             lambda header, position: last.note(header.base_offset, position, header.max_timestamp),
         )
         reason, position = "", size
@@ -196,8 +198,9 @@ class Log:
         last.rest()
 
     @property
-    def _dense_from(self) -> int:
-        return self.checkpoint.offsets.dense_offset if self.checkpoint.found else self.end_offset
+    def dense_from(self) -> int:
+        """The first offset from which on a gap would be a damage; see `checkpoint`."""
+        return self.checkpoint.offsets.dense_offset if self.checkpoint.found else _NOWHERE
 
     def _add_segment(self, segment: Segment) -> None:
         self.segments.append(segment)
@@ -388,7 +391,7 @@ class Log:
 
     def batches(self, from_offset: int = 0) -> Iterator[tuple[bytes, int, BatchHeader]]:
         """Buffer, position in it and header of each batch, as the log is when the first one is taken; see `reader`."""
-        yield from read_segments(self.segments, max(from_offset, self.start_offset), self._dense_from)
+        yield from read_segments(self.segments, max(from_offset, self.start_offset), self.dense_from)
 
     def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
         """The first record of this time or later; None if all are earlier."""
@@ -467,17 +470,23 @@ class Log:
         """Bytes of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
 
+    def has_segments(self, group: Sequence[Segment]) -> bool:
+        """Whether these are still there, closed and next to each other: deletion does not wait for a cleaning."""
+        if group[0] not in self.segments:
+            return False
+        first = self.segments.index(group[0])
+        return self.segments[first : first + len(group)] == list(group) and group[-1] is not self.segments[-1]
+
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
-        """Puts a cleaned segment in the place of closed ones that follow each other (compaction)."""
+        """Puts a cleaned segment in the place of closed ones for which `has_segments` holds."""
         first = self.segments.index(old[0])
-        assert self.segments[first : first + len(old)] == list(old)
-        assert old[-1] is not self.segments[-1]
         self.segments[first : first + len(old)] = [new]
         self._bases = [segment.base_offset for segment in self.segments]
 
     def delete(self) -> None:
         """Removes all files and the folder."""
         self.close_files()
+        self.segments, self._bases = [], []
         for name in self.disk.list(self.folder):
             self.disk.remove(f"{self.folder}/{name}")
         self.disk.remove_folder(self.folder)

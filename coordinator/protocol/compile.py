@@ -497,6 +497,9 @@ class _EncodeWriter(_Writer):
         self.dedent()
 
     def _tags(self, tagged: list[Tagged], source: str) -> None:
+        if len(tagged) == 1 and isinstance(tagged[0].subcon, Fixed | Uuid):
+            self._lone_fixed_tag(tagged[0], tagged[0].subcon.code, source)
+            return
         self._flush()
         outer = self._out
         tags = self.fresh_name("tags")
@@ -514,6 +517,16 @@ class _EncodeWriter(_Writer):
         self._out = outer
         self.line(f"{outer}.append(write_varint(len({tags}) // 3))")
         self.line(f"{outer} += {tags}")
+
+
+    def _lone_fixed_tag(self, field: Tagged, code: str, source: str) -> None:
+        """A section that can hold one field of known width: its count, number and size are known before it is written."""
+        tags, value = self.fresh_name("tags"), f"{source}.{field.attribute}"
+        head = b"\1" + wire.write_varint(field.tag) + wire.write_varint(struct.calcsize(f">{code}"))
+        self.line(f"{tags} = b'\\0'")
+        self.line(f"if {differs_source(field.value, value)}:")
+        self.line(f"    {tags} = {head!r} + {self.bound('pack', code)}({value})")
+        self._piece(tags)
 
 
 def differs_source(value: Value, source: str) -> str:

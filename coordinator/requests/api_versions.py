@@ -1,7 +1,7 @@
 """ApiVersions: what this server speaks, derived from the files of this package and from nothing else.
 
-A client opens every connection with it, in the newest version it knows; so this is the one API that answers a version it
-does not speak: in version 0, with UNSUPPORTED_VERSION and the range of ApiVersions itself, and the client asks again.
+A client opens every connection with it, in the newest version it knows; so this is the one API that answers a version
+it does not speak: in version 0, with UNSUPPORTED_VERSION and the range of ApiVersions itself; the client asks again.
 
 Features (KIP-584) are told as they are: this server keeps no feature levels, so none is listed and the epoch is -1. A
 client that finds no `group.version` or `transaction.version` uses the protocols that need none.

@@ -1,4 +1,4 @@
-"""What a principal may do, as the bit field of the AuthorizedOperations answers: bit n stands for Kafka's AclOperation n.
+"""What a principal may do, as the bit field of AuthorizedOperations: bit n stands for Kafka's AclOperation n.
 
 Without access control everything that makes sense for the resource is allowed; asked for or not is the request's flag.
 """

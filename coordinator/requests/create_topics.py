@@ -1,4 +1,4 @@
-"""CreateTopics: see topics/create.py for what is checked. `timeoutMs` is not waited out: the answer comes when all is made."""
+"""CreateTopics: see topics/create.py for what is checked. The answer comes when all is made, whatever `timeoutMs` says."""
 
 from typing import Any
 

@@ -45,6 +45,7 @@ def handle(server: Any, exchange: Exchange) -> None:
 def refuse(request: FindCoordinatorRequest, error: KafkaError, api_version: int) -> FindCoordinatorResponse:
     text = error.message or ""
     if api_version < _BATCHED_SINCE:
+        text = text or _UNKNOWN_TYPE  # only the batched form can leave its message empty
         return FindCoordinatorResponse(error_code=error.code, error_message=text, node_id=_NO_NODE, host="", port=-1)
     return FindCoordinatorResponse(
         coordinators=[

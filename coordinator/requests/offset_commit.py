@@ -42,6 +42,7 @@ class Judged:
         for topic in rest.topics:
             position = positions.get(self._identity(topic))
             if position is None:
+                positions[self._identity(topic)] = len(topics)
                 topics.append(topic)
             else:
                 begun = topics[position]

@@ -1,8 +1,8 @@
 """Produce: see topics/produce.py for what is checked and when the answer leaves.
 
 With acks=0 there is no answer, so the only way to tell a producer that something went wrong is to close its connection;
-Kafka does the same, and the producer then looks for new metadata. Versions 0-2 are advertised (api_versions.py says why)
-but not spoken: the connection is closed, as Kafka 4 closes it.
+Kafka does the same, and the producer then looks for new metadata. Versions 0-2 are advertised (api_versions.py says
+why) but not spoken: the connection is closed, as Kafka 4 closes it.
 """
 
 from typing import Any

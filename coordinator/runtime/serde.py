@@ -25,7 +25,8 @@ class Serde:
         self._codec = codec
         self._keys = {getattr(messages, name).API_KEY: name for name in key_names}
         self._key_encoders: dict[type[Message], tuple[bytes, Callable[[Message], bytes]]] = {}
-        self._value_encoders: dict[tuple[type[Message], int], tuple[bytes, Callable[[Message], bytes]]] = {}
+        self._value_encoders: dict[int, dict[type[Message], tuple[bytes, Callable[[Message], bytes]]]] = {}
+        """By version, then by class: a version is a small int, and hashing a pair costs more than two look-ups."""
 
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:
         """`(key, value)`; the value of a tombstone is None."""
@@ -40,11 +41,13 @@ class Serde:
         key_bytes = entry[0] + entry[1](key)
         if value is None:
             return key_bytes, None
-        shape = (type(value), version)
-        entry = self._value_encoders.get(shape)
+        encoders = self._value_encoders.get(version)
+        if encoders is None:
+            encoders = self._value_encoders[version] = {}
+        entry = encoders.get(type(value))
         if entry is None:
             entry = (version.to_bytes(_SHORT, "big"), self._codec.encoder(value.NAME, version))
-            self._value_encoders[shape] = entry
+            encoders[type(value)] = entry
         return key_bytes, entry[0] + entry[1](value)
 
     def decode(self, key: bytes, value: bytes | None) -> Record | None:

@@ -163,13 +163,25 @@ class Shard:
 
     def tell(self, change: Callable[[Any, int], Result]) -> None:
         """Lets the state react to something that nobody asked for: `change(state, now_ms)`."""
-        if self._busy or self.status is not Status.ACTIVE:
+        if self._busy:
             self._mailbox.append(lambda: self._tell(change))
-        else:
-            self._tell(change)
+            return
+        self._tell(change)
+        if self._mailbox:
+            self._drain()
 
     def _tell(self, change: Callable[[Any, int], Result]) -> None:
-        self._apply(change(self.state, self._clock.wall_ms()))
+        """Runs what no request asked for; a bug in it costs a reload, like one in a request."""
+        if self.status is Status.FAILED:
+            return
+        self._busy = True
+        try:
+            self._apply(change(self.state, self._clock.wall_ms()))
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("event=change_failed shard=%d", self.index)
+            self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
+        finally:
+            self._busy = False
 
     def park(self, asker: Asker, payload: Any) -> None:
         """Sends `payload` when everything written so far is durable."""
@@ -183,25 +195,22 @@ class Shard:
     def _run(self, operation: Operation, exchange: Exchange) -> None:
         self._busy = True
         try:
-            if self.status is not Status.ACTIVE:
-                self._refuse_unless_serving(writes=exchange.writes)
-            result = operation(self.state, exchange.request, exchange, self._clock.wall_ms())
-        except KafkaError as error:
-            self.park(exchange, exchange.encode(exchange.refusal(error)))
-        except Exception:  # noqa: BLE001 - a bug must not take the other groups down
-            _log.exception("event=operation_failed shard=%d operation=%s", self.index, operation.__name__)
-            exchange.send(exchange.encode(exchange.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))))
-            self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
-        else:
+            try:
+                if self.status is not Status.ACTIVE:
+                    self._refuse_unless_serving(writes=exchange.writes)
+                result = operation(self.state, exchange.request, exchange, self._clock.wall_ms())
+            except KafkaError as error:
+                result = Result(exchange.refusal(error))
             reply = result.reply
             if reply is None:
                 self._waiting[exchange] = None
             self._apply(result)
             if reply is not None:
-                if self._offset_durable == self._offset_written:
-                    exchange.send(exchange.encode(reply))
-                else:
-                    self.park(exchange, exchange.encode(reply))
+                self.park(exchange, exchange.encode(reply))
+        except Exception:  # noqa: BLE001 - a bug must not take the other groups down
+            _log.exception("event=operation_failed shard=%d operation=%s", self.index, operation.__name__)
+            exchange.send(exchange.encode(exchange.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))))
+            self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
         finally:
             self._busy = False
         if self._batch.size_bytes > BATCH_BYTES_MAX:
@@ -307,16 +316,4 @@ class Shard:
         if self.status is not Status.ACTIVE and self._clock.monotonic_ms() < self._full_until_ms:
             self._timers.arm(key, FULL_DISK_RETRY_MS)
             return
-        if self._busy:
-            self._mailbox.append(lambda: self._fire(key))
-            return
-        self._busy = True
-        try:
-            self._apply(self.state.fire(key, self._clock.wall_ms()))
-        except Exception:  # noqa: BLE001 - a bug must not take the other groups down
-            _log.exception("event=timer_failed shard=%d timer=%s", self.index, key)
-            self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
-        finally:
-            self._busy = False
-        if self._mailbox:
-            self._drain()
+        self.tell(lambda state, now_ms: state.fire(key, now_ms))

@@ -1,7 +1,7 @@
 """CreateTopics: every topic of the request is judged by itself, and those that pass are made.
 
-Order of the checks is Kafka's: a name twice in one request, the number of partitions in all, the name, existence, collision,
-settings, and last partitions, replicas and a manual assignment. With one node there is one way to place a replica,
+Order of the checks is Kafka's: a name twice in one request, the number of partitions in all, the name, existence,
+collision, settings, and last partitions, replicas and a manual assignment. With one node there is one way to place a replica,
 so a manual assignment says how many partitions there are and nothing else.
 """
 

@@ -1,7 +1,7 @@
 """The data plane as one object: the topics there are, their partitions, and what must be durable before it is seen.
 
 The operations on it are modules of their own (`create`, `delete`, `produce`, `fetch`, `list_offsets`); this one holds
-what they share. Everything is synchronous and runs on the loop; the disk, the clock, chance and the timer are handed in.
+what they share. Everything is synchronous and runs on the loop; disk, clock, chance and timer are handed in.
 
 A change of the registry is a `commit`: its records are one batch of the metadata log, and are replayed when that batch
 is durable. Until then the name is *claimed*, so that a second creation of it is refused although nobody sees the first
@@ -117,7 +117,7 @@ class Topics:
     # --- start and stop -----------------------------------------------------------------------------------------------
 
     def attach_internal(self, name: str, logs: Sequence[Log]) -> None:
-        """Serves the shards' logs as a topic. The first time this writes the topic, with a new id, into the registry."""
+        """Serves the shards' logs as a topic. The first time this enters the topic into the registry."""
         if name not in self.registry.topics:
             self._commit_now(list(creation(Topic(name, self.new_topic_id(), len(logs)), self.node_id)))
         self._partitions.pop(name, None)
@@ -362,7 +362,7 @@ class Topics:
                 self._told(Fact("partition_failed", {"folder": folder, "reason": partition.reason}))
 
     def _delete_folder(self, partition: Partition) -> bool:
-        """Whether the folder is gone. What cannot be removed now is swept at the next start, before its name is free."""
+        """Whether the folder is gone. What cannot be removed now is swept at the next start."""
         try:
             if partition.log is not None:
                 partition.log.delete()

@@ -1,12 +1,12 @@
 """Fetch: batches as they lie in the log, now or when there are enough of them.
 
-An answer is built in the order of the request: each partition may fill what the ones before it left of MaxBytes, and the
-first batch found is given even if it is larger than every limit, or its reader would never get past it. Partitions that
+An answer is built in the order of the request: each partition may fill what the ones before it left of MaxBytes, and
+the first batch found is given even if it is larger than every limit, or its reader would never get past it. Partitions that
 do not exist come last, as in Kafka. Only whole batches are given.
 
 If less than MinBytes is there the request waits, and is asked again when enough bytes arrived in its partitions or
-MaxWaitMs is over. It counts what arrives instead of reading again at each append, which would be quadratic. An error in any
-partition ends the wait, for its client has to act on it.
+MaxWaitMs is over. It counts what arrives instead of reading again at each append, which would be quadratic. An error in
+any partition ends the wait, for its client has to act on it.
 
 Fetch sessions (KIP-227) are declined: every full request is answered with session id 0, which tells the client to send
 full requests. A request that claims to continue a session is told that there is none.

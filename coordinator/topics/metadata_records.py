@@ -1,8 +1,8 @@
 """The records of the metadata log, in Kafka's own form (`__cluster_metadata`).
 
 A record has no key; its value is a frame: frame version 1, record type and version, each an unsigned varint, then the
-message. So `kafka-dump-log.sh --cluster-metadata-decoder` reads this log too. Types that are not listed here are skipped:
-what they say (brokers, features, access rules) has no meaning on this server.
+message. So `kafka-dump-log.sh --cluster-metadata-decoder` reads this log too. Types not listed here are skipped: what
+they say (brokers, features, access rules) has no meaning on this server.
 """
 
 from coordinator.log.record import raw_varint

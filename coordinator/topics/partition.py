@@ -130,7 +130,7 @@ class Partition:
             self._fail(str(error))
 
     def append(self, batch: bytes, header: BatchHeader, now_ms: int, done: Done) -> None:
-        """Writes a batch that bears `next_offset`; `done(NONE)` when it is durable, which may be before this returns."""
+        """Writes a batch that bears `next_offset`; `done(NONE)` when it is durable, maybe before this returns."""
         if self.log is None and self.state is State.ACTIVE:
             try:
                 self.open()

@@ -151,7 +151,7 @@ def _partition(topics: Topics, name: str | None, index: int) -> Partition:
 
 
 def _read(records: bytes | None, api_version: int, transactional_id: str | None) -> _Batch:
-    """The one batch of a partition. Whatever follows it and is no whole batch is a cut tail, and ignored (as in Kafka)."""
+    """The one batch of a partition. What follows it and is no whole batch is a cut tail, and ignored (as in Kafka)."""
     if records is None or len(records) <= _MAGIC_AT:
         raise _Refused(ErrorCode.INVALID_RECORD)
     size = _LENGTH(records, 8)[0] + PREFIX_BYTES

@@ -50,7 +50,8 @@ class Asker:
 class ShardWorld:
     """`turn()` ends a turn of the loop; `finish_syncs()` lets the worker do what it was given."""
 
-    def __init__(self, durability="fsync", disk=None):
+    def __init__(self, durability="fsync", disk=None, segment_bytes=1 << 30):
+        self.segment_bytes = segment_bytes
         self.disk = disk or SimulatedDisk()
         self.disk.make_folder("data")
         self.disk.sync_folder(".")
@@ -63,7 +64,7 @@ class ShardWorld:
         self.open()
 
     def open(self):
-        log = Log.open(self.disk, "data/__consumer_offsets-0", LogSettings(segment_ms=None, retention_ms=None))
+        log = Log.open(self.disk, "data/__consumer_offsets-0", self.log_settings())
         log.sync()
         self.shard = Shard(
             0,
@@ -79,6 +80,9 @@ class ShardWorld:
             on_durable=lambda index: None,
         )
         self.shard.load()
+
+    def log_settings(self):
+        return LogSettings(segment_bytes=self.segment_bytes, segment_ms=None, retention_ms=None)
 
     def run(self, function, done):
         self.jobs.append((function, done))

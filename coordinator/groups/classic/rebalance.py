@@ -77,7 +77,7 @@ def form_generation(groups: "Groups", group: ClassicGroup, now_ms: int, effects:
         return
     group.initial_delay = None
     group.generation += 1
-    group.pending_syncs.clear()
+    assert not group.pending_syncs
     if group.members:
         _ask_leader(groups, group, given_up, now_ms, effects)
     else:

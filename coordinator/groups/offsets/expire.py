@@ -22,9 +22,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import ClassicGroup, State
-from coordinator.groups.offsets.records import offset_commit_tombstone
-from coordinator.groups.offsets.store import OffsetAndMetadata, Partition
+from coordinator.groups.offsets.records import NO_TIMESTAMP, offset_commit_tombstone
+from coordinator.groups.offsets.store import Partition
 from coordinator.groups.records import group_metadata_tombstone
+from coordinator.protocol.messages import OffsetCommitValue
 from coordinator.runtime.result import Fact, Record, Result, Timer, TimerKey
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def fire(groups: "Groups", now_ms: int) -> Result:
 
 
 def expired_offsets(
-    group: ClassicGroup, committed: dict[Partition, OffsetAndMetadata], now_ms: int, retention_ms: int
+    group: ClassicGroup, committed: dict[Partition, OffsetCommitValue], now_ms: int, retention_ms: int
 ) -> Iterator[Partition]:
     """The partitions of a group whose offsets may go."""
     counted_from = _counted_from(group)
@@ -71,12 +72,12 @@ def expired_offsets(
     for partition, each in committed.items():
         if group.is_subscribed_to(partition[0]):
             continue
-        expiry_ms = each.expire_timestamp_ms
-        if now_ms >= (counted_from(each) + retention_ms if expiry_ms is None else expiry_ms):
+        expiry_ms = each.expire_timestamp
+        if now_ms >= (counted_from(each) + retention_ms if expiry_ms == NO_TIMESTAMP else expiry_ms):
             yield partition
 
 
-def _counted_from(group: ClassicGroup) -> Callable[[OffsetAndMetadata], int] | None:
+def _counted_from(group: ClassicGroup) -> Callable[[OffsetCommitValue], int] | None:
     """The moment from which an offset's retention runs, or None while the group needs all its offsets."""
     if group.protocol_type is None:
         return _commit_timestamp_ms
@@ -88,5 +89,5 @@ def _counted_from(group: ClassicGroup) -> Callable[[OffsetAndMetadata], int] | N
     return None
 
 
-def _commit_timestamp_ms(committed: OffsetAndMetadata) -> int:
-    return committed.commit_timestamp_ms
+def _commit_timestamp_ms(committed: OffsetCommitValue) -> int:
+    return committed.commit_timestamp

@@ -15,9 +15,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from coordinator.groups.offsets.store import OffsetAndMetadata, Partition
+from coordinator.groups.offsets.store import Partition
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
+from coordinator.protocol.messages import OffsetCommitValue, OffsetFetchRequest, OffsetFetchResponse
 from coordinator.runtime.result import Call, Result
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _Partition = OffsetFetchResponse.OffsetFetchResponsePartition
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 NO_TOPIC_ID = bytes(16)
-_NONE_COMMITTED: dict[Partition, OffsetAndMetadata] = {}
+_NONE_COMMITTED: dict[Partition, OffsetCommitValue] = {}
 
 
 def fetch(groups: "Groups", request: OffsetFetchRequest, call: Call, now_ms: int) -> Result:
@@ -73,7 +73,7 @@ def fetch_group(groups: "Groups", asked: _AskedGroup, *, by_id: bool) -> _Group:
     return _Group(asked.group_id, topics, ErrorCode.NONE)
 
 
-def _all_topics(committed: dict[Partition, OffsetAndMetadata], catalog: "Catalog", *, by_id: bool) -> list[_GroupTopic]:
+def _all_topics(committed: dict[Partition, OffsetCommitValue], catalog: "Catalog", *, by_id: bool) -> list[_GroupTopic]:
     topics = []
     for name, partitions in groupby(sorted(committed), itemgetter(0)):
         topic_id = catalog.topic_id(name)
@@ -85,7 +85,7 @@ def _all_topics(committed: dict[Partition, OffsetAndMetadata], catalog: "Catalog
 
 
 def _one_topic(
-    committed: dict[Partition, OffsetAndMetadata], name: str, topic_id: bytes, indexes: list[int]
+    committed: dict[Partition, OffsetCommitValue], name: str, topic_id: bytes, indexes: list[int]
 ) -> _GroupTopic:
     """An offset committed to an earlier topic of the same name is not this topic's."""
     answers = []
@@ -103,7 +103,7 @@ def _unknown_topic(topic: _AskedTopic) -> _GroupTopic:
     return _GroupTopic("", topic.topic_id, answers)
 
 
-def _answer(index: int, committed: OffsetAndMetadata | None) -> tuple[int, int, int, str, int]:
+def _answer(index: int, committed: OffsetCommitValue | None) -> tuple[int, int, int, str, int]:
     """The fields of an answered partition, in the schema's order, which v1-7 and v8+ share."""
     if committed is None:
         return index, NO_OFFSET, NO_LEADER_EPOCH, "", ErrorCode.NONE

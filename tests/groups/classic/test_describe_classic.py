@@ -36,6 +36,17 @@ def test_while_it_rebalances_only_what_members_still_hold_is_shown():
         ]
 
 
+def test_when_a_generation_breaks_off_before_it_is_assigned_nobody_holds_anything():
+    h = GroupHarness()
+    leader, follower = h.stable()
+    h.join(member_id=leader)
+    h.join(member_id=follower)
+    h.enter()
+    group = describe_group(h.groups, "g", 6)
+    assert group.group_state == "PreparingRebalance"
+    assert [each.member_assignment for each in group.members] == [b"", b"", b""]
+
+
 def test_an_emptied_group_keeps_its_type():
     h = GroupHarness()
     h.leave("g", *h.stable())

@@ -99,6 +99,14 @@ def test_an_id_nobody_came_back_with_is_forgotten_after_the_session_timeout():
     assert h.join(member_id=member_id).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_an_id_that_somebody_came_back_with_is_not_watched_any_more():
+    h = GroupHarness()
+    member_id = h.join().reply.member_id
+    assert ("classic-pending", "g", member_id) in h.timers
+    h.join(member_id=member_id)
+    assert ("classic-pending", "g", member_id) not in h.timers
+
+
 def test_a_rebalance_goes_on_when_an_id_it_waited_for_is_forgotten():
     h = GroupHarness()
     leader, follower = h.stable()

@@ -162,6 +162,21 @@ def test_a_request_without_topics_is_answered_without_asking_the_group(coordinat
     assert coordinator.ask("OffsetCommit", 8, group_id="g", generation_id_or_member_epoch=9, topics=[]).topics == []
 
 
+def test_a_topic_named_twice_is_answered_twice_unless_something_was_refused(coordinator):
+    twice = [Topic("topic", partitions=[Partition(0, 1)]), Topic("topic", partitions=[Partition(1, 1)])]
+    answer = coordinator.ask("OffsetCommit", 8, group_id="g", topics=twice)
+    assert [len(topic.partitions) for topic in answer.topics] == [1, 1]
+    unknown = Topic("nowhere", partitions=[Partition(0, 1)])
+    answer = coordinator.ask("OffsetCommit", 8, group_id="g", topics=[*twice, unknown])
+    assert [(topic.name, len(topic.partitions)) for topic in answer.topics] == [("nowhere", 1), ("topic", 2)]
+
+
+def test_a_topic_without_partitions_is_answered_only_if_it_does_not_exist(coordinator):
+    bare = [Topic("topic", partitions=[]), Topic("nowhere", partitions=[])]
+    answer = coordinator.ask("OffsetCommit", 8, group_id="g", topics=bare)
+    assert [topic.name for topic in answer.topics] == ["nowhere"]
+
+
 def test_v10_names_topics_by_id(coordinator):
     known = coordinator.topics.topic_id("topic")
     unknown, zero = b"u" * 16, bytes(16)

@@ -84,8 +84,8 @@ def test_values_of_every_version_are_read(version):
     record = Record(committed().key, value, version)
     serde = Serde(CODEC, KEYS)
     found = loaded(serde.decode(*serde.encode(record))).offsets.get("g", "topic", 0)
-    assert (found.offset, found.metadata, found.commit_timestamp_ms) == (7, "m", 1_000)
-    assert found.expire_timestamp_ms == (9_000 if version == 1 else None)
+    assert (found.offset, found.metadata, found.commit_timestamp) == (7, "m", 1_000)
+    assert found.expire_timestamp == (9_000 if version == 1 else -1)
     assert found.leader_epoch == (3 if version >= 3 else -1)
 
 
@@ -94,7 +94,7 @@ def test_records_of_an_ancient_kafka_are_read():
     serde = Serde(CODEC, KEYS)
     record = serde.decode(*serde.encode(Record(key, LegacyOffsetCommitValue(7, "m", 1_000), 0)))
     found = loaded(record).offsets.get("g", "topic", 0)
-    assert (found.offset, found.metadata, found.commit_timestamp_ms) == (7, "m", 1_000)
+    assert (found.offset, found.metadata, found.commit_timestamp) == (7, "m", 1_000)
     assert loaded(record, Record(key, None)).classic == {}
 
 

@@ -1,0 +1,104 @@
+"""What one run will be like: drawn from its seed, printed before it starts, and enough to repeat it.
+
+Each kind of fault is on in some runs and off in others (a swarm): a run in which everything fails at once hides what
+only shows when one thing fails. Rates differ from run to run as well. A plan can be made by hand or changed with
+`dataclasses.replace`: a found seed is kept as its plan, for a seed's meaning changes with every change of this file.
+"""
+
+from dataclasses import dataclass, fields
+from random import Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Times in seconds unless they say otherwise. A fault's number is the mean time between two of its kind, 0 for never."""
+
+    seed: int
+    span_s: float
+    """How long faults happen. Then everything is healed and has to come to rest."""
+
+    shards: int
+    segment_bytes: int
+    durability: str
+    initial_rebalance_delay_ms: int
+    groups: int
+    members: int
+    """Of each group."""
+    statics: float
+    """Share of the members that have an instance id."""
+    think_s: float
+    """Mean time between two things that a client does."""
+    session_ms: int
+    rebalance_ms: int
+
+    network_delay_s: float
+    split: float
+    fsync_s: float
+    """Mean time of an fdatasync."""
+
+    cut_s: float
+    stall_s: float
+    half_open_s: float
+    ghosts: float
+    """Chance that what was sent on an abandoned connection arrives late."""
+    kill_s: float
+    power_s: float
+    power_in_write: float
+    """Chance that the power goes in the middle of what the server does on the disk."""
+    slow_disk_s: float
+    eio_s: float
+    full_s: float
+    short_writes: bool
+    clock_jump_s: float
+    pause_s: float
+    stop_s: float
+    """Stopped and started in an orderly way."""
+    downtime_s: float
+    """Mean time from a crash to the next start."""
+
+    def __str__(self) -> str:
+        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
+
+
+def draw(seed: int, span_s: float) -> Plan:
+    """The plan of a seed."""
+    random = Random(f"plan {seed}")
+
+    def sometimes(low: float, high: float, chance: float = 0.5) -> float:
+        value = round(random.uniform(low, high), 1)
+        return value if random.random() < chance else 0.0
+
+    durability = "fsync" if random.random() < 0.85 else "write"
+    power_s = sometimes(8, 40)
+    return Plan(
+        seed=seed,
+        span_s=span_s,
+        shards=random.choice([1, 2, 3]),
+        segment_bytes=random.choice([4_096, 16_384, 65_536, 1 << 20]),
+        durability=durability,
+        initial_rebalance_delay_ms=random.choice([0, 200, 3_000]),
+        groups=random.choice([1, 2, 3]),
+        members=random.choice([1, 2, 3, 5]),
+        statics=random.choice([0.0, 0.0, 0.5, 1.0]),
+        think_s=random.choice([0.3, 0.6, 1.2]),
+        session_ms=random.choice([6_000, 8_000, 12_000]),
+        rebalance_ms=random.choice([4_000, 8_000, 15_000]),
+        network_delay_s=random.choice([0.000_2, 0.002, 0.02, 0.1]),
+        split=random.choice([0.0, 0.1, 0.5]),
+        fsync_s=random.choice([0.000_5, 0.004, 0.05]),
+        cut_s=sometimes(0.5, 10),
+        stall_s=sometimes(2, 20),
+        half_open_s=sometimes(4, 20),
+        ghosts=random.choice([0.0, 0.5, 1.0]),
+        kill_s=sometimes(6, 30),
+        power_s=power_s if durability == "fsync" else 0.0,
+        power_in_write=random.choice([0.0, 0.5, 1.0]),
+        slow_disk_s=sometimes(5, 30, 0.4),
+        eio_s=sometimes(15, 60, 0.3),
+        full_s=sometimes(10, 40, 0.3),
+        short_writes=random.random() < 0.3,
+        clock_jump_s=sometimes(5, 30, 0.4),
+        pause_s=sometimes(8, 40, 0.4),
+        stop_s=sometimes(15, 60, 0.3),
+        downtime_s=random.choice([0.1, 2.0, 10.0]),
+    )

@@ -1,0 +1,173 @@
+"""The client's end of a connection: requests out as bytes, answers in as messages.
+
+It splits the stream by itself, not with the server's splitter, and holds the server to one promise on the way: every
+answer belongs to the oldest request that has none yet (I14).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from coordinator.faults.network import End, SimulatedNetwork
+from coordinator.protocol.codec import Codec, DecodeError
+from coordinator.protocol.messages import Message
+
+API_VERSIONS_KEY = 18
+
+
+class Lost(Exception):
+    """No answer came, and nobody knows what became of the request."""
+
+
+class _Asked(NamedTuple):
+    correlation_id: int
+    name: str
+    version: int
+    answer: "asyncio.Future[Any]"
+
+
+class ClientProtocol(asyncio.Protocol):
+    """Sends requests and completes each one's future with its answer, or with Lost."""
+
+    def __init__(self, client_id: str, broken: Callable[[str, str], None]) -> None:
+        self._client_id = client_id.encode()
+        self._broken = broken
+        self._asked: deque[_Asked] = deque()
+        self._buffer = b""
+        self._sent = 0
+        self._transport: Any = None
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def ask(self, request: Message, version: int) -> "asyncio.Future[Any]":
+        """Sends the request; the future is the decoded answer."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self.lost:
+            answer.set_exception(Lost())
+            return answer
+        self._sent += 1
+        name = request.NAME
+        self._asked.append(_Asked(self._sent, name.removesuffix("Request"), version, answer))
+        self._transport.write(frame(request, version, self._sent, self._client_id))
+        return answer
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= 4:
+            end = 4 + int.from_bytes(self._buffer[:4], "big")
+            if len(self._buffer) < end:
+                return
+            body, self._buffer = self._buffer[4:end], self._buffer[end:]
+            self._answered(body)
+
+    def _answered(self, body: bytes) -> None:
+        correlation_id = int.from_bytes(body[:4], "big")
+        if not self._asked or self._asked[0].correlation_id != correlation_id:
+            awaited = self._asked[0].correlation_id if self._asked else None
+            self._broken("I14 answered once, in order", f"answer {correlation_id} came, {awaited} was awaited")
+            return
+        asked = self._asked.popleft()
+        codec, response = Codec.of(), f"{asked.name}Response"
+        start = 5 if codec.is_flexible(response, asked.version) and asked.name != "ApiVersions" else 4
+        try:
+            message, end = codec.decoder(response, asked.version)(body, start)
+        except DecodeError as error:
+            self._broken("I15 replies are decodable", f"{response} v{asked.version}: {error}")
+            return
+        if end != len(body):
+            self._broken("I15 replies are decodable", f"{response} v{asked.version}: {len(body) - end} bytes too many")
+        if not asked.answer.done():
+            asked.answer.set_result(message)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        self.lost = True
+        for asked in self._asked:
+            if not asked.answer.done():
+                asked.answer.set_exception(Lost())
+                asked.answer.exception()  # some are not awaited any more
+        self._asked.clear()
+
+
+def frame(request: Message, version: int, correlation_id: int, client_id: bytes) -> bytes:
+    """A request as it goes over the line, with its length."""
+    key = type(request).API_KEY
+    assert key is not None
+    codec, name = Codec.of(), request.NAME
+    header = key.to_bytes(2, "big") + version.to_bytes(2, "big") + correlation_id.to_bytes(4, "big")
+    header += len(client_id).to_bytes(2, "big") + client_id
+    if codec.is_flexible(name, version):
+        header += b"\0"
+    body = header + codec.encoder(name, version)(request)
+    return len(body).to_bytes(4, "big") + body
+
+
+class Caller:
+    """A client's way to the server: it connects when it must, and gives up when it has waited long enough."""
+
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        client_id: str,
+        address: tuple[str, int],
+        broken: Callable[[str, str], None],
+        linger_s: Callable[[], float],
+    ) -> None:
+        """`linger_s()`: how late what was sent on a connection that is given up arrives; 0 for never."""
+        self.client_id = client_id
+        self._network = network
+        self._address = address
+        self._broken = broken
+        self._linger_s = linger_s
+        self._end: End | None = None
+        self._protocol: ClientProtocol | None = None
+
+    async def send(self, request: Message, version: int) -> "asyncio.Future[Any]":
+        """Sends; the answer is awaited by `answer`. Raises Lost where there is nobody to send to."""
+        if self._protocol is None or self._protocol.lost:
+            try:
+                self._end, self._protocol = await self._network.connect(
+                    lambda: ClientProtocol(self.client_id, self._broken), *self._address, "10.0.0.1"
+                )
+            except ConnectionRefusedError:
+                raise Lost from None
+        assert self._protocol is not None
+        return self._protocol.ask(request, version)
+
+    async def answer(self, answer: "asyncio.Future[Any]", within_s: float) -> Any:
+        """The answer, or Lost; then the connection is given up."""
+        try:
+            return await asyncio.wait_for(answer, within_s)
+        except TimeoutError:
+            self.give_up()
+            raise Lost from None
+
+    async def call(self, request: Message, version: int, within_s: float) -> Any:
+        return await self.answer(await self.send(request, version), within_s)
+
+    def give_up(self) -> None:
+        """Leaves the connection; what is on its way may still arrive."""
+        if self._end is not None and not self._end.closed:
+            linger_s = self._linger_s()
+            if linger_s:
+                self._network.abandon(self._end, linger_s)
+            else:
+                self._end.abort()
+        if self._protocol is not None:
+            self._protocol.lost = True
+
+    def write(self, data: bytes) -> None:
+        """Bytes of one's own making, on the open connection."""
+        assert self._end is not None
+        self._end.write(data)
+
+    async def open(self) -> None:
+        """Connects. Raises Lost."""
+        try:
+            self._end, self._protocol = await self._network.connect(
+                lambda: ClientProtocol(self.client_id, self._broken), *self._address, "10.0.0.1"
+            )
+        except ConnectionRefusedError:
+            raise Lost from None

@@ -1,0 +1,127 @@
+"""aiokafka as a client program. Its calls are coroutines, so each command runs on a loop of the program's own."""
+
+import asyncio
+import sys
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from commands import POLL_S, Program, say
+
+ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+
+
+class Listener(ConsumerRebalanceListener):
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        say(event="assigned", partitions=[list(partition) for partition in assigned])
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        say(event="revoked", partitions=[list(partition) for partition in revoked])
+
+
+class Aiokafka(Program):
+    consumer: AIOKafkaConsumer | None = None
+
+    def __init__(self, bootstrap: str):
+        super().__init__(bootstrap)
+        self.loop = asyncio.new_event_loop()
+
+    def wait(self, work: Any) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def poll(self) -> bool:
+        if self.consumer is None:
+            return False
+        for partition, records in self.wait(self.consumer.getmany(timeout_ms=int(POLL_S * 1000))).items():
+            found = [[*partition, record.offset, record.value.decode()] for record in records]
+            say(event="records", records=found)
+        return True
+
+    def do_join(self, group: str, topics: list[str], **how: Any) -> None:
+        self.wait(self.join(group, topics, how))
+
+    async def join(self, group: str, topics: list[str], how: dict[str, Any]) -> None:
+        self.consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            client_id=how["client_id"],
+            group_id=group,
+            group_instance_id=how.get("instance"),
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=[ASSIGNORS[name] for name in how["assignors"].split(",")],
+            session_timeout_ms=how["session_timeout_ms"],
+            heartbeat_interval_ms=how["heartbeat_ms"],
+        )
+        self.consumer.subscribe(topics, listener=Listener())
+        await self.consumer.start()
+
+    def do_member_id(self) -> str:
+        return self.consumer._coordinator.member_id
+
+    def do_commit(self) -> None:
+        self.wait(self.consumer.commit())
+
+    def do_commit_at(self, offsets: list[list[Any]]) -> None:
+        self.wait(self.consumer.commit({TopicPartition(t, p): offset for t, p, offset in offsets}))
+
+    def do_committed(self, partitions: list[list[Any]]) -> list[int | None]:
+        return [self.wait(self.consumer.committed(TopicPartition(*partition))) for partition in partitions]
+
+    def do_seek(self, topic: str, partition: int, offset: int) -> None:
+        self.consumer.seek(TopicPartition(topic, partition), offset)
+
+    def do_leave(self) -> None:
+        self.wait(self.consumer.stop())
+        self.consumer = None
+
+    def do_produce(self, topic: str, values: list[str], partition: int | None = None, idempotent: bool = False) -> None:
+        async def produce() -> None:
+            async with AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap, enable_idempotence=idempotent, acks="all"
+            ) as producer:
+                sent = [await producer.send(topic, value.encode(), partition=partition) for value in values]
+                await asyncio.gather(*sent)
+
+        self.wait(produce())
+
+    def do_list_groups(self) -> list[str]:
+        return [group[0] for group in self.with_admin(lambda admin: admin.list_consumer_groups())]
+
+    def do_describe_group(self, group: str) -> dict[str, Any]:
+        (answer,) = self.with_admin(lambda admin: admin.describe_consumer_groups([group]))
+        (described,) = answer.groups
+        _, _, state, _, _, members, *_ = described
+        return {"state": state, "members": [member[-4] for member in members]}
+
+    def do_end_offsets(self, partitions: list[list[Any]]) -> list[int]:
+        async def ask() -> list[int]:
+            consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap)
+            await consumer.start()
+            try:
+                found = await consumer.end_offsets([TopicPartition(*partition) for partition in partitions])
+            finally:
+                await consumer.stop()
+            return [found[TopicPartition(*partition)] for partition in partitions]
+
+        return self.wait(ask())
+
+    def do_group_offsets(self, group: str, partitions: list[list[Any]]) -> list[int | None]:
+        found = self.with_admin(lambda admin: admin.list_consumer_group_offsets(group))
+        known = [found.get(TopicPartition(*partition)) for partition in partitions]
+        return [None if offset is None else offset.offset for offset in known]
+
+    def with_admin(self, ask: Any) -> Any:
+        async def run() -> Any:
+            admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+            await admin.start()
+            try:
+                return await ask(admin)
+            finally:
+                await admin.close()
+
+        return self.wait(run())
+
+
+Aiokafka(sys.argv[1]).run()

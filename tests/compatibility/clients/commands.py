@@ -1,0 +1,67 @@
+"""What every client program of the suite does the same: commands as JSON lines in, results and events as JSON lines out.
+
+A command is {"id": n, "do": name, ...arguments}; its result {"id": n, "result": ...} or {"id": n, "error": text}. Events
+say what the client was told, in the order it was told: {"event": "assigned" | "revoked" | "lost", "partitions": [[t, p]]},
+{"event": "records", "records": [[topic, partition, offset, value]]}. One thread talks to the client library, as users'
+programs do; the end of stdin ends the program, so that none outlives its test.
+"""
+
+import json
+import queue
+import sys
+import threading
+import traceback
+from abc import ABC, abstractmethod
+from typing import Any
+
+POLL_S = 0.05
+NO_MORE: dict[str, Any] = {"do": "exit"}
+
+
+def say(**message: Any) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def read_commands() -> "queue.Queue[dict[str, Any]]":
+    commands: queue.Queue[dict[str, Any]] = queue.Queue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            commands.put(json.loads(line))
+        commands.put(NO_MORE)
+
+    threading.Thread(target=read, daemon=True).start()
+    return commands
+
+
+class Program(ABC):
+    """One client program. Subclasses give each command as a method `do_<name>` and poll their consumer."""
+
+    def __init__(self, bootstrap: str):
+        self.bootstrap = bootstrap
+
+    @abstractmethod
+    def poll(self) -> bool:
+        """Lets the consumer work for a moment and says its records; False if there is no consumer."""
+
+    def run(self) -> None:
+        commands = read_commands()
+        say(event="ready")
+        while True:
+            consuming = self.poll()
+            try:
+                command = commands.get(timeout=0 if consuming else POLL_S)
+            except queue.Empty:
+                continue
+            if command == NO_MORE:
+                return
+            self.obey(command)
+
+    def obey(self, command: dict[str, Any]) -> None:
+        number, name = command.pop("id"), command.pop("do")
+        try:
+            say(id=number, result=getattr(self, f"do_{name}")(**command))
+        except Exception as error:  # the test decides what an error means
+            traceback.print_exc()
+            say(id=number, error=f"{type(error).__name__}: {error}")

@@ -1,0 +1,193 @@
+"""Members of a group as processes of their own, whatever the client library: what a test says to them and hears from them.
+
+A real client runs in its own process, so that SIGKILL is what it is in life. The test sends commands and waits for events;
+nothing here sleeps for a time that is hoped to be long enough.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from java_support import KAFKA_VERSION, compile_java, kafka_classpath
+
+HERE = Path(__file__).parent
+WITHIN_S = 45.0
+JAVA_ARTIFACTS = (
+    f"org.apache.kafka:kafka-clients:{KAFKA_VERSION}",
+    "com.fasterxml.jackson.core:jackson-databind:2.21.7",
+    "org.slf4j:slf4j-nop:1.7.36",
+)
+Partition = tuple[str, int]
+
+
+class ClientError(Exception):
+    """The client library answered a command with an error."""
+
+
+class Client:
+    """One kind of client: how to start its program, and what it can do."""
+
+    def __init__(self, name: str, *, cooperative: bool, admin: frozenset[str]):
+        self.name = name
+        self.cooperative = cooperative
+        self.admin = admin
+
+    def command(self, bootstrap: str, folder: Path) -> list[str]:
+        return [sys.executable, str(HERE / "clients" / f"{self.name}_client.py"), bootstrap]
+
+
+class JavaClient(Client):
+    """The Java client, compiled once per folder."""
+
+    _compiled: str | None = None
+
+    def command(self, bootstrap: str, folder: Path) -> list[str]:
+        if self._compiled is None:
+            classes = folder / "classes"
+            classes.mkdir()
+            self._compiled = compile_java(
+                HERE / "java" / "ClientProgram.java", kafka_classpath(JAVA_ARTIFACTS), classes
+            )
+        small = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+        return ["java", *small, "-cp", self._compiled, "ClientProgram", bootstrap]
+
+
+EVERYTHING = frozenset({"alter_offsets", "delete_group"})
+CLIENTS = {
+    "confluent": Client("confluent", cooperative=True, admin=EVERYTHING),
+    "kafka_python": Client("kafka_python", cooperative=True, admin=EVERYTHING),
+    "aiokafka": Client("aiokafka", cooperative=False, admin=frozenset()),
+    "java": JavaClient("java", cooperative=True, admin=EVERYTHING),
+}
+
+
+class Program:
+    """A client program under way. What it was told so far is in `events`; `owned` is what follows from it."""
+
+    def __init__(self, client: Client, bootstrap: str, folder: Path):
+        self.client = client
+        self.name = ""
+        self.group = ""
+        self.events: list[dict[str, Any]] = []
+        self.records: list[tuple[str, int, int, str]] = []
+        self.owned: set[Partition] = set()
+        self._results: dict[int, dict[str, Any]] = {}
+        self._sent = 0
+        self._changed = threading.Condition()
+        self._log = (folder / f"{client.name}-{id(self)}.log").open("wb")
+        self._process = subprocess.Popen(
+            client.command(bootstrap, folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.wait_until(lambda: bool(self.events), "the program to start")
+
+    def join(self, group: str, topics: list[str], *, name: str, **how: Any) -> None:
+        """Becomes a member: it polls from now on. See the programs for `how`."""
+        defaults = {"assignors": "range", "session_timeout_ms": 10_000, "heartbeat_ms": 300}
+        self.name, self.group = name, group
+        self.call("join", group=group, topics=topics, client_id=name, **(defaults | how))
+
+    def call(self, do: str, **arguments: Any) -> Any:
+        """Sends a command and waits for its result."""
+        self._sent += 1
+        number = self._sent
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"id": number, "do": do, **arguments}).encode() + b"\n")
+        self._process.stdin.flush()
+        self.wait_until(lambda: number in self._results, f"the result of {do}")
+        result = self._results.pop(number)
+        if "error" in result:
+            raise ClientError(result["error"])
+        return result["result"]
+
+    def told(self, *kinds: str) -> list[list[Partition]]:
+        """The partitions of each event of these kinds, in order."""
+        return [partitions_of(event) for event in list(self.events) if event["event"] in kinds]
+
+    def rebalances(self) -> int:
+        """How often partitions were given or taken so far: unchanged means undisturbed."""
+        return len(self.told("assigned", "revoked", "lost"))
+
+    def values(self) -> list[str]:
+        return [record[3] for record in list(self.records)]
+
+    def wait_until(self, condition: Callable[[], bool], what: str, within_s: float = WITHIN_S) -> None:
+        deadline = time.monotonic() + within_s
+        with self._changed:
+            while not condition():
+                alive = self._process.poll() is None
+                left = deadline - time.monotonic()
+                assert left > 0, (
+                    f"{self.client.name} {self.name} waited in vain for {what}; it was told {self.events[-6:]}"
+                )
+                assert alive, f"{self.client.name} {self.name} ended while the test waited for {what}"
+                self._changed.wait(min(left, 0.2))
+
+    def kill(self) -> None:
+        """SIGKILL: the member says no good-bye."""
+        self._process.kill()
+        self._end()
+
+    def stop(self) -> None:
+        """For clean-up: the program ends without leaving its group."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._end()
+
+    def _end(self) -> None:
+        self._process.wait(10)
+        self._reader.join(10)
+        for pipe in (self._process.stdin, self._process.stdout, self._log):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    continue
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            message = json.loads(line)
+            with self._changed:
+                self._note(message)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _note(self, message: dict[str, Any]) -> None:
+        if "id" in message:
+            self._results[message["id"]] = message
+            return
+        if message["event"] == "records":
+            self.records += [tuple(record) for record in message["records"]]
+        elif message["event"] == "assigned":
+            self.owned |= set(partitions_of(message))
+        elif message["event"] in ("revoked", "lost"):
+            self.owned -= set(partitions_of(message))
+        if message["event"] != "records":
+            self.events.append(message)
+
+
+def partitions_of(event: dict[str, Any]) -> list[Partition]:
+    return [(topic, partition) for topic, partition in event["partitions"]]
+
+
+def wait_for_all(members: list[Program], condition: Callable[[], bool], what: str, within_s: float = WITHIN_S) -> None:
+    """Waits for something that several members bring about together."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        heard = {member.name: (sorted(member.owned), member.events[-3:]) for member in members}
+        assert time.monotonic() < deadline, f"waited in vain for {what}: {heard}"
+        time.sleep(0.02)
+
+
+def shared(members: list[Program], partitions: set[Partition]) -> bool:
+    """Whether every partition has exactly one owner among the members, and every member has some."""
+    owned = [partition for member in members for partition in member.owned]
+    return sorted(owned) == sorted(partitions) and all(member.owned for member in members)

@@ -1,0 +1,296 @@
+"""Compaction is invisible (I2): whatever is cleaned, whenever, and wherever the power goes, a load yields the same."""
+
+from random import Random
+
+import pytest
+from log.log_helpers import FOLDER, append, content, make_batch, offsets, open_log, reopened
+
+from coordinator.faults.disk import PowerCut, SimulatedDisk
+from coordinator.log.batch import CONTROL, TRANSACTIONAL, BatchBuilder, check_batch, split
+from coordinator.log.compaction import clean, is_due, keep_transactions
+
+DAY = 24 * 3600 * 1000
+
+
+def run(cleaning):
+    for work in cleaning:
+        try:
+            if work is not None:
+                work()
+        except Exception as error:
+            cleaning.throw(error)
+            raise
+
+
+def clean_all(log, now_ms=0, keep=keep_transactions):
+    run(clean(log, now_ms, keep))
+
+
+def state(log):
+    """What a state machine that keeps the last value of each key makes of the log."""
+    return last_values(content(log))
+
+
+def last_values(pairs):
+    return {key: value for key, value in dict(pairs).items() if value is not None}
+
+
+def stored(log):
+    return [(key, value) for key, value in content(log) if key is not None]
+
+
+@pytest.fixture
+def disk():
+    return SimulatedDisk()
+
+
+def roll(log):
+    """Closes the active segment."""
+    log._roll()
+
+
+def test_only_the_last_record_of_a_key_stays_at_its_offset(disk):
+    log = open_log(disk)
+    append(log, (b"a", b"1"), (b"b", b"1"))
+    append(log, (b"a", b"2"))
+    append(log, (b"c", b"1"), (b"a", b"3"))
+    roll(log)
+    append(log, (b"b", b"active"))
+    clean_all(log)
+    assert content(log) == [(b"b", b"1"), (b"c", b"1"), (b"a", b"3"), (b"b", b"active")]
+    buffer = log.read(0, 10_000)
+    assert [(h.base_offset, h.next_offset, h.record_count) for _, h in split(buffer)] == [(0, 2, 1), (3, 5, 2)]
+    assert log.read(2, 10_000) == log.read(3, 10_000)
+    assert (log.start_offset, log.end_offset) == (0, 6)
+    log = reopened(disk)
+    assert (log.start_offset, log.end_offset, log.recovery) == (0, 6, None)
+    assert state(log) == {b"a": b"3", b"b": b"active", b"c": b"1"}
+
+
+def test_a_tombstone_stays_its_time_after_it_was_first_met_and_then_goes(disk):
+    log = open_log(disk, delete_retention_ms=DAY)
+    append(log, (b"a", b"1"))
+    append(log, (b"a", None), (b"b", b"1"), timestamp=5)
+    roll(log)
+    append(log, (b"x", b"y"))
+    clean_all(log, now_ms=10 * DAY)
+    assert stored(log) == [(b"a", None), (b"b", b"1"), (b"x", b"y")]
+    header = check_batch(log.read(0, 1))
+    assert (header.delete_horizon_ms, header.max_timestamp) == (11 * DAY, 5)
+    clean_all(log, now_ms=11 * DAY - 1)
+    assert (b"a", None) in stored(log)
+    clean_all(log, now_ms=11 * DAY)
+    assert stored(log) == [(b"b", b"1"), (b"x", b"y")]
+
+
+def transactional(log, pairs, attributes=TRANSACTIONAL):
+    builder = BatchBuilder()
+    for key, value in pairs:
+        builder.add(key, value)
+    batch = builder.build(log.end_offset, 1, producer_id=7, producer_epoch=0, attributes=attributes)
+    log.append(batch, len(pairs), 1)
+
+
+def test_transactions_are_left_alone_and_replace_nothing(disk):
+    log = open_log(disk, delete_retention_ms=0)
+    append(log, (b"a", b"plain"))
+    transactional(log, [(b"a", b"pending"), (b"b", b"pending")])
+    transactional(log, [(b"\0\0\0\0", b"\0\0\0\0\0\0")], TRANSACTIONAL | CONTROL)
+    append(log, (b"b", None))
+    roll(log)
+    append(log, (b"x", b"y"))
+    before = content(log)
+    for _ in range(3):
+        clean_all(log, now_ms=DAY)
+        assert content(log) == before, "the tombstone too, as long as an older value of its key is there"
+
+
+def test_batches_kept_by_the_caller_protect_their_keys(disk):
+    log = open_log(disk, delete_retention_ms=0)
+    append(log, (b"a", b"old"))
+    append(log, (b"a", None))
+    roll(log)
+    append(log, (b"x", b"y"))
+    for now_ms in (0, DAY):
+        clean_all(log, now_ms, keep=lambda header: header.base_offset == 0)
+        assert (b"a", None) in stored(log)
+    clean_all(log, 2 * DAY)
+    assert state(log) == {b"x": b"y"}
+
+
+def test_records_without_a_key_stay(disk):
+    log = open_log(disk)
+    append(log, (None, b"1"), (None, None))
+    roll(log)
+    append(log)
+    clean_all(log)
+    assert content(log)[:2] == [(None, b"1"), (None, None)]
+
+
+def test_small_neighbours_become_one_segment_and_unchanged_ones_are_not_rewritten(disk):
+    log = open_log(disk, segment_bytes=300)
+    while len(log.segments) < 4:
+        append(log, (b"%d" % log.end_offset, b"v"))
+    keys = log.end_offset
+    kept = list(log.segments)
+    clean_all(log)
+    assert log.segments == kept
+    for _ in range(12):
+        append(log, (b"0", b"v"))
+    clean_all(log)
+    for _ in range(3):
+        clean_all(log)
+    assert len([name for name in disk.list(FOLDER) if name.endswith(".log")]) == len(log.segments) <= 5
+    assert state(log) == {b"%d" % i: b"v" for i in range(keys)}
+
+
+def test_cleaning_is_due_by_the_share_of_what_was_written_since(disk):
+    log = open_log(disk, segment_bytes=300)
+    assert not is_due(log)
+    while len(log.segments) < 3:
+        append(log, (b"%d" % log.end_offset, b"v"))
+    assert is_due(log)
+    clean_all(log)
+    assert not is_due(log)
+    log = reopened(disk, segment_bytes=300)
+    assert not is_due(log)
+    append(log, *[(b"k", b"v" * 100)] * 5)
+    roll(log)
+    assert is_due(log)
+
+
+def test_a_full_disk_ends_a_cleaning_and_harms_nothing(disk):
+    log = open_log(disk)
+    for _ in range(20):
+        append(log, (b"a", b"1" * 100), (b"%d" % log.end_offset, b"v"))
+    roll(log)
+    append(log)
+    before = content(log)
+    disk.capacity_bytes = 0
+    with pytest.raises(OSError, match="No space"):
+        clean_all(log)
+    assert content(log) == before
+    disk.capacity_bytes = None
+    clean_all(log)
+    assert state(log) == dict(before)
+    assert not [name for name in disk.list(FOLDER) if not name.endswith((".log", "checkpoint"))]
+
+
+def test_a_cleaning_that_is_dropped_midway_leaves_no_trace(monkeypatch):
+    monkeypatch.setattr("coordinator.log.compaction.STEP_RECORDS", 1)
+    steps, done = 0, False
+    while not done:
+        disk = SimulatedDisk()
+        log = open_log(disk, segment_bytes=400)
+        for i in range(20):
+            append(log, (b"%d" % (i % 3), b"%d" % log.end_offset))
+        before = state(log)
+        cleaning = clean(log, 0, keep_transactions)
+        done = True
+        for taken, work in enumerate(cleaning):
+            if work is not None:
+                work()
+            if taken == steps:
+                done = False
+                break
+        cleaning.close()
+        assert state(log) == before
+        log.close()
+        assert disk.files_open == 0
+        assert not [name for name in disk.list(FOLDER) if not name.endswith((".log", "checkpoint"))]
+        steps += 1
+    assert steps > 20
+
+
+def random_pairs(random):
+    keys = [b"a", b"b", b"c", b"d", b"e"]
+    return [
+        (random.choice(keys), None if random.random() < 0.3 else b"%d" % random.randrange(1000))
+        for _ in range(random.choice([1, 1, 2, 5]))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_any_history_cleaned_at_any_times_loads_as_the_full_one(seed):
+    """The same writes go to a log that is never cleaned; loads begin and end around cleanings and deletions."""
+    random = Random(seed)
+    full = open_log(SimulatedDisk())
+    disk = SimulatedDisk()
+    options = {"segment_bytes": random.choice([150, 300, 1000]), "delete_retention_ms": random.choice([0, 3, 1000])}
+    log = open_log(disk, **options)
+    loads, cleaning = [], None
+    for now_ms in range(random.randrange(20, 120)):
+        pairs = random_pairs(random)
+        append(full, *pairs)
+        append(log, *pairs)
+        if cleaning is None and random.random() < 0.2:
+            cleaning = clean(log, now_ms, keep_transactions)
+        if random.random() < 0.1:
+            loads.append((log.replay_batches(), [], None))
+        for i, (load, seen, expected) in enumerate(loads):
+            loads[i] = (load, seen, state(full) if expected is None else expected)
+            seen.extend(next(load, []))
+        for _ in range(random.randrange(4)):
+            if cleaning is not None:
+                try:
+                    if (work := next(cleaning)) is not None:
+                        work()
+                except StopIteration:
+                    cleaning = None
+        if random.random() < 0.05 and cleaning is None and not loads:
+            log = reopened(disk, **options)
+        assert state(log) == state(full)
+        assert log.end_offset == full.end_offset
+    for load, seen, expected in loads:
+        for batch in load:
+            seen.extend(batch)
+        assert last_values(seen) == expected
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_power_cuts_in_the_middle_of_cleaning_change_nothing(seed):
+    random = Random(seed)
+    disk = SimulatedDisk()
+    options = {"segment_bytes": random.choice([150, 300, 1000]), "delete_retention_ms": random.choice([0, 1000])}
+    log = open_log(disk, **options)
+    expected = {}
+    for now_ms in range(6):
+        for _ in range(random.randrange(20)):
+            pairs = random_pairs(random)
+            append(log, *pairs)
+            expected.update(pairs)
+        log.sync()
+        disk.cut_after(random.randrange(40))
+        try:
+            clean_all(log, now_ms)
+            clean_all(log, now_ms)
+        except PowerCut:
+            pass
+        log = None
+        while log is None:
+            disk.crash(random)
+            disk.cut_after(random.choice([1, 3, 1000]))
+            try:
+                log = open_log(disk, **options)
+            except PowerCut:
+                continue
+        disk.kill()
+        log = open_log(disk, **options)
+        assert log.recovery is None
+        assert state(log) == last_values(expected.items())
+
+
+def test_a_swap_that_was_begun_is_ended_when_the_log_is_opened(disk):
+    log = open_log(disk, segment_bytes=150)
+    for i in range(6):
+        append(log, (b"a", b"%d" % i))
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
+    log.close()
+    file = disk.open(f"{FOLDER}/{0:020d}.{4:020d}.swap")
+    file.append(make_batch(0, [(b"b", b"swapped")] * 4))
+    file.close()
+    disk.open(f"{FOLDER}/{4:020d}.log.cleaned").close()
+    log = reopened(disk, segment_bytes=150)
+    assert [name for name in disk.list(FOLDER) if name != "log-checkpoint"] == [f"{0:020d}.log", f"{4:020d}.log"]
+    assert offsets(log.read(0, 10_000)) == [0]
+    assert state(log) == {b"a": b"5", b"b": b"swapped"}

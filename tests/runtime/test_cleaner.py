@@ -1,0 +1,74 @@
+"""The cleaner shrinks a shard's log behind the requests' back, and nobody can tell."""
+
+import errno
+
+from runtime.shard_world import ShardWorld
+from runtime.test_shard import committed, is_success, send_commit
+
+from coordinator.runtime.cleaner import Cleaner
+
+
+def cleaned_world():
+    world = ShardWorld(segment_bytes=4_000)
+    for n in range(200):
+        send_commit(world, n, group=f"g{n % 3}")
+        world.settle()
+    cleaner = Cleaner(
+        lambda: [world.shard.log],
+        world.clock,
+        run=world.run,
+        soon=world.soon.append,
+        schedule=world.schedule,
+        backoff_ms=15_000,
+    )
+    return world, cleaner
+
+
+def test_a_log_of_overwritten_commits_shrinks_and_loads_to_the_same_offsets():
+    world, cleaner = cleaned_world()
+    before = world.shard.log.size_bytes
+    world.advance(15_000)
+    world.settle()
+    assert cleaner.cleanings == 1
+    assert world.shard.log.size_bytes < before / 4
+    world.restart(world.disk.kill)
+    assert [committed(world, f"g{n}") for n in range(3)] == [198, 199, 197]
+
+
+def test_commits_between_the_steps_of_a_cleaning_are_kept():
+    world, cleaner = cleaned_world()
+    world.advance(15_000)
+    offset = 1_000
+    while not cleaner.cleanings:
+        world.turn()
+        world.finish_syncs()
+        asker = send_commit(world, offset, group="g0")
+        world.settle()
+        assert is_success(asker)
+        offset += 1
+    world.restart(world.disk.kill)
+    assert committed(world, "g0") == offset - 1
+
+
+def test_a_cleaning_that_finds_no_space_leaves_the_log_as_it_was_and_is_tried_again():
+    world, cleaner = cleaned_world()
+    world.disk.sync_errors.append(errno.ENOSPC)
+    world.advance(15_000)
+    world.settle()
+    assert cleaner.cleanings == 0
+    assert committed(world, "g0") == 198
+    world.advance(15_000)
+    world.settle()
+    assert cleaner.cleanings == 1
+    world.restart(world.disk.kill)
+    assert committed(world, "g0") == 198
+
+
+def test_a_stop_in_the_middle_leaves_a_whole_log():
+    world, cleaner = cleaned_world()
+    world.advance(15_000)
+    world.turn()
+    cleaner.stop()
+    world.settle()
+    world.restart(world.disk.kill)
+    assert [committed(world, f"g{n}") for n in range(3)] == [198, 199, 197]
