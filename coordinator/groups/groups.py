@@ -9,38 +9,93 @@ There is no operation here, only what belongs to all groups: which record goes t
 an offset, or a round of members.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
+
+from coordinator.groups.assignors.assignor import Assignor
+from coordinator.groups.assignors.range import RangeAssignor
+from coordinator.groups.assignors.uniform import UniformAssignor
 
 from coordinator.groups.classic import timeouts
 from coordinator.groups.classic.group import ClassicGroup, State
 from coordinator.groups.classic.replay import replay_group_metadata, resume_all
+from coordinator.groups.consumer import replay as consumer_replay
+from coordinator.groups.consumer import timeouts as consumer_timeouts
+from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.offsets import expire
 from coordinator.groups.offsets.replay import replay_legacy_offset_commit, replay_offset_commit
 from coordinator.groups.offsets.store import Offsets
-from coordinator.groups.settings import GroupsConfig
-from coordinator.protocol.messages import GroupMetadataKey, LegacyOffsetCommitKey, Message, OffsetCommitKey
+from coordinator.groups.settings import ConsumerSettings, GroupsConfig, GroupSettings
+from coordinator.protocol.messages import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    GroupMetadataKey,
+    LegacyOffsetCommitKey,
+    Message,
+    OffsetCommitKey,
+)
 from coordinator.runtime.result import Record, Result, TimerKey
 
 
 class Catalog(Protocol):
     """The topics, as far as groups need to know them."""
 
+    @property
+    def version(self) -> int:
+        """Another number after every change: a topic made, grown or deleted."""
+        ...
+
+    def topic_names(self) -> Sequence[str]: ...
     def topic_id(self, name: str) -> bytes | None: ...
     def topic_name(self, topic_id: bytes) -> str | None: ...
     def partition_count(self, name: str) -> int | None: ...
 
 
+class SameForAll:
+    """The settings of groups where no group has settings of its own."""
+
+    def __init__(self, config: GroupsConfig) -> None:
+        self._consumer = config.consumer_settings()
+
+    def consumer(self, group_id: str) -> ConsumerSettings:
+        return self._consumer
+
+
+BUILT_IN_ASSIGNORS: Mapping[str, Assignor] = MappingProxyType(
+    {"uniform": UniformAssignor(), "range": RangeAssignor()}
+)
+
+
 class Groups:
-    """The groups of one shard. Handlers read `classic` and `offsets` freely and change only the rounds in `classic`."""
+    """The groups of one shard. Handlers read everything freely and change only what is not in the log.
 
-    __slots__ = ("catalog", "classic", "config", "offsets")
+    A group id belongs to one kind of group at a time.
+    """
 
-    def __init__(self, config: GroupsConfig, catalog: Catalog) -> None:
+    __slots__ = ("assignors", "catalog", "classic", "config", "consumer", "offsets", "settings")
+
+    def __init__(
+        self,
+        config: GroupsConfig,
+        catalog: Catalog,
+        *,
+        settings: GroupSettings | None = None,
+        assignors: Mapping[str, Assignor] = BUILT_IN_ASSIGNORS,
+    ) -> None:
+        """`settings`: of single groups; `assignors`: by name, the first is the default."""
         self.config = config
         self.catalog = catalog
+        self.settings = SameForAll(config) if settings is None else settings
+        self.assignors = assignors
         self.classic: dict[str, ClassicGroup] = {}
         """Simple groups (offsets only) are classic groups without members."""
+        self.consumer: dict[str, ConsumerGroup] = {}
         self.offsets = Offsets()
 
     def replay(self, record: Record) -> None:
@@ -52,11 +107,32 @@ class Groups:
     def loaded(self, now_ms: int) -> Result:
         """Every record of the log was replayed: starts the rounds and the timers."""
         result = resume_all(self, now_ms)
-        result.timers = [*result.timers, expire.first_timer(self)]
+        result.timers = [*result.timers, *consumer_timeouts.resume_all(self), expire.first_timer(self)]
         return result
 
     def fire(self, key: TimerKey, now_ms: int) -> Result:
         return FIRE[key[0]](self, key, now_ms)
+
+    def group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        """The group of this id, of whatever kind."""
+        return self.consumer.get(group_id) or self.classic.get(group_id)
+
+    def group_or_simple(self, group_id: str) -> ClassicGroup | ConsumerGroup:
+        """The group of this id; a simple one is made if nothing was known of it."""
+        return self.consumer.get(group_id) or self.classic_or_simple(group_id)
+
+    def consumer_or_made(self, group_id: str) -> ConsumerGroup:
+        """The consumer group; made if there is none, and then the id is no classic or simple group's any more."""
+        group = self.consumer.get(group_id)
+        if group is None:
+            self.classic.pop(group_id, None)
+            group = self.consumer[group_id] = ConsumerGroup(group_id)
+        return group
+
+    def forget_consumer(self, group_id: str) -> None:
+        """The consumer group is no more; if it has offsets, a simple group is left."""
+        if self.consumer.pop(group_id, None) is not None and group_id in self.offsets.by_group:
+            self.classic_or_simple(group_id)
 
     def classic_or_simple(self, group_id: str) -> ClassicGroup:
         """The group; a simple one is made if nothing was known of it."""
@@ -69,7 +145,7 @@ class Groups:
         """Forgets a group without members; if it has offsets, a simple group is left."""
         group = self.classic.pop(group_id, None)
         assert group is None or not group.members, f"{group_id} has members"
-        if group_id in self.offsets.by_group:
+        if group_id in self.offsets.by_group and group_id not in self.consumer:
             self.classic_or_simple(group_id)
 
     def forget_if_nothing_is_known(self, group_id: str) -> None:
@@ -85,6 +161,13 @@ REPLAY: dict[type[Message], Callable[[Groups, Any, Any], None]] = {
     GroupMetadataKey: replay_group_metadata,
     OffsetCommitKey: replay_offset_commit,
     LegacyOffsetCommitKey: replay_legacy_offset_commit,
+    ConsumerGroupMetadataKey: consumer_replay.replay_group_epoch,
+    ConsumerGroupPartitionMetadataKey: consumer_replay.replay_partition_metadata,
+    ConsumerGroupMemberMetadataKey: consumer_replay.replay_member_metadata,
+    ConsumerGroupTargetAssignmentMetadataKey: consumer_replay.replay_target_epoch,
+    ConsumerGroupTargetAssignmentMemberKey: consumer_replay.replay_target_of_member,
+    ConsumerGroupCurrentMemberAssignmentKey: consumer_replay.replay_current_assignment,
+    ConsumerGroupRegularExpressionKey: consumer_replay.replay_regex,
 }
 """Record key -> what its record does."""
 
@@ -93,6 +176,11 @@ FIRE: dict[Any, Callable[[Groups, TimerKey, int], Result]] = {
     "classic-pending": timeouts.fire_pending,
     "classic-join": timeouts.fire_join,
     "classic-sync": timeouts.fire_sync,
+    "consumer-session": consumer_timeouts.fire_session,
+    "consumer-rebalance": consumer_timeouts.fire_rebalance,
+    "consumer-join": consumer_timeouts.fire_join,
+    "consumer-sync": consumer_timeouts.fire_sync,
+    "consumer-regex": consumer_timeouts.fire_regex,
     expire.TIMER[0]: lambda groups, _, now_ms: expire.fire(groups, now_ms),
 }
 """First item of a timer's key -> what it does when it fires."""

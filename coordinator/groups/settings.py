@@ -4,6 +4,34 @@ The core has no other defaults: what a handler decides, it decides from the requ
 """
 
 from dataclasses import dataclass
+from typing import Protocol
+
+STRICT = "strict"
+REVOCATION_EPOCH = "revocation-epoch"
+ASSIGNMENT_EPOCH = "assignment-epoch"
+FENCING_POLICIES = (STRICT, REVOCATION_EPOCH, ASSIGNMENT_EPOCH)
+"""Which epochs a member of a consumer group may commit with (fencing.py)."""
+
+DISABLED, UPGRADE, DOWNGRADE, BIDIRECTIONAL = "disabled", "upgrade", "downgrade", "bidirectional"
+MIGRATION_POLICIES = (DISABLED, UPGRADE, DOWNGRADE, BIDIRECTIONAL)
+"""Whether a group with members may change between the classic and the consumer protocol."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """What may be set for one consumer group (resource type GROUP), the server's own values where nothing is set."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
+    fencing_policy: str
+    require_ownership: bool
+
+
+class GroupSettings(Protocol):
+    """The settings of single groups. The same object is given as long as nothing changes."""
+
+    def consumer(self, group_id: str) -> ConsumerSettings: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,3 +53,35 @@ class GroupsConfig:
     """UTF-16 characters, in spite of the name, as in Kafka."""
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
+
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_max_session_timeout_ms: int = 60_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    """Told to the members of consumer groups: it is the server that decides how often they are heard of."""
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    group_consumer_assignment_interval_ms: int = 1_000
+    """A target assignment is not replaced by another before this time, so that many joins make one rebalance (KIP-1263)."""
+    group_consumer_min_assignment_interval_ms: int = 0
+    group_consumer_max_assignment_interval_ms: int = 15_000
+    group_consumer_max_size: int = 2_147_483_647
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """The first is for groups whose members name none."""
+    group_consumer_migration_policy: str = BIDIRECTIONAL
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+    """Patterns are matched anew at least so often; and, whatever it says, soon after topics come or go."""
+    group_consumer_fencing_policy: str = REVOCATION_EPOCH
+    """Ours."""
+    fencing_require_ownership: bool = False
+    """Ours: a commit at the current epoch is refused for partitions that the member does not own."""
+
+    def consumer_settings(self) -> ConsumerSettings:
+        """What a consumer group has that nothing is set for."""
+        return ConsumerSettings(
+            session_timeout_ms=self.group_consumer_session_timeout_ms,
+            heartbeat_interval_ms=self.group_consumer_heartbeat_interval_ms,
+            assignment_interval_ms=self.group_consumer_assignment_interval_ms,
+            fencing_policy=self.group_consumer_fencing_policy,
+            require_ownership=self.fencing_require_ownership,
+        )

@@ -148,6 +148,14 @@ class Topics:
 
     # --- what there is ------------------------------------------------------------------------------------------------
 
+    @property
+    def version(self) -> int:
+        """Another number after every change of the registry."""
+        return self.registry.changes
+
+    def topic_names(self) -> Sequence[str]:
+        return list(self.registry.topics)
+
     def topic_id(self, name: str) -> bytes | None:
         topic = self.registry.topics.get(name)
         return topic.topic_id if topic is not None else None

@@ -48,7 +48,7 @@ class Topic:
 class Registry:
     """All topics by name and by id, and the next producer id that nobody holds."""
 
-    __slots__ = ("by_id", "collisions", "next_producer_id", "removed", "topics")
+    __slots__ = ("by_id", "changes", "collisions", "next_producer_id", "removed", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
@@ -56,10 +56,13 @@ class Registry:
         self.collisions: dict[str, str] = {}
         """Collision key (names.py) -> the name that holds it."""
         self.next_producer_id = 0
+        self.changes = 0
+        """Records replayed: another number after every change."""
         self.removed: dict[str, None] = {}
         """Names of topics whose removal this log tells, and that were not made again: their folders may go."""
 
     def replay(self, message: Message) -> None:
+        self.changes += 1
         if isinstance(message, TopicRecord):
             self._put(Topic(message.name, message.topic_id, 0))
             self.collisions[names.collision_key(message.name)] = message.name

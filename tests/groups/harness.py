@@ -40,6 +40,13 @@ class Topics:
     def __init__(self, topics: Mapping[str, int]) -> None:
         self.topics = dict(topics)
 
+    @property
+    def version(self) -> int:
+        return hash(tuple(self.topics.items()))
+
+    def topic_names(self) -> list[str]:
+        return list(self.topics)
+
     def topic_id(self, name: str) -> bytes | None:
         return name.encode().ljust(16, b"\0")[:16] if name in self.topics else None
 

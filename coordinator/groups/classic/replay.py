@@ -20,6 +20,7 @@ def replay_group_metadata(groups: "Groups", key: GroupMetadataKey, value: GroupM
     if value is None:
         groups.delete(key.group)
     else:
+        groups.consumer.pop(key.group, None)
         groups.classic_or_simple(key.group).stored = value
 
 

@@ -1,0 +1,130 @@
+"""A consumer group becomes a classic group: when the last member of the consumer protocol goes and classic ones stay.
+
+The members' next generation is theirs to make: the group turns up in PreparingRebalance, in a generation that bears the number
+of the group epoch, and they are called to join. Until they do they hold what they hold, and that is what the group's record
+says: everything a member has, including what it was about to give up. Kafka writes the *target* instead. If a member of the
+consumer protocol then comes before the others have joined, the group is converted back, and what the target had taken from a
+member counts as free while it still reads it.
+
+Only where every member has reached the target does the group stay as it is, without a rebalance: when a static member has
+gone back to the classic protocol, the last to do so, and took its own place.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic.effects import Effects
+from coordinator.groups.classic.group import CONSUMER_PROTOCOL_TYPE, Cause, ClassicGroup, ClassicMember, State
+from coordinator.groups.classic.protocols import select_protocol
+from coordinator.groups.classic.rebalance import call_together, read_subscriptions
+from coordinator.groups.consumer import records
+from coordinator.groups.consumer.change import Change
+from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, Epochs, regex_key
+from coordinator.groups.records import group_metadata
+from coordinator.groups.settings import BIDIRECTIONAL, DOWNGRADE
+from coordinator.protocol.codec import DecodeError
+from coordinator.protocol.subscription import Assignment, encode_assignment, parse_subscription
+
+if TYPE_CHECKING:
+    from coordinator.groups.groups import Catalog, Groups
+
+
+def may_downgrade_without(groups: "Groups", group: ConsumerGroup, leaving: Collection[ConsumerMember]) -> bool:
+    """Whether those who stay when these leave are a classic group."""
+    staying = len(group.members) - len(leaving)
+    classic_staying = group.classic_members - sum(member.classic is not None for member in leaving)
+    return 0 < staying == classic_staying and _is_allowed(groups, staying)
+
+
+def may_downgrade_replacing(groups: "Groups", group: ConsumerGroup, holder: ConsumerMember) -> bool:
+    """Whether the group is a classic one when this member is replaced by one of the classic protocol."""
+    count = len(group.members)
+    return holder.classic is None and group.classic_members == count - 1 and _is_allowed(groups, count)
+
+
+def _is_allowed(groups: "Groups", size: int) -> bool:
+    config = groups.config
+    policy = config.group_consumer_migration_policy
+    return policy in (DOWNGRADE, BIDIRECTIONAL) and size <= config.group_max_size
+
+
+def downgrade_without(change: Change, leaving: Sequence[ConsumerMember]) -> None:
+    """Members leave, and classic ones stay."""
+    gone = {member.member_id for member in leaving}
+    staying = [member for member_id, member in change.group.members.items() if member_id not in gone]
+    cause = Cause("the last member of the consumer protocol left", leaving[0].member_id, None)
+    _downgrade(change, staying, cause)
+
+
+def downgrade_replacing(change: Change, holder: ConsumerMember, successor: ConsumerMember, *, rebalances: bool) -> None:
+    """A classic member takes the place of the last member of the consumer protocol."""
+    change.disarm_all_of(holder.member_id)
+    members = [successor if member is holder else member for member in change.group.members.values()]
+    cause = Cause("the last member of the consumer protocol turned classic", successor.member_id, None)
+    _downgrade(change, members, cause if rebalances else None)
+
+
+def _downgrade(change: Change, members: Sequence[ConsumerMember], cause: Cause | None) -> None:
+    groups, group, now_ms = change.groups, change.group, change.now_ms
+    classic = ClassicGroup(group.group_id, now_ms)
+    for member in members:
+        classic.add(_classic_member(group.group_id, member), CONSUMER_PROTOCOL_TYPE)
+    classic.generation = change.group_epoch
+    classic.protocol_name = select_protocol(classic)
+    for member in members:
+        classic_member = classic.members[member.member_id]
+        classic_member.assignment = _assignment(groups.catalog, classic, classic_member, member)
+    # A downgraded group has had its generations; it does not wait for more members as a new one does.
+    classic.state = State.STABLE
+    read_subscriptions(classic)
+    change.records += [*records.group_tombstones(group, group.members), group_metadata(classic)]
+    for member_id in group.members:
+        change.disarm_all_of(member_id)
+    change.disarm(regex_key(group.group_id))
+    effects = Effects()
+    effects.timers.extend(member.session_timer for member in classic.members.values())
+    if cause is not None:
+        call_together(groups, classic, cause, now_ms, effects)
+    assert effects.record is None
+    change.timers += effects.timers
+    change.replies += effects.replies
+    change.facts += effects.facts
+    change.tell("group_downgraded", generation=classic.generation, members=len(members))
+    change.on_result = lambda: groups.classic.__setitem__(group.group_id, classic)
+
+
+def _classic_member(group_id: str, member: ConsumerMember) -> ClassicMember:
+    assert member.classic is not None
+    classic = ClassicMember(
+        group_id,
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.classic.protocols,
+        b"",
+    )
+    classic.set_timeouts(member.classic.session_timeout_ms, member.rebalance_timeout_ms)
+    return classic
+
+
+def _assignment(
+    catalog: "Catalog", classic: ClassicGroup, classic_member: ClassicMember, member: ConsumerMember
+) -> bytes:
+    """Everything the member holds, in the version of its subscription."""
+    held: dict[bytes, set[int]] = {}
+    for epochs in (member.assigned, member.pending_revocation):
+        for topic_id, partitions in epochs.items():
+            held.setdefault(topic_id, set()).update(partitions)
+    return encoded(catalog, held, classic_member.metadata(classic.protocol_name) or b"")
+
+
+def encoded(catalog: "Catalog", held: "dict[bytes, set[int]] | Epochs", metadata: bytes) -> bytes:
+    """Partitions as a classic member's assignment, in the version of its subscription. Topics that are gone are left out."""
+    try:
+        version = parse_subscription(metadata).version
+    except DecodeError:
+        version = 0
+    names = ((catalog.topic_name(topic_id), partitions) for topic_id, partitions in held.items())
+    partitions = {name: tuple(sorted(each)) for name, each in sorted((n, p) for n, p in names if n is not None)}
+    return encode_assignment(Assignment(partitions, None, version))

@@ -1,0 +1,377 @@
+"""A consumer group (KIP-848): the state that its operations work on.
+
+Nobody stops here to agree on anything. The coordinator keeps three things and lets each member walk from one to the next
+in its own time:
+
+    the group epoch        moves on when the group's metadata change: members, subscriptions, topics
+    the target assignment  who should read what; computed by an assignor for a group epoch, and then bears its number
+    the members            what each holds now, and the *member epoch* it has reached on the way to the target
+
+A member is told by heartbeats what to give up and what it gets. It reaches the target's epoch when it has given up what it
+must; a partition is given to it when nobody else holds it any more (reconcile.py). So
+
+    RevocationEpoch < MemberEpoch <= target assignment epoch <= group epoch
+
+Everything above is in the log. Members are immutable values fully backed by two records; `replay.py` is the only code that
+puts another in their place, live and at load. What is not in the log is at the end of this class: what is cached, and the
+memory of why the group rebalanced. An operation may change that directly; a crash loses it and nothing depends on it.
+
+Who holds a partition is kept by partition as well (`owners`), so that "is it free?" is a look-up. A partition that a member
+must give up is still its own.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Any
+
+from coordinator.groups.assignors.assignor import Partitions
+from coordinator.groups.classic.group import REBALANCES_KEPT
+from coordinator.groups.settings import ConsumerSettings
+from coordinator.runtime.result import Result, TimerKey
+
+EPOCH_AT_FIRST = 1
+"""Group epoch and target assignment epoch of a group that has just come into being, with an empty target."""
+JOINING_EPOCH = 0
+LEAVING_EPOCH = -1
+LEAVING_FOR_A_WHILE_EPOCH = -2
+NO_REVOCATION_EPOCH = -1
+"""The log does not know: the record was written by a Kafka that has no such field."""
+
+Epochs = Mapping[bytes, Mapping[int, int]]
+"""Topic id -> partition -> the epoch at which the member was given it (KIP-1251). No topic is empty."""
+
+NOTHING: Epochs = {}
+NO_PARTITIONS: Partitions = {}
+
+
+class MemberState(IntEnum):
+    """How far a member is on its way to the target; Kafka's numbers, as in its records."""
+
+    STABLE = 0
+    """It holds its part of the target of its epoch."""
+    UNREVOKED_PARTITIONS = 1
+    """It must give up partitions before it may go on, and still has the epoch in which it had them."""
+    UNRELEASED_PARTITIONS = 2
+    """It has reached the target's epoch; some of its partitions are still held by others."""
+    UNKNOWN = 127
+    """Written by a newer Kafka."""
+
+
+class State(StrEnum):
+    """What a consumer group is doing; follows from its epochs."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    """The target is older than the group."""
+    RECONCILING = "Reconciling"
+    """Some member has not reached the target."""
+    STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicPart:
+    """What is known of a member that speaks the classic protocol to a consumer group."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """As it listed them; the first is the one it is told was chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerMember:
+    """A member: first what it said about itself (record type 5), then what it holds (type 8)."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    """Names it subscribes to."""
+    regex: str = ""
+    """A pattern it subscribes to as well; "" for none."""
+    assignor: str | None = None
+    classic: ClassicPart | None = None
+    """There for a member that speaks the classic protocol."""
+
+    member_epoch: int = JOINING_EPOCH
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Epochs = NOTHING
+    pending_revocation: Epochs = NOTHING
+    """It has been told to give these up and has not said that it did."""
+    revocation_epoch: int = 0
+    """The last member epoch in which it had a partition that it has not any more (KAFKA-19779)."""
+
+    def is_reconciled_to(self, target_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.member_epoch == target_epoch
+
+    def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
+        """Since when it has the partition, also if it must give it up; None if it has it not."""
+        epoch = self.assigned.get(topic_id, _NO_EPOCHS).get(partition)
+        return self.pending_revocation.get(topic_id, _NO_EPOCHS).get(partition) if epoch is None else epoch
+
+
+_NO_EPOCHS: Mapping[int, int] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedRegex:
+    """The topics that matched a pattern when it was last looked at."""
+
+    topics: frozenset[str]
+    version: int
+    """Of the catalog of topics."""
+    timestamp_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Rebalance:
+    """Why a group's epoch moved on, and how far the group has come since. Wall clock; None until reached."""
+
+    epoch: int
+    cause: str
+    member_id: str
+    started_ms: int
+    assigned_ms: int | None = None
+    """A target for this epoch, or a later one, was computed."""
+    last_reconciled: str = ""
+    """The member that was the last to reach the target: the one the others waited for."""
+    ended_ms: int | None = None
+    """Every member has reached it."""
+
+
+class Steady:
+    """The answer to a member that has nothing to say and nothing to hear, made once (heartbeat.py)."""
+
+    __slots__ = ("client_host", "client_id", "instance_id", "member_epoch", "result", "settings")
+
+    def __init__(self, member: ConsumerMember, settings: ConsumerSettings, result: Result) -> None:
+        self.member_epoch = member.member_epoch
+        self.instance_id = member.instance_id
+        self.client_id = member.client_id
+        self.client_host = member.client_host
+        self.settings = settings
+        self.result = result
+
+
+class ConsumerGroup:
+    """One consumer group. Only replay.py calls what is under "replay"."""
+
+    __slots__ = (
+        "assignors", "called", "catalog_version", "classic_members", "classic_protocols", "group_epoch", "group_id",
+        "has_partition_metadata", "members", "metadata_hash", "owners", "rebalances", "regex_members",
+        "regexes", "regexes_looked_at_ms", "regexes_version", "static_members", "steady", "subscribed",
+        "target", "target_epoch", "target_timestamp_ms", "topic_ids", "unreconciled",
+    )  # fmt: skip
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.group_epoch = EPOCH_AT_FIRST
+        self.metadata_hash = 0
+        """Of the subscribed topics as they were when the group epoch last moved on (subscription.py)."""
+        self.target_epoch = EPOCH_AT_FIRST
+        self.target_timestamp_ms = 0
+        """When the target was computed; 0: the log does not say."""
+        self.target: dict[str, Partitions] = {}
+        """Member id -> what it should hold."""
+        self.members: dict[str, ConsumerMember] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self.has_partition_metadata = False
+        """The log has a record of type 4, which only a Kafka before 4.1 writes; it is taken back when there is a chance."""
+
+        # Follows from the members and patterns, kept as they change.
+        self.static_members: dict[str, str] = {}
+        """Instance id -> member id."""
+        self.subscribed: dict[str, int] = {}
+        """Topic name -> members that subscribe to it by name + patterns that it matched."""
+        self.regex_members: dict[str, int] = {}
+        """Pattern -> members that subscribe by it."""
+        self.assignors: dict[str, int] = {}
+        """Assignor -> members that ask for it."""
+        self.classic_members = 0
+        self.classic_protocols: dict[str, int] = {}
+        """Protocol -> classic members that offer it."""
+        self.owners: dict[bytes, dict[int, str]] = {}
+        """Topic id -> partition -> member id."""
+        self.unreconciled: set[str] = set()
+        """Members that have not reached the target."""
+
+        # Not in the log.
+        self.called: set[str] = set()
+        """Classic members that were told to join again and have not yet."""
+        self.steady: dict[str, Steady] = {}
+        """By member id. One that is here is Stable at the group's epoch."""
+        self.catalog_version: int | None = None
+        """The catalog for which `metadata_hash` is known to be right."""
+        self.topic_ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
+        """Subscription -> ids of its topics, for that catalog."""
+        self.regexes_version: int | None = None
+        """The catalog that the patterns were last matched against."""
+        self.regexes_looked_at_ms = 0
+        self.rebalances: deque[Rebalance] = deque(maxlen=REBALANCES_KEPT)
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        if not self.members:
+            return State.EMPTY
+        if self.group_epoch > self.target_epoch:
+            return State.ASSIGNING
+        return State.RECONCILING if self.unreconciled else State.STABLE
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.subscribed
+
+    def owner(self, topic_id: bytes, partition: int) -> str | None:
+        """The member that holds a partition, also if it must give it up."""
+        return self.owners.get(topic_id, _NO_OWNERS).get(partition)
+
+    def supports_classic(self, names: Iterable[str]) -> bool:
+        """Whether a classic member that offers these protocols can be among the group's classic members."""
+        return any(self.classic_protocols.get(name, 0) == self.classic_members for name in names)
+
+    # --- replay -------------------------------------------------------------------------------------------------------
+
+    def put(self, member: ConsumerMember) -> None:
+        """Puts a member in, or another value in the place of one."""
+        old = self.members.get(member.member_id)
+        self.members[member.member_id] = member
+        self._count(old, -1)
+        self._count(member, 1)
+        if old is not None and old.instance_id is not None and old.instance_id != member.instance_id:
+            self._release(old)
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        self._own(old, member)
+        self.steady.pop(member.member_id, None)
+        if member.is_reconciled_to(self.target_epoch):
+            self.unreconciled.discard(member.member_id)
+        else:
+            self.unreconciled.add(member.member_id)
+
+    def drop(self, member_id: str) -> None:
+        """Takes a member out; nothing if it is not in."""
+        old = self.members.pop(member_id, None)
+        if old is None:
+            return
+        self._count(old, -1)
+        self._release(old)
+        self._own(old, None)
+        self.called.discard(member_id)
+        self.steady.pop(member_id, None)
+        self.unreconciled.discard(member_id)
+
+    def set_group_epoch(self, epoch: int, metadata_hash: int) -> None:
+        self.group_epoch = epoch
+        self.metadata_hash = metadata_hash
+        self.steady.clear()
+
+    def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        self.target_epoch = epoch
+        self.target_timestamp_ms = timestamp_ms
+        self.steady.clear()
+        self.unreconciled = {
+            member_id for member_id, member in self.members.items() if not member.is_reconciled_to(epoch)
+        }
+
+    def set_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
+        """What a pattern matches, or None: it is not resolved (any more)."""
+        old = self.regexes.pop(regex, None)
+        if old is not None:
+            for topic in old.topics:
+                _add(self.subscribed, topic, -1)
+        if resolved is not None:
+            self.regexes[regex] = resolved
+            for topic in resolved.topics:
+                _add(self.subscribed, topic, 1)
+        self.topic_ids.clear()
+
+    def _count(self, member: ConsumerMember | None, by: int) -> None:
+        if member is None:
+            return
+        for topic in member.topics:
+            _add(self.subscribed, topic, by)
+        if member.regex:
+            _add(self.regex_members, member.regex, by)
+        if member.assignor is not None:
+            _add(self.assignors, member.assignor, by)
+        if member.classic is not None:
+            self.classic_members += by
+            for name in {name for name, _ in member.classic.protocols}:
+                _add(self.classic_protocols, name, by)
+
+    def _release(self, member: ConsumerMember) -> None:
+        instance_id = member.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
+            del self.static_members[instance_id]
+
+    def _own(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
+        """Whoever took a partition last has it: while a log is read, the record by which it was given up may be gone."""
+        if old is not None:
+            kept = () if new is None else (new.assigned, new.pending_revocation)
+            for held in (old.assigned, old.pending_revocation):
+                if not any(held is each for each in kept):
+                    self._disown(held, old.member_id)
+        if new is not None:
+            had = () if old is None else (old.assigned, old.pending_revocation)
+            for held in (new.assigned, new.pending_revocation):
+                if any(held is each for each in had):
+                    continue
+                for topic_id, partitions in held.items():
+                    self.owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, new.member_id))
+
+    def _disown(self, held: Epochs, member_id: str) -> None:
+        for topic_id, partitions in held.items():
+            owners = self.owners.get(topic_id)
+            if owners is None:
+                continue
+            for partition in partitions:
+                if owners.get(partition) == member_id:
+                    del owners[partition]
+            if not owners:
+                del self.owners[topic_id]
+
+
+_NO_OWNERS: Mapping[int, str] = {}
+
+
+def _add(counts: dict[Any, int], key: Any, by: int) -> None:
+    count = counts.get(key, 0) + by
+    if count:
+        counts[key] = count
+    else:
+        del counts[key]
+
+
+def session_key(group_id: str, member_id: str) -> TimerKey:
+    """The timer that ends a member's session."""
+    return ("consumer-session", group_id, member_id)
+
+
+def rebalance_key(group_id: str, member_id: str) -> TimerKey:
+    """The timer that gives up a member that does not give up its partitions."""
+    return ("consumer-rebalance", group_id, member_id)
+
+
+def join_key(group_id: str, member_id: str) -> TimerKey:
+    """The timer that gives up a classic member that was told to join again and does not."""
+    return ("consumer-join", group_id, member_id)
+
+
+def sync_key(group_id: str, member_id: str) -> TimerKey:
+    """The timer that gives up a classic member that joined and does not ask for its assignment."""
+    return ("consumer-sync", group_id, member_id)
+
+
+def regex_key(group_id: str) -> TimerKey:
+    """The timer that matches the group's patterns against the topics."""
+    return ("consumer-regex", group_id)

@@ -1,0 +1,57 @@
+"""Who is a member of a consumer group, and whether there is room for another."""
+
+from base64 import urlsafe_b64encode
+from typing import TYPE_CHECKING
+
+from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from coordinator.groups.groups import Groups
+
+_DASH = 62
+"""The six bits that url-safe base64 writes as '-'."""
+
+
+def member_of(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    """The member of this id. Raises UNKNOWN_MEMBER_ID."""
+    member = group.members.get(member_id)
+    if member is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}."
+        )
+    return member
+
+
+def holder_of(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+    """The member, if it holds the instance id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    holder = group.static_members.get(instance_id)
+    if holder is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if holder != member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {holder}.",
+        )
+    return group.members[holder]
+
+
+def fence_size(groups: "Groups", group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+    """Raises GROUP_MAX_SIZE_REACHED for a newcomer to a full group. Who takes the place of another is none."""
+    size_max = groups.config.group_consumer_max_size
+    if len(group.members) < size_max or member_id in group.members:
+        return
+    if instance_id is not None and instance_id in group.static_members:
+        return
+    raise KafkaError(
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        f"The consumer group has reached its maximum capacity of {size_max} members.",
+    )
+
+
+def short_id(fresh_id: str) -> str:
+    """A UUID as Kafka writes its own ids: 22 letters of base64, never beginning with a dash."""
+    data = bytes.fromhex(fresh_id.replace("-", ""))
+    if data[0] >> 2 == _DASH:
+        data = bytes((data[0] & 0x7F,)) + data[1:]
+    return urlsafe_b64encode(data).decode().rstrip("=")

@@ -1,0 +1,158 @@
+"""From what a member holds to what it should hold, one step at a time (KIP-848).
+
+A pure function: a member, the target, what the member says it owns, and who holds what; out comes the member as it is after
+this step. In sets, topic by topic:
+
+    kept         what it holds and should hold
+    lost         what it holds and should not
+    pending      what it should hold and does not
+    unreleased   of these, what another member still holds
+
+    anything lost that it still owns    UNREVOKED_PARTITIONS, in its old epoch, until it says that it gave them up
+    nothing lost                        the target's epoch; it gets what is pending and free, and is
+                                        UNRELEASED_PARTITIONS if something is unreleased, else STABLE
+
+A member is asked what it owns; a heartbeat that does not say leaves the question open. When its subscription changes it
+gives up what it no longer subscribes to at once, before there is a target that knows of it.
+
+A member never loses a partition and keeps its epoch. Kafka lets it, in that last case; then nothing tells a commit made
+before the loss from one made after it. Here the member holds on to what it gave up until the next target moves it to a
+later epoch: it is UNRELEASED_PARTITIONS with something still pending revocation. Nobody else can be given the partition
+earlier than by that target, so nobody waits longer for it. And so `revocation_epoch`, the last epoch in which it had something
+that it has no more, is always before its epoch.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import replace
+
+from coordinator.groups.assignors.assignor import Partitions
+from coordinator.groups.consumer.group import NOTHING, ConsumerMember, Epochs, MemberState
+
+Owned = Iterable[tuple[bytes, Iterable[int]]] | None
+"""What a member says it owns, by topic id; None: it does not say."""
+
+_NONE: frozenset[int] = frozenset()
+_NO_EPOCHS: Mapping[int, int] = {}
+
+
+def reconcile(
+    member: ConsumerMember,
+    *,
+    target_epoch: int,
+    target: Partitions,
+    topics: Set[bytes],
+    owned: Owned,
+    is_free: Callable[[bytes, int], bool],
+    subscription_changed: bool,
+) -> ConsumerMember:
+    """The member after this step; the same object if nothing changes.
+
+    `topics` are the ids of what it subscribes to; `is_free` says whether no other member holds a partition.
+    """
+    is_at_target = member.member_epoch == target_epoch
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        waits = _owns_any(owned, member.pending_revocation)
+        if not waits and is_at_target:
+            member = replace(
+                member, previous_member_epoch=member.member_epoch, state=MemberState.UNRELEASED_PARTITIONS
+            )
+    else:
+        waits = is_at_target and (member.state is MemberState.STABLE or bool(member.pending_revocation))
+    if waits or holds_on(member, target_epoch):
+        return _give_up_unsubscribed(member, topics, owned) if subscription_changed else member
+    return _advance(member, target_epoch, target, topics, owned, is_free)
+
+
+def holds_on(member: ConsumerMember, target_epoch: int) -> bool:
+    """Whether it has given up partitions and waits, holding on to them, for a later target."""
+    return (
+        member.state is MemberState.UNRELEASED_PARTITIONS
+        and bool(member.pending_revocation)
+        and member.member_epoch == target_epoch
+    )
+
+
+def _advance(
+    member: ConsumerMember,
+    target_epoch: int,
+    target: Partitions,
+    topics: Set[bytes],
+    owned: Owned,
+    is_free: Callable[[bytes, int], bool],
+) -> ConsumerMember:
+    kept: dict[bytes, Mapping[int, int]] = {}
+    lost: dict[bytes, Mapping[int, int]] = {}
+    gained: dict[bytes, Mapping[int, int]] = {}
+    unreleased = False
+    assigned = member.assigned
+    for topic_id, held in assigned.items():
+        wanted = target.get(topic_id, _NONE) if topic_id in topics else _NONE
+        if held.keys() <= wanted:
+            kept[topic_id] = held
+            continue
+        keeps = {partition: epoch for partition, epoch in held.items() if partition in wanted}
+        if keeps:
+            kept[topic_id] = keeps
+        lost[topic_id] = {partition: epoch for partition, epoch in held.items() if partition not in wanted}
+    still_owns = bool(lost) and _owns_any(owned, lost)
+    if still_owns or (lost and member.member_epoch == target_epoch):
+        return replace(
+            member,
+            previous_member_epoch=member.member_epoch,
+            state=MemberState.UNREVOKED_PARTITIONS if still_owns else MemberState.UNRELEASED_PARTITIONS,
+            assigned=kept,
+            pending_revocation=lost,
+        )
+    for topic_id, wanted in target.items():
+        if topic_id not in topics:
+            continue
+        pending = wanted.difference(kept.get(topic_id, _NO_EPOCHS))
+        free = {partition: target_epoch for partition in pending if is_free(topic_id, partition)}
+        unreleased = unreleased or len(free) < len(pending)
+        if free:
+            gained[topic_id] = free
+    state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
+    if not gained and not lost and member.member_epoch == target_epoch and member.state is state:
+        return member
+    gave_up = bool(lost or member.pending_revocation)
+    return replace(
+        member,
+        member_epoch=target_epoch,
+        previous_member_epoch=member.member_epoch,
+        state=state,
+        assigned=_joined(kept, gained) if gained or lost else assigned,
+        pending_revocation=NOTHING,
+        revocation_epoch=member.member_epoch if gave_up else member.revocation_epoch,
+    )
+
+
+def _give_up_unsubscribed(member: ConsumerMember, topics: Set[bytes], owned: Owned) -> ConsumerMember:
+    lost = {topic_id: held for topic_id, held in member.assigned.items() if topic_id not in topics}
+    if not lost:
+        return member
+    pending = _joined(member.pending_revocation, lost)
+    still_owns = _owns_any(owned, pending)
+    return replace(
+        member,
+        previous_member_epoch=member.member_epoch,
+        state=MemberState.UNREVOKED_PARTITIONS if still_owns else MemberState.UNRELEASED_PARTITIONS,
+        assigned={topic_id: held for topic_id, held in member.assigned.items() if topic_id in topics},
+        pending_revocation=pending,
+    )
+
+
+def _joined(one: Epochs, other: Epochs) -> Epochs:
+    joined = dict(one)
+    for topic_id, held in other.items():
+        joined[topic_id] = {**joined[topic_id], **held} if topic_id in joined else held
+    return joined
+
+
+def _owns_any(owned: Owned, held: Epochs) -> bool:
+    if owned is None:
+        return True
+    for topic_id, partitions in owned:
+        epochs = held.get(topic_id)
+        if epochs is not None and any(partition in epochs for partition in partitions):
+            return True
+    return False

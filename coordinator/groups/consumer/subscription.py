@@ -1,0 +1,188 @@
+"""What members of a consumer group want to read: topics by name, and by pattern.
+
+Names are resolved to topics when they are needed. Of a group's topics as a whole the log holds one number, the *metadata
+hash*: the sum of a hash for each subscribed topic that exists (name, id, number of partitions). A sum, because then one
+topic more or less is one addition, however many there are. When a topic is made, grown or deleted the sum no longer
+agrees, and the next heartbeat of any member notices: it compares the catalog's version with the one for which the sum is
+known, and adds up anew only if that differs.
+
+A pattern (RE2 syntax, must match the whole name) is matched against every topic there is. That is too much for a heartbeat, so
+it is done by a timer of its own at once afterwards, for all patterns of the group, and the result is written to the log: a
+member's first heartbeat is answered without its topics, its next one finds them. RE2 takes time linear in the name,
+whatever the pattern: some 10 ms for one pattern and ten thousand topics. New topics are looked at as soon as a heartbeat notices
+them, but not more often than once a second (`REFRESH_INTERVAL_MS`; Kafka: ten).
+"""
+
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import re2
+
+from coordinator.groups.consumer import records
+from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, ResolvedRegex, regex_key
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.runtime.result import Record, Timer
+
+if TYPE_CHECKING:
+    from coordinator.groups.groups import Catalog, Groups
+
+REFRESH_INTERVAL_MS = 1_000
+"""Between two looks of one group at all topics."""
+
+_UNKNOWN_TOPIC = bytes(16)
+_WRAP = 1 << 64
+_SIGN = 1 << 63
+
+_REASONS = (
+    ("missing ]", "missing closing ]"),
+    ("missing )", "missing closing )"),
+    ("unexpected )", "unexpected )"),
+    ("no argument for repetition operator", "missing argument to repetition operator"),
+    ("bad repetition operator", "invalid nested repetition operator"),
+    ("invalid repetition size", "invalid repetition count"),
+    ("invalid perl operator", "invalid or unsupported Perl syntax"),
+    ("trailing \\", "trailing backslash at end of expression"),
+    ("invalid named capture", "invalid named capture"),
+    ("invalid escape sequence", "invalid escape sequence"),
+    ("invalid character class range", "invalid character class range"),
+)
+"""What the C++ RE2 says -> what the Java one, which Kafka has, says."""
+
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+
+
+# --- topics -----------------------------------------------------------------------------------------------------------
+
+
+def topic_ids(group: ConsumerGroup, member: ConsumerMember, catalog: "Catalog") -> frozenset[bytes]:
+    """The ids of the topics that exist and the member subscribes to, by name or pattern.
+
+    `follow(group, catalog)` has been called since the catalog changed.
+    """
+    key = (member.topics, member.regex)
+    ids = group.topic_ids.get(key)
+    if ids is None:
+        names = member.topics
+        resolved = group.regexes.get(member.regex)
+        if resolved is not None:
+            names |= resolved.topics
+        found = (catalog.topic_id(name) for name in names)
+        ids = group.topic_ids[key] = frozenset(each for each in found if each is not None)
+    return ids
+
+
+def follow(group: ConsumerGroup, catalog: "Catalog") -> bool:
+    """Notices that topics have changed: whether they have, as far as is known, since the metadata hash was made."""
+    if group.catalog_version == catalog.version:
+        return False
+    group.topic_ids.clear()
+    group.steady.clear()
+    return True
+
+
+@lru_cache(maxsize=65_536)
+def _hash(name: str, topic_id: bytes, partitions: int) -> int:
+    text = topic_id + partitions.to_bytes(4, "big") + name.encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
+
+
+def topic_hash(catalog: "Catalog", name: str) -> int:
+    """A topic's part of the metadata hash; 0 for one that does not exist."""
+    partitions = catalog.partition_count(name)
+    if partitions is None:
+        return 0
+    return _hash(name, catalog.topic_id(name) or _UNKNOWN_TOPIC, partitions)
+
+
+def metadata_hash(
+    group: ConsumerGroup, removed: set[str], added: set[str], catalog: "Catalog", *, is_known: bool
+) -> int:
+    """The hash once the group has subscribed to other topics: `removed` are not subscribed to any more, `added` newly.
+
+    `is_known`: the group's present hash is right for this catalog.
+    """
+    if is_known:
+        total = group.metadata_hash
+        total -= sum(topic_hash(catalog, name) for name in removed)
+        total += sum(topic_hash(catalog, name) for name in added)
+    else:
+        total = sum(topic_hash(catalog, name) for name in (group.subscribed.keys() - removed) | added)
+    total %= _WRAP
+    return total - _WRAP if total >= _SIGN else total
+
+
+# --- patterns ---------------------------------------------------------------------------------------------------------
+
+
+def check_regex(regex: str) -> None:
+    """Raises INVALID_REGULAR_EXPRESSION."""
+    try:
+        _compiled(regex)
+    except re2.error as error:
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {_reason(error)}.",
+        ) from None
+
+
+def refresh_timer(groups: "Groups", group: ConsumerGroup, now_ms: int, *, is_new: bool) -> Timer | None:
+    """When the group's patterns should be matched against the topics; None if they need not. `is_new`: there is one more."""
+    if not is_new:
+        if not group.regex_members:
+            return None
+        is_old = now_ms >= group.regexes_looked_at_ms + groups.config.group_consumer_regex_refresh_interval_ms
+        is_resolved = group.regex_members.keys() <= group.regexes.keys()
+        if is_resolved and group.regexes_version == groups.catalog.version and not is_old:
+            return None
+    delay_ms = min(max(0, group.regexes_looked_at_ms + REFRESH_INTERVAL_MS - now_ms), REFRESH_INTERVAL_MS)
+    if is_new and not group.regexes:
+        delay_ms = 0
+    return Timer(regex_key(group.group_id), delay_ms)
+
+
+def resolve(groups: "Groups", group: ConsumerGroup, now_ms: int) -> tuple[list[Record], set[str], set[str], bool]:
+    """Matches the group's patterns against the topics.
+
+    Returns the records of what changed, the topics that are not subscribed to any more, those that are newly, and whether
+    the target may have to change.
+    """
+    catalog = groups.catalog
+    names = catalog.topic_names()
+    counts: dict[str, int] = {}
+    written: list[Record] = []
+    changes_target = False
+    for regex in group.regex_members:
+        matches = _compiled(regex).fullmatch
+        resolved = ResolvedRegex(
+            topics=frozenset(name for name in names if matches(name)), version=catalog.version, timestamp_ms=now_ms
+        )
+        old = group.regexes.get(regex)
+        if old is not None and old.topics == resolved.topics:
+            continue
+        written.append(records.resolved_regex(group.group_id, regex, resolved))
+        for name in resolved.topics if old is None else resolved.topics - old.topics:
+            counts[name] = counts.get(name, 0) + 1
+        for name in () if old is None else old.topics - resolved.topics:
+            counts[name] = counts.get(name, 0) - 1
+        changes_target = (
+            changes_target
+            or old is not None
+            or bool(resolved.topics)
+            or any(group.target.get(each) for each, member in group.members.items() if member.regex == regex)
+        )
+    removed = {name for name, by in counts.items() if by < 0 and group.subscribed[name] + by == 0}
+    added = {name for name, by in counts.items() if by > 0 and name not in group.subscribed}
+    return written, removed, added, changes_target
+
+
+@lru_cache(maxsize=4_096)
+def _compiled(regex: str) -> "re2._Regexp[str]":
+    return re2.compile(regex, _OPTIONS)
+
+
+def _reason(error: Exception) -> str:
+    told = error.args[0]
+    text: str = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+    return next((ours for theirs, ours in _REASONS if text.startswith(theirs)), text)
