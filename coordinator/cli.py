@@ -3,7 +3,8 @@
 Nothing is decided here. Each command imports what it needs when it runs, because start-up time is a promise (a test
 suite starts hundreds of servers) and `serve` must not pay for what `protocol show` needs.
 
-Exit codes: 0 done; 2 the command line or the configuration is wrong, nothing was created; 1 everything else.
+Exit codes: 0 done; 2 the command line or the configuration is wrong, nothing was created; 1 everything else, such as a
+log that `log check` finds damaged.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coordinator.config import ServerConfig
@@ -74,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     message.add_argument("version", type=int)
     message.add_argument("--dialect", help="a folder of protocol_schemas/dialects")
     message.set_defaults(command=protocol_show)
+    _add_log_commands(commands)
     bench_parser = commands.add_parser(
         "bench",
         help="server CPU per request, beside a bare echo",
@@ -87,6 +89,29 @@ def parser() -> argparse.ArgumentParser:
     bench_parser.add_argument("--server-pid", type=int, metavar="PID", help="its process")
     bench_parser.set_defaults(command=bench)
     return top
+
+
+def _add_log_commands(commands: Any) -> None:
+    what = commands.add_parser("log", help="look into log folders; nothing is written").add_subparsers(
+        required=True, metavar="WHAT"
+    )
+    folder = "a data folder or the folder of one partition, ours or Kafka's"
+    dump = what.add_parser("dump", help="every record, as the message it holds")
+    dump.add_argument("folder", type=Path, metavar="DIR", help=folder)
+    dump.add_argument("--json", action="store_true", help="one JSON object per line")
+    dump.add_argument(
+        "--as", dest="kind", choices=("offsets", "transactions", "metadata", "plain"),
+        help="how to read the records (default: by the folder's name)",
+    )  # fmt: skip
+    dump.set_defaults(command=log_dump)
+    check = what.add_parser(
+        "check",
+        help="verify every byte and record",
+        description="Verifies checksums, order and the meaning of every record. Exit code 1: something is not good.",
+    )
+    check.add_argument("folder", type=Path, metavar="DIR", help=folder)
+    check.add_argument("--json", action="store_true", help="one JSON object")
+    check.set_defaults(command=log_check)
 
 
 def _add_config_arguments(command: argparse.ArgumentParser) -> None:
@@ -135,6 +160,28 @@ def bench(options: argparse.Namespace) -> int:
         target = report.Target(host, int(port), options.server_pid)
     report.report(options.only, options.seconds, options.repetitions, options.durability, target)
     return 0
+
+
+def log_dump(options: argparse.Namespace) -> int:
+    """Every record of a log folder."""
+    from coordinator.operations import log_dump as dumping  # noqa: PLC0415 - see the module's text
+    from coordinator.operations.log_folders import NoLogFolder  # noqa: PLC0415 - see the module's text
+
+    try:
+        return dumping.run(options.folder, as_json=options.json, kind=options.kind)
+    except (NoLogFolder, OSError) as error:
+        return _refused_unless_closed(error)
+
+
+def log_check(options: argparse.Namespace) -> int:
+    """Whether a log folder is as it was written."""
+    from coordinator.operations import log_check as checking  # noqa: PLC0415 - see the module's text
+    from coordinator.operations.log_folders import NoLogFolder  # noqa: PLC0415 - see the module's text
+
+    try:
+        return checking.run(options.folder, as_json=options.json)
+    except (NoLogFolder, OSError) as error:
+        return _refused_unless_closed(error)
 
 
 def config_list(_options: argparse.Namespace) -> int:
@@ -221,3 +268,10 @@ def _load(options: argparse.Namespace) -> "ServerConfig":
 def _refused(error: Exception | str) -> int:
     print(f"coordinator: {error}", file=sys.stderr)
     return 2
+
+
+def _refused_unless_closed(error: Exception) -> int:
+    """A reader of our output that has seen enough is no error of the command."""
+    if isinstance(error, BrokenPipeError):
+        raise error
+    return _refused(error)
