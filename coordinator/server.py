@@ -51,6 +51,8 @@ _log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 DISK_THREADS = 4
+WRITES_POLL_S = 0.001
+"""How often a stop looks whether the last writes are on the disk."""
 
 
 class CannotStart(Exception):
@@ -200,7 +202,9 @@ class Server:
             await self._admin.stop()
         self.cleaner.stop()
         for shard in self.groups.shards:
-            shard.flush()
+            shard.stop()
+        while not (self.topics.idle and all(shard.idle for shard in self.groups.shards)):
+            await asyncio.sleep(WRITES_POLL_S)
         self._worker.close()
         await asyncio.sleep(0)
         for shard in self.groups.shards:

@@ -256,6 +256,19 @@ class Shard:
         self._batch = BatchBuilder()
         self._writer.write(batch.build(self.log.end_offset, self._clock.wall_ms()), batch.count)
 
+    def stop(self) -> None:
+        """No timer fires any more; what was decided is written, and durable once `idle`."""
+        self._timers.clear()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            self._watchdog = None
+        self.flush()
+
+    @property
+    def idle(self) -> bool:
+        """Whether the disk has all that was decided, or has failed: then nothing more is on its way to it."""
+        return self._writer.idle and (not self._batch.count or self.status is Status.FAILED)
+
     def _durable(self, end_offset: int) -> None:
         self._offset_durable = end_offset
         if self.status is Status.FULL:
