@@ -16,6 +16,7 @@ from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Call, Result
 from coordinator.runtime.shard import Exchange, Operation, Shard
 
+
 class Router:
     """All shards of the coordinator."""
 
