@@ -227,7 +227,9 @@ def _cluster_id(disk: Disk, folder: str, entropy: Entropy) -> str:
             if name.strip() == "cluster.id" and value.strip():
                 return value.strip()
         raise CannotStart(f"{path} names no cluster.id")
-    cluster_id = urlsafe_b64encode(entropy.bytes(16)).decode().rstrip("=")
+    cluster_id = "-"
+    while cluster_id.startswith("-"):  # Kafka avoids it too: on a command line it reads as an option
+        cluster_id = urlsafe_b64encode(entropy.bytes(16)).decode().rstrip("=")
     file = disk.open(f"{path}.tmp")
     file.truncate(0)
     file.append(f"version=1\ncluster.id={cluster_id}\n".encode())
