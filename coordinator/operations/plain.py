@@ -60,7 +60,7 @@ def table(header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
     """Columns as wide as their widest value, numbers to the right; None is a dash. What strangers chose stays one line."""
     cells = [tuple("-" if value is None else _printable(str(value)) for value in row) for row in rows]
     widths = [max(len(row[i]) for row in [header, *cells]) for i in range(len(header))]
-    right = [bool(rows) and all(isinstance(row[i], int | None) for row in rows) for i in range(len(header))]
+    right = [{type(row[i]) for row in rows} - {type(None)} == {int} for i in range(len(header))]
     lines = [
         "  ".join(
             cell.rjust(width) if to_right else cell.ljust(width)
