@@ -3,7 +3,8 @@
 Nothing is decided here. Each command imports what it needs when it runs, because start-up time is a promise (a test
 suite starts hundreds of servers) and `serve` must not pay for what `protocol show` needs.
 
-Exit codes: 0 done; 2 the command line or the configuration is wrong, nothing was created; 1 everything else.
+Exit codes: 0 done; 2 the command line or the configuration is wrong, nothing was created; 1 everything else, such as a
+log that `log check` finds damaged.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coordinator.config import ServerConfig
@@ -74,6 +75,8 @@ def parser() -> argparse.ArgumentParser:
     message.add_argument("version", type=int)
     message.add_argument("--dialect", help="a folder of protocol_schemas/dialects")
     message.set_defaults(command=protocol_show)
+    _add_groups_commands(commands)
+    _add_log_commands(commands)
     bench_parser = commands.add_parser(
         "bench",
         help="server CPU per request, beside a bare echo",
@@ -87,6 +90,68 @@ def parser() -> argparse.ArgumentParser:
     bench_parser.add_argument("--server-pid", type=int, metavar="PID", help="its process")
     bench_parser.set_defaults(command=bench)
     return top
+
+
+def _add_groups_commands(commands: Any) -> None:
+    what = commands.add_parser(
+        "groups", help="look at and change groups, over the Kafka protocol, on any server"
+    ).add_subparsers(required=True, metavar="WHAT")
+
+    def add(name: str, text: str, show: Callable[[Any, argparse.Namespace], int]) -> argparse.ArgumentParser:
+        command: argparse.ArgumentParser = what.add_parser(
+            name, help=text, description=text[0].upper() + text[1:] + "."
+        )
+        command.add_argument(
+            "--bootstrap", default="127.0.0.1:9092", metavar="HOST:PORT,...", help="default: %(default)s"
+        )
+        command.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="default: %(default)s")
+        command.add_argument("--json", action="store_true", help="JSON instead of a table")
+        command.set_defaults(command=groups, show=show)
+        return command
+
+    listing = add("list", "every group: type, state", _groups_list)
+    listing.add_argument("--state", action="append", default=[], help="only groups in this state; may be repeated")
+    listing.add_argument("--type", action="append", default=[], help="only groups of this type; may be repeated")
+    describe = add("describe", "state, members and offsets of groups", _groups_describe)
+    describe.add_argument("group", nargs="+")
+    delete = add("delete", "delete groups that have no members, with their offsets", _groups_delete)
+    delete.add_argument("group", nargs="+")
+    offsets = add("offsets", "what a group has committed, and its lag", _groups_offsets)
+    offsets.add_argument("group")
+    reset = add("reset-offsets", "move the offsets of a group without members; shows what it would do", _groups_reset)
+    reset.add_argument("group")
+    reset.add_argument("--topic", action="append", default=[], metavar="TOPIC[:PARTITION,...]", help="may be repeated")
+    reset.add_argument("--all-topics", action="store_true", help="every partition with an offset")
+    to = reset.add_mutually_exclusive_group(required=True)
+    to.add_argument("--to-earliest", dest="to", action="store_const", const="earliest")
+    to.add_argument("--to-latest", dest="to", action="store_const", const="latest")
+    to.add_argument("--to-offset", type=int, metavar="OFFSET")
+    to.add_argument("--to-datetime", metavar="TIME", help="ISO 8601; without a zone it is UTC")
+    to.add_argument("--shift-by", type=int, metavar="DISTANCE", help="records forward, or back if negative")
+    reset.add_argument("--execute", action="store_true", help="do it")
+
+
+def _add_log_commands(commands: Any) -> None:
+    what = commands.add_parser("log", help="look into log folders; nothing is written").add_subparsers(
+        required=True, metavar="WHAT"
+    )
+    folder = "a data folder or the folder of one partition, ours or Kafka's"
+    dump = what.add_parser("dump", help="every record, as the message it holds")
+    dump.add_argument("folder", type=Path, metavar="DIR", help=folder)
+    dump.add_argument("--json", action="store_true", help="one JSON object per line")
+    dump.add_argument(
+        "--as", dest="kind", choices=("offsets", "transactions", "metadata", "plain"),
+        help="how to read the records (default: by the folder's name)",
+    )  # fmt: skip
+    dump.set_defaults(command=log_dump)
+    check = what.add_parser(
+        "check",
+        help="verify every byte and record",
+        description="Verifies checksums, order and the meaning of every record. Exit code 1: something is not good.",
+    )
+    check.add_argument("folder", type=Path, metavar="DIR", help=folder)
+    check.add_argument("--json", action="store_true", help="one JSON object")
+    check.set_defaults(command=log_check)
 
 
 def _add_config_arguments(command: argparse.ArgumentParser) -> None:
@@ -135,6 +200,78 @@ def bench(options: argparse.Namespace) -> int:
         target = report.Target(host, int(port), options.server_pid)
     report.report(options.only, options.seconds, options.repetitions, options.durability, target)
     return 0
+
+
+def groups(options: argparse.Namespace) -> int:
+    """One of the commands about groups; whatever goes wrong is one line."""
+    from coordinator.operations.client import Client, OperationFailed  # noqa: PLC0415 - see the module's text
+
+    try:
+        with Client(options.bootstrap, options.timeout) as client:
+            shown: int = options.show(client, options)
+            return shown
+    except OperationFailed as error:
+        print(f"coordinator: {error}", file=sys.stderr)
+        return 1
+
+
+def _groups_list(client: Any, options: argparse.Namespace) -> int:
+    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's text
+
+    return groups_shown.show_list(client, options.state, options.type, as_json=options.json)
+
+
+def _groups_describe(client: Any, options: argparse.Namespace) -> int:
+    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's text
+
+    return groups_shown.show_description(client, options.group, as_json=options.json)
+
+
+def _groups_delete(client: Any, options: argparse.Namespace) -> int:
+    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's text
+
+    return groups_shown.show_deletion(client, options.group, as_json=options.json)
+
+
+def _groups_offsets(client: Any, options: argparse.Namespace) -> int:
+    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's text
+
+    return groups_shown.show_offsets(client, options.group, as_json=options.json)
+
+
+def _groups_reset(client: Any, options: argparse.Namespace) -> int:
+    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's text
+
+    return groups_shown.show_reset(
+        client,
+        options.group,
+        groups_shown.selection(options.topic, all_topics=options.all_topics),
+        groups_shown.target(options.to, options.to_offset, options.to_datetime, options.shift_by),
+        execute=options.execute,
+        as_json=options.json,
+    )
+
+
+def log_dump(options: argparse.Namespace) -> int:
+    """Every record of a log folder."""
+    from coordinator.operations import log_dump as dumping  # noqa: PLC0415 - see the module's text
+    from coordinator.operations.log_folders import NoLogFolder  # noqa: PLC0415 - see the module's text
+
+    try:
+        return dumping.run(options.folder, as_json=options.json, kind=options.kind)
+    except (NoLogFolder, OSError) as error:
+        return _refused_unless_closed(error)
+
+
+def log_check(options: argparse.Namespace) -> int:
+    """Whether a log folder is as it was written."""
+    from coordinator.operations import log_check as checking  # noqa: PLC0415 - see the module's text
+    from coordinator.operations.log_folders import NoLogFolder  # noqa: PLC0415 - see the module's text
+
+    try:
+        return checking.run(options.folder, as_json=options.json)
+    except (NoLogFolder, OSError) as error:
+        return _refused_unless_closed(error)
 
 
 def config_list(_options: argparse.Namespace) -> int:
@@ -221,3 +358,10 @@ def _load(options: argparse.Namespace) -> "ServerConfig":
 def _refused(error: Exception | str) -> int:
     print(f"coordinator: {error}", file=sys.stderr)
     return 2
+
+
+def _refused_unless_closed(error: Exception) -> int:
+    """A reader of our output that has seen enough is no error of the command."""
+    if isinstance(error, BrokenPipeError):
+        raise error
+    return _refused(error)

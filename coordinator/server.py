@@ -51,6 +51,8 @@ _log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 DISK_THREADS = 4
+WRITES_POLL_S = 0.001
+"""How often a stop looks whether the last writes are on the disk."""
 
 
 class CannotStart(Exception):
@@ -200,7 +202,9 @@ class Server:
             await self._admin.stop()
         self.cleaner.stop()
         for shard in self.groups.shards:
-            shard.flush()
+            shard.stop()
+        while not (self.topics.idle and all(shard.idle for shard in self.groups.shards)):  # noqa: ASYNC110 - once in a life
+            await asyncio.sleep(WRITES_POLL_S)
         self._worker.close()
         await asyncio.sleep(0)
         for shard in self.groups.shards:
@@ -223,7 +227,9 @@ def _cluster_id(disk: Disk, folder: str, entropy: Entropy) -> str:
             if name.strip() == "cluster.id" and value.strip():
                 return value.strip()
         raise CannotStart(f"{path} names no cluster.id")
-    cluster_id = urlsafe_b64encode(entropy.bytes(16)).decode().rstrip("=")
+    cluster_id = "-"
+    while cluster_id.startswith("-"):  # Kafka avoids it too: on a command line it reads as an option
+        cluster_id = urlsafe_b64encode(entropy.bytes(16)).decode().rstrip("=")
     file = disk.open(f"{path}.tmp")
     file.truncate(0)
     file.append(f"version=1\ncluster.id={cluster_id}\n".encode())

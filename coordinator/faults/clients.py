@@ -360,7 +360,9 @@ class Member(Client):
             elif chance < 0.9:
                 await self.fetch(self.group_id, list(self.positions), self.fetch_version)
             elif not self.world.calm:
+                self.stable = False
                 await self._do_something_rare(self.random.random())
+                self.stable = True
 
     async def _heartbeat(self) -> None:
         history = self.world.history
@@ -402,6 +404,7 @@ class Member(Client):
             self.topics = self.random.choice([(ORDERS,), (ORDERS, AUDIT)])
         elif chance < 0.6:
             await self.world.rest(self.random.uniform(0, 2 * self.world.plan.session_ms / 1000))
+            await self._heartbeat()
             return
         elif chance < 0.7:
             self.caller.give_up()
@@ -598,18 +601,18 @@ class Administrator(Client):
 
 
 class Hostile(Client):
-    """Sends what is no request, or only a part of one."""
+    """Sends what is no request, or only a part of one, and reads no answer."""
 
     async def run(self) -> None:
         while not self.world.calm:
             await self.world.rest(self.random.uniform(0.5, 8))
             try:
-                await self.caller.open()
+                end = await self.caller.open_deaf()
             except Lost:
                 continue
-            self.caller.write(self._garbage())
+            end.write(self._garbage())
             await self.think()
-            self.caller.give_up()
+            end.close()
 
     def _garbage(self) -> bytes:
         random = self.random

@@ -19,6 +19,8 @@ class Plan:
 
     shards: int
     segment_bytes: int
+    cleaner_backoff_ms: int
+    delete_retention_ms: int
     durability: str
     initial_rebalance_delay_ms: int
     groups: int
@@ -75,6 +77,8 @@ def draw(seed: int, span_s: float) -> Plan:
         span_s=span_s,
         shards=random.choice([1, 2, 3]),
         segment_bytes=random.choice([4_096, 16_384, 65_536, 1 << 20]),
+        cleaner_backoff_ms=random.choice([500, 3_000, 15_000]),
+        delete_retention_ms=random.choice([0, 5_000, 86_400_000]),
         durability=durability,
         initial_rebalance_delay_ms=random.choice([0, 200, 3_000]),
         groups=random.choice([1, 2, 3]),

@@ -122,6 +122,10 @@ class BatchHeader(NamedTuple):
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 
+_unpack_header = HEADER.unpack_from
+_make_header = BatchHeader._make
+
+
 class BatchBuilder:
     """Collects the records of one batch."""
 
@@ -283,6 +287,29 @@ def verify(buffer: bytes, position: int, header: BatchHeader) -> None:
         raise CorruptBatch("wrong checksum")
 
 
+def next_batch(buffer: bytes, position: int, expected_offset: int) -> BatchHeader | None:
+    """The header at `position` if all is well there: a whole batch of records, sound, with the offset that is expected.
+
+    One call for what a load does most. None says only that the case is not the usual one.
+    """
+    if len(buffer) - position < HEADER_BYTES:
+        return None
+    fields = _unpack_header(buffer, position)
+    base_offset, batch_length, _, magic, crc, _, last_offset_delta = fields[:7]
+    end = position + batch_length + PREFIX_BYTES
+    if (
+        base_offset == expected_offset
+        and magic == MAGIC
+        and batch_length >= HEADER_BYTES - PREFIX_BYTES
+        and end <= len(buffer)
+        and last_offset_delta >= 0
+        and fields[12] >= 0
+        and crc32c(buffer[position + CHECKSUM_FROM : end]) == crc
+    ):
+        return _make_header(fields)
+    return None
+
+
 def split(buffer: bytes) -> list[tuple[int, BatchHeader]]:
     """Position and checked header of each batch in a buffer that holds whole batches and nothing else."""
     out, position = [], 0
@@ -327,7 +354,10 @@ def record_bytes(buffer: bytes, position: int, header: BatchHeader) -> bytes:
 
 def key_values(buffer: bytes, position: int, header: BatchHeader) -> list[tuple[int, bytes | None, bytes | None]]:
     """Offset, key and value of each record of the batch at `position`; timestamps and headers are passed over."""
-    content = record_bytes(buffer, position, header)
+    if header.attributes & COMPRESSION:
+        content = record_bytes(buffer, position, header)
+    else:
+        content = buffer[position + HEADER_BYTES : position + header.batch_length + PREFIX_BYTES]
     base_offset = header.base_offset
     out: list[tuple[int, bytes | None, bytes | None]] = []
     position = 0

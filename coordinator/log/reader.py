@@ -9,7 +9,7 @@ in `batch.key_values`; an iterator over batches costs nothing beside that, and l
 
 from collections.abc import Iterator, Sequence
 
-from coordinator.log.batch import BatchHeader, CorruptBatch, read_header, verify
+from coordinator.log.batch import PREFIX_BYTES, BatchHeader, CorruptBatch, next_batch, read_header, verify
 from coordinator.log.recovery import DamagedLog
 from coordinator.log.segment import Segment
 
@@ -42,6 +42,14 @@ def read_segments(
                 at = 0
                 try:
                     while at < len(buffer):
+                        usual = next_batch(buffer, at, expected)
+                        if usual is not None:
+                            last_good_offset = expected + usual.last_offset_delta
+                            expected = last_good_offset + 1
+                            if expected > from_offset:
+                                yield buffer, at, usual
+                            at += usual.batch_length + PREFIX_BYTES
+                            continue
                         ends_here = position + len(buffer) >= size
                         try:
                             header = read_header(buffer, at)

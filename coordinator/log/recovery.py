@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coordinator.log.batch import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, CorruptBatch, read_header, verify
-from coordinator.world.disk import File
+from coordinator.world.disk import Readable
 
 SECTOR_BYTES = 512
 _CHUNK_BYTES = 1024 * 1024
@@ -67,7 +67,7 @@ class Fault:
 
 
 def examine(
-    file: File,
+    file: Readable,
     size_bytes: int,
     base_offset: int,
     verify_from: int,
@@ -120,7 +120,7 @@ def examine(
     return expected, fault
 
 
-def is_torn_tail(file: File, size_bytes: int, fault: Fault, recovery_offset: int) -> bool:
+def is_torn_tail(file: Readable, size_bytes: int, fault: Fault, recovery_offset: int) -> bool:
     """Whether a crash explains the fault, so that the file may be cut there."""
     kept_at = find_batch(file, fault.position + 1, size_bytes, fault.expected_offset)
     if kept_at is None:
@@ -130,7 +130,7 @@ def is_torn_tail(file: File, size_bytes: int, fault: Fault, recovery_offset: int
     return reads_as_unwritten(file, fault, kept_at)
 
 
-def find_batch(file: File, position: int, size_bytes: int, expected_offset: int) -> int | None:
+def find_batch(file: Readable, position: int, size_bytes: int, expected_offset: int) -> int | None:
     """Position of the first whole batch at or after `position` that could follow `expected_offset`."""
     while position + HEADER_BYTES <= size_bytes:
         chunk = file.pread(position, _CHUNK_BYTES)
@@ -161,7 +161,7 @@ def _plausible(chunk: bytes, start: int, bytes_left: int, expected_offset: int) 
     )
 
 
-def _whole(file: File, position: int, header: BatchHeader) -> bool:
+def _whole(file: Readable, position: int, header: BatchHeader) -> bool:
     batch = file.pread(position, header.size_bytes)
     try:
         verify(batch, 0, header)
@@ -170,7 +170,7 @@ def _whole(file: File, position: int, header: BatchHeader) -> bool:
     return True
 
 
-def reads_as_unwritten(file: File, fault: Fault, kept_at: int) -> bool:
+def reads_as_unwritten(file: Readable, fault: Fault, kept_at: int) -> bool:
     """Whether between the fault and the next whole batch some sector ends in zeros that its batch cannot have had.
 
     Where the bad batch starts with zeros to the end of its sector, they must deny the offset or length that belongs

@@ -11,20 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.java import positive_hash
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Call, Result
 from coordinator.runtime.shard import Exchange, Operation, Shard
-
-_INT_MAX = 0x7FFFFFFF
-
-
-def java_hash(text: str) -> int:
-    """Java's String.hashCode: 32-bit signed, over UTF-16 code units."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for i in range(0, len(units), 2):
-        value = (31 * value + (units[i] << 8) + units[i + 1]) & 0xFFFFFFFF
-    return value - (1 << 32) if value > _INT_MAX else value
 
 
 class Router:
@@ -38,9 +28,7 @@ class Router:
     def shard_of(self, group_id: str) -> Shard:
         shard = self._by_group.get(group_id)
         if shard is None:
-            # Kafka's Utils.abs: the sign bit is dropped, so Integer.MIN_VALUE becomes 0.
-            value = java_hash(group_id)
-            shard = self.shards[(0 if value == -_INT_MAX - 1 else abs(value)) % len(self.shards)]
+            shard = self.shards[positive_hash(group_id) % len(self.shards)]
             if len(self._by_group) >= self._cached_max:
                 self._by_group.clear()
             self._by_group[group_id] = shard

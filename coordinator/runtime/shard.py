@@ -23,6 +23,7 @@ from coordinator.log.log import Log
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
+from coordinator.runtime.loader import Loaded, load
 from coordinator.runtime.parking import Asker, ParkedReply, Parking
 from coordinator.runtime.result import Call, Fact, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde
@@ -92,8 +93,8 @@ class Shard:
         self.reason = ""
         """Why the status is not ACTIVE, for logs and /health/ready."""
         self.state = make_state()
-        self.records_skipped = 0
-        """Records of unknown type seen by the last load."""
+        self.loaded = Loaded()
+        """What the last load read."""
         self.parked = Parking()
         self._make_state = make_state
         self._serde = serde
@@ -130,25 +131,19 @@ class Shard:
         Raises DamagedLog, DecodeError or UnknownRecordVersion: a log that is not understood is not served.
         """
         state = self._make_state()
-        replay, decode = state.replay, self._serde.decode
-        read = skipped = 0
-        for batch in self.log.replay_batches():
-            for key, value in batch:
-                record = None if key is None else decode(key, value)
-                read += 1
-                if record is None:
-                    skipped += 1
-                else:
-                    replay(record)
-        if skipped:
-            _log.warning("event=records_skipped shard=%d count=%d reason=unknown_record_type", self.index, skipped)
-        self.records_skipped = skipped
+        loaded = load(self.log, self._serde, state.replay)
+        if loaded.records_skipped or loaded.transactions_open:
+            _log.warning(
+                "event=records_not_applied shard=%d of_unknown_type=%d transactions_open=%d",
+                self.index, loaded.records_skipped, loaded.transactions_open,
+            )  # fmt: skip
+        self.loaded = loaded
         self.state = state
         self._offset_written = self.log.end_offset
         self._offset_durable = self._writer.offset_durable
         self._timers.clear()
         self._apply(state.loaded(self._clock.wall_ms()))
-        return read
+        return loaded.records
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -255,6 +250,19 @@ class Shard:
             return
         self._batch = BatchBuilder()
         self._writer.write(batch.build(self.log.end_offset, self._clock.wall_ms()), batch.count)
+
+    def stop(self) -> None:
+        """No timer fires any more; what was decided is written, and durable once `idle`."""
+        self._timers.clear()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            self._watchdog = None
+        self.flush()
+
+    @property
+    def idle(self) -> bool:
+        """Whether the disk has all that was decided, or has failed: then nothing more is on its way to it."""
+        return self._writer.idle and (not self._batch.count or self.status is Status.FAILED)
 
     def _durable(self, end_offset: int) -> None:
         self._offset_durable = end_offset

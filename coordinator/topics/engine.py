@@ -146,6 +146,12 @@ class Topics:
             except OSError as error:
                 self._told(Fact("topic_log_close_failed", {"folder": log.folder, "error": str(error)}))
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing that was written is still on its way to the disk."""
+        partitions = (partition for topic in self._partitions.values() for partition in topic)
+        return self._writer.idle and all(partition.idle for partition in partitions)
+
     # --- what there is ------------------------------------------------------------------------------------------------
 
     @property

@@ -165,6 +165,11 @@ class Partition:
         """The offset that the next record gets."""
         return self.log.end_offset if self.log is not None else 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether no disk operation is under way."""
+        return self._writer is None or self._writer.idle
+
     def stop(self, schedule: Schedule, stopped: Callable[[], None]) -> None:
         """Serves nobody any more; `stopped()` when no disk operation is under way and the log may go."""
         self.state = State.REMOVED
@@ -173,7 +178,7 @@ class Partition:
         self._stop_when_idle(schedule, stopped)
 
     def _stop_when_idle(self, schedule: Schedule, stopped: Callable[[], None]) -> None:
-        if self._writer is None or self._writer.idle:
+        if self.idle:
             stopped()
         else:
             schedule(_STOP_POLL_MS, lambda: self._stop_when_idle(schedule, stopped))

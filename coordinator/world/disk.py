@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import Protocol
 
 
-class File(Protocol):
+class Readable(Protocol):
+    """What can be read at a position."""
+
+    def pread(self, offset: int, count: int) -> bytes:
+        """Up to `count` bytes at `offset`; fewer only where the file ends."""
+
+
+class File(Readable, Protocol):
     """An open file, written at its end and read anywhere."""
 
     def append(self, data: bytes) -> None:
@@ -28,9 +35,6 @@ class File(Protocol):
 
     def write_at(self, offset: int, data: bytes) -> None:
         """Overwrites `data` at `offset`. Within one sector of 512 bytes a power cut leaves the old or the new bytes."""
-
-    def pread(self, offset: int, count: int) -> bytes:
-        """Up to `count` bytes at `offset`; fewer only where the file ends."""
 
     def sync(self) -> None:
         """Returns when content and length are durable (fdatasync)."""

@@ -123,11 +123,14 @@ class Program:
             while not condition():
                 alive = self._process.poll() is None
                 left = deadline - time.monotonic()
-                assert left > 0, (
-                    f"{self.client.name} {self.name} waited in vain for {what}; it was told {self.events[-6:]}"
-                )
+                assert left > 0, f"{self.client.name} {self.name} waited in vain for {what}: {self}"
                 assert alive, f"{self.client.name} {self.name} ended while the test waited for {what}"
                 self._changed.wait(min(left, 0.2))
+
+    def __str__(self) -> str:
+        told = [(event["event"], [partition for _, partition in partitions_of(event)]) for event in self.events[1:]]
+        owned = sorted(partition for _, partition in self.owned)
+        return f"{self.name} owns {owned}, read {len(self.records)} records, was told {told}"
 
     def kill(self) -> None:
         """SIGKILL: the member says no good-bye."""
@@ -182,8 +185,7 @@ def wait_for_all(members: list[Program], condition: Callable[[], bool], what: st
     """Waits for something that several members bring about together."""
     deadline = time.monotonic() + within_s
     while not condition():
-        heard = {member.name: (sorted(member.owned), member.events[-3:]) for member in members}
-        assert time.monotonic() < deadline, f"waited in vain for {what}: {heard}"
+        assert time.monotonic() < deadline, f"waited in vain for {what}:\n" + "\n".join(map(str, members))
         time.sleep(0.02)
 
 

@@ -1,5 +1,6 @@
 """Compaction is invisible (I2): whatever is cleaned, whenever, and wherever the power goes, a load yields the same."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -294,3 +295,30 @@ def test_a_swap_that_was_begun_is_ended_when_the_log_is_opened(disk):
     assert [name for name in disk.list(FOLDER) if name != "log-checkpoint"] == [f"{0:020d}.log", f"{4:020d}.log"]
     assert offsets(log.read(0, 10_000)) == [0]
     assert state(log) == {b"a": b"5", b"b": b"swapped"}
+
+
+def test_power_may_go_at_every_single_operation_of_a_swap():
+    """Three small segments become one: at no point may neither the old nor the new be on the disk."""
+    operations, finished = 0, False
+    while not finished:
+        for seed in range(12):
+            disk = SimulatedDisk()
+            log = open_log(disk, segment_bytes=200)
+            for i in range(6):
+                append(log, (b"key-%d" % i, b"value"))
+            append(log, (b"key-0", b"last"), (b"x" * 100, b""))
+            append(log, (b"y" * 150, b""))
+            log.sync()
+            before = state(log)
+            log.settings = replace(log.settings, segment_bytes=10_000)
+            disk.cut_after(operations)
+            try:
+                clean_all(log)
+                finished = True
+            except PowerCut:
+                pass
+            disk.crash(Random(seed))
+            log = open_log(disk, segment_bytes=200)
+            assert (state(log), log.recovery) == (before, None)
+        operations += 1
+    assert len(log.segments) == 2

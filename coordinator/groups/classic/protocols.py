@@ -10,7 +10,7 @@ behaviour (two members, two assignors, opposite preferences: the same one wins e
 from collections.abc import Iterable
 
 from coordinator.groups.classic.group import ClassicGroup
-from coordinator.runtime.router import java_hash
+from coordinator.protocol.java import string_hash
 
 _TABLE_INITIAL = 16
 
@@ -41,5 +41,5 @@ def in_java_order(names: Iterable[str]) -> list[str]:
 
 
 def _bucket(name: str, table: int) -> int:
-    value = java_hash(name) & 0xFFFFFFFF
+    value = string_hash(name) & 0xFFFFFFFF
     return (value ^ value >> 16) & (table - 1)

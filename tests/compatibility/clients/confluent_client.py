@@ -1,6 +1,7 @@
 """confluent-kafka (librdkafka) as a client program."""
 
 import sys
+from functools import cached_property
 from typing import Any
 
 from commands import POLL_S, Program, say
@@ -82,31 +83,33 @@ class Confluent(Program):
         assert not any(failed), failed
 
     def do_list_groups(self) -> list[str]:
-        return [group.group_id for group in self.admin().list_consumer_groups().result(WITHIN_S).valid]
+        return [group.group_id for group in self.admin.list_consumer_groups().result(WITHIN_S).valid]
 
     def do_describe_group(self, group: str) -> dict[str, Any]:
-        described = self.admin().describe_consumer_groups([group])[group].result(WITHIN_S)
+        described = self.admin.describe_consumer_groups([group])[group].result(WITHIN_S)
         return {"state": described.state.name, "members": [member.client_id for member in described.members]}
 
     def do_end_offsets(self, partitions: list[list[Any]]) -> list[int]:
         asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in partitions}
-        found = self.admin().list_offsets(asked)
+        found = self.admin.list_offsets(asked)
         answers = {(where.topic, where.partition): future.result(WITHIN_S).offset for where, future in found.items()}
         return [answers[topic, partition] for topic, partition in partitions]
 
     def do_group_offsets(self, group: str, partitions: list[list[Any]]) -> list[int | None]:
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*partition) for partition in partitions])
-        found = self.admin().list_consumer_group_offsets([asked])[group].result(WITHIN_S).topic_partitions
+        found = self.admin.list_consumer_group_offsets([asked])[group].result(WITHIN_S).topic_partitions
         return [partition.offset if partition.offset >= 0 else None for partition in found]
 
     def do_alter_offsets(self, group: str, offsets: list[list[Any]]) -> None:
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*offset) for offset in offsets])
-        self.admin().alter_consumer_group_offsets([asked])[group].result(WITHIN_S)
+        self.admin.alter_consumer_group_offsets([asked])[group].result(WITHIN_S)
 
     def do_delete_group(self, group: str) -> None:
-        self.admin().delete_consumer_groups([group])[group].result(WITHIN_S)
+        self.admin.delete_consumer_groups([group])[group].result(WITHIN_S)
 
+    @cached_property
     def admin(self) -> AdminClient:
+        """Kept: one that is let go of gives up what it was asked."""
         return AdminClient({"bootstrap.servers": self.bootstrap})
 
 

@@ -119,6 +119,9 @@ public final class ClientProgram {
         settings.put("session.timeout.ms", how.get("session_timeout_ms").asText());
         settings.put("heartbeat.interval.ms", how.get("heartbeat_ms").asText());
         settings.put("reconnect.backoff.max.ms", "300");
+        // The default, rebootstrap, forgets all topics while its only broker is down and rejoins when it knows them
+        // again: with a cluster of one node any restart is a rebalance then, of Kafka's own broker too.
+        settings.put("metadata.recovery.strategy", how.path("recovery").asText("none"));
         settings.put("key.deserializer", StringDeserializer.class.getName());
         settings.put("value.deserializer", StringDeserializer.class.getName());
         List<String> assignors = new ArrayList<>();

@@ -1,0 +1,175 @@
+"""`coordinator groups ...`: the answers of `groups.py` as tables a person reads, or as JSON."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from coordinator.operations import groups
+from coordinator.operations.client import Client, OperationFailed
+from coordinator.operations.groups import EARLIEST, LATEST, CommittedOffset, DescribedGroup, Selection, Target
+from coordinator.operations.plain import table
+
+
+def show_list(client: Client, states: Sequence[str], types: Sequence[str], *, as_json: bool) -> int:
+    """Every group: name, type, protocol type, state."""
+    found = groups.list_groups(client, states, types)
+    if as_json:
+        _print_json({"groups": [asdict(group) for group in found]})
+    else:
+        rows = [
+            (group.group_id, group.type or None, group.protocol_type or None, group.state or None) for group in found
+        ]
+        print(table(("GROUP", "TYPE", "PROTOCOL-TYPE", "STATE"), rows))
+    return 0
+
+
+def show_description(client: Client, group_ids: Sequence[str], *, as_json: bool) -> int:
+    """State, members and offsets of groups."""
+    found = [groups.describe(client, group_id) for group_id in group_ids]
+    held = [groups.offsets(client, group.group_id, group.members) for group in found]
+    if as_json:
+        described = [
+            {**asdict(group), "offsets": [_offset(each) for each in rows]}
+            for group, rows in zip(found, held, strict=True)
+        ]
+        _print_json({"groups": described})
+        return 0
+    for i, (group, rows) in enumerate(zip(found, held, strict=True)):
+        if i:
+            print()
+        _print_group(group, rows)
+    return 0
+
+
+def _print_group(group: DescribedGroup, rows: Sequence[CommittedOffset]) -> None:
+    header = ("GROUP", "TYPE", "STATE", "PROTOCOL", "EPOCH", "MEMBERS", "COORDINATOR")
+    row = (
+        group.group_id,
+        group.type,
+        group.state,
+        group.protocol or None,
+        group.epoch,
+        len(group.members),
+        group.coordinator,
+    )
+    print(table(header, [row]))
+    if group.members:
+        print()
+        print(
+            table(
+                ("MEMBER", "INSTANCE", "CLIENT", "HOST", "ASSIGNMENT"),
+                [
+                    (each.member_id, each.instance_id, each.client_id, each.client_host, _held(each.assignment))
+                    for each in group.members
+                ],
+            )
+        )
+    if rows:
+        print()
+        _print_offsets(rows)
+
+
+def _held(assignment: Any) -> str | None:
+    """orders:0,1 events:0"""
+    if assignment is None:
+        return None
+    return (
+        " ".join(f"{topic}:{','.join(map(str, partitions))}" for topic, partitions in assignment.items()) or "nothing"
+    )
+
+
+def show_offsets(client: Client, group_id: str, *, as_json: bool) -> int:
+    """What a group has committed, and how far behind it is."""
+    group = groups.describe(client, group_id)
+    rows = groups.offsets(client, group_id, group.members)
+    if as_json:
+        _print_json({"group_id": group_id, "offsets": [_offset(each) for each in rows]})
+    else:
+        _print_offsets(rows)
+    return 0
+
+
+def _print_offsets(rows: Sequence[CommittedOffset]) -> None:
+    header = ("TOPIC", "PARTITION", "OFFSET", "END", "LAG", "MEMBER", "METADATA")
+    print(
+        table(
+            header,
+            [
+                (each.topic, each.partition, each.offset, each.end, each.lag, each.owner, each.metadata or None)
+                for each in rows
+            ],
+        )
+    )
+
+
+def _offset(each: CommittedOffset) -> dict[str, Any]:
+    return {**asdict(each), "lag": each.lag}
+
+
+def show_deletion(client: Client, group_ids: Sequence[str], *, as_json: bool) -> int:
+    """Deletes groups; 1 if one could not be."""
+    outcome = groups.delete(client, group_ids)
+    if as_json:
+        _print_json({"groups": [{"group_id": group, "error": error} for group, error in outcome.items()]})
+    else:
+        rows = [(group, "deleted" if error is None else f"not deleted: {error}") for group, error in outcome.items()]
+        print(table(("GROUP", "OUTCOME"), rows))
+    return 1 if any(outcome.values()) else 0
+
+
+def show_reset(
+    client: Client, group_id: str, selection: Selection, target: Target, *, execute: bool, as_json: bool
+) -> int:
+    """The plan of a reset; does it only if told to."""
+    if execute:
+        groups.refuse_active(client, group_id)
+    plan = groups.plan_reset(client, group_id, selection, target)
+    if execute:
+        groups.commit(client, group_id, plan)
+    if as_json:
+        _print_json({"group_id": group_id, "executed": execute, "partitions": [asdict(reset) for reset in plan]})
+        return 0
+    header = ("TOPIC", "PARTITION", "OLD", "NEW")
+    print(table(header, [(reset.topic, reset.partition, reset.old, reset.new) for reset in plan]))
+    print("done" if execute else "nothing was changed; --execute does it")
+    return 0
+
+
+def selection(topics: Sequence[str], *, all_topics: bool) -> Selection:
+    """Of --topic TOPIC[:PARTITION,...] and --all-topics. Raises OperationFailed."""
+    if bool(topics) is all_topics:
+        raise OperationFailed("say which partitions: --topic TOPIC[:PARTITION,...] (may be repeated) or --all-topics")
+    wanted: dict[str, list[int]] = {}
+    for text in topics:
+        topic, colon, numbers = text.partition(":")
+        if not topic or (colon and not all(number.isdecimal() for number in numbers.split(","))):
+            raise OperationFailed(f"--topic {text}: allowed: TOPIC or TOPIC:PARTITION,...")
+        wanted.setdefault(topic, []).extend(map(int, numbers.split(",")) if colon else ())
+    return Selection(topics=wanted)
+
+
+def target(to: str | None, to_offset: int | None, to_datetime: str | None, shift_by: int | None) -> Target:
+    """Of the flags of `reset-offsets`, of which one is given. Raises OperationFailed."""
+    if to is not None:
+        return Target(timestamp={"earliest": EARLIEST, "latest": LATEST}[to])
+    if to_datetime is not None:
+        return Target(timestamp=_timestamp(to_datetime))
+    return Target(offset=to_offset, shift=shift_by)
+
+
+def _timestamp(text: str) -> int:
+    """Milliseconds of an ISO 8601 time; one without a zone is UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise OperationFailed(f"--to-datetime {text}: allowed: ISO 8601, such as 2026-01-31T13:00:00Z") from None
+    milliseconds = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    if milliseconds < 0:
+        raise OperationFailed(f"--to-datetime {text}: allowed: 1970 or later")
+    return milliseconds
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))

@@ -1,0 +1,198 @@
+"""Log folders as they lie on the disk, ours or Kafka's: found, opened for reading only, walked batch by batch.
+
+`Log.open` would be the wrong tool: it repairs. What is here opens every file read-only, so a folder may be looked at
+that is damaged, is on a read-only medium, or belongs to a server that runs (whose last batch may then be half
+written: it shows as a torn tail and is gone at the next look).
+
+What counts as a torn tail and what as damage is judged by the rules of `log/recovery.py`, so that `check` says what a
+start would do.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.log import checkpoint
+from coordinator.log.batch import BatchHeader
+from coordinator.log.recovery import Fault, examine, is_torn_tail
+from coordinator.log.segment import SUFFIX
+from coordinator.log.swap import CLEANED_SUFFIX, SWAP_SUFFIX
+
+_PARTITION = re.compile(r"(.+)-([0-9]+)")
+_NOWHERE = 1 << 62
+_ALL_CHECKSUMS = -1
+
+Visit = Callable[["SegmentFile", BatchHeader, int], None]
+"""`visit(segment, header, position)`, for each good batch."""
+
+
+class NoLogFolder(Exception):
+    """There is nothing here that is a log; the text says where was looked."""
+
+
+class ReadableFile:
+    """A file opened for reading."""
+
+    __slots__ = ("_descriptor", "size_bytes")
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size_bytes = os.fstat(self._descriptor).st_size
+
+    def pread(self, offset: int, count: int) -> bytes:
+        """Up to `count` bytes at `offset`; fewer only where the file ends."""
+        data = os.pread(self._descriptor, count, offset)
+        while 0 < len(data) < count:
+            more = os.pread(self._descriptor, count - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """One segment file while it is walked."""
+
+    path: Path
+    base_offset: int
+    file: ReadableFile
+
+    def batch(self, position: int, header: BatchHeader) -> bytes:
+        """The whole batch at a position."""
+        return self.file.pread(position, header.size_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something wrong in a file. `kind`: "torn tail" (a start cuts it), "damage" (a start refuses), "unreadable record"."""
+
+    kind: str
+    file: str
+    position: int
+    last_good_offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}: {self.kind} at position {self.position} ({self.reason})"
+        return f"{where}; last good offset {self.last_good_offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogFolder:
+    """The folder of one partition."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
+
+    @property
+    def topic(self) -> str:
+        """The topic's name, as the folder's name says it."""
+        match = _PARTITION.fullmatch(self.name)
+        return match[1] if match else self.name
+
+    @property
+    def segments(self) -> list[Path]:
+        """The segment files, in order."""
+        return sorted(path for path in self.path.iterdir() if _is_segment(path))
+
+    @property
+    def unfinished(self) -> list[str]:
+        """Files of a compaction that did not come to its end; the next start deals with them."""
+        return sorted(path.name for path in self.path.iterdir() if path.suffix in {CLEANED_SUFFIX, SWAP_SUFFIX})
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self.segments)
+
+    @property
+    def checkpoint(self) -> checkpoint.Offsets | None:
+        """What our own server noted; None in a folder of Kafka's."""
+        path = self.path / checkpoint.NAME
+        return checkpoint.parse(path.read_bytes()) if path.is_file() else None
+
+    def walk(self, visit: Visit, read: Callable[[int], object] = lambda _: None) -> Iterator[Problem]:
+        """Calls `visit` for every good batch and yields what is wrong; goes on with the next file behind a fault.
+
+        Every checksum is verified. `read(bytes)` is told the progress.
+        """
+        noted = self.checkpoint
+        dense_from = noted.dense_offset if noted is not None else _NOWHERE
+        recovery_offset = noted.recovery_offset if noted is not None else 0
+        paths = self.segments
+        expected: int | None = None
+        for path in paths:
+            base_offset = int(path.name.removesuffix(SUFFIX))
+            if expected is not None and (base_offset < expected or base_offset > expected >= dense_from):
+                reason = f"the file begins at offset {base_offset} where {expected} is next"
+                yield Problem(kind="damage", file=str(path), position=0, last_good_offset=expected - 1, reason=reason)
+            file = ReadableFile(path)
+            try:
+                segment = SegmentFile(path, base_offset, file)
+                expected, fault = _examine(segment, dense_from, visit, read)
+                if fault is not None:
+                    torn = path is paths[-1] and is_torn_tail(file, file.size_bytes, fault, recovery_offset)
+                    yield Problem(
+                        kind="torn tail" if torn else "damage",
+                        file=str(path),
+                        position=fault.position,
+                        last_good_offset=fault.expected_offset - 1,
+                        reason=fault.reason,
+                    )
+                    expected = None
+            finally:
+                file.close()
+        if expected is not None and expected < recovery_offset:
+            reason = f"the log ends before offset {recovery_offset}, which was made durable"
+            yield Problem(
+                kind="damage", file=str(paths[-1]), position=paths[-1].stat().st_size, last_good_offset=expected - 1,
+                reason=reason,
+            )  # fmt: skip
+
+
+def _examine(
+    segment: SegmentFile, dense_from: int, visit: Visit, read: Callable[[int], object]
+) -> tuple[int, Fault | None]:
+    """As `recovery.examine`; what `read` is told adds up to the size of the file."""
+    told = 0
+
+    def each(header: BatchHeader, position: int) -> None:
+        nonlocal told
+        visit(segment, header, position)
+        read(header.size_bytes)
+        told += header.size_bytes
+
+    found = examine(segment.file, segment.file.size_bytes, segment.base_offset, _ALL_CHECKSUMS, dense_from, each)
+    read(segment.file.size_bytes - told)
+    return found
+
+
+def find_log_folders(path: Path) -> list[LogFolder]:
+    """The folder itself, if it holds segments, or the partitions' folders in it, by name. Raises NoLogFolder."""
+    if not path.is_dir():
+        raise NoLogFolder(f"{path} is no folder")
+    if any(map(_is_segment, path.iterdir())):
+        return [LogFolder(path)]
+    folders = [child for child in path.iterdir() if child.is_dir() and _PARTITION.fullmatch(child.name)]
+    if not folders:
+        raise NoLogFolder(
+            f"{path} holds neither segment files (20 digits and .log) nor folders of partitions (TOPIC-N)"
+        )
+    return [LogFolder(folder) for folder in sorted(folders, key=_by_partition)]
+
+
+def _by_partition(folder: Path) -> tuple[str, int]:
+    topic, _, partition = folder.name.rpartition("-")
+    return topic, int(partition)
+
+
+def _is_segment(path: Path) -> bool:
+    return path.suffix == SUFFIX and len(path.stem) == 20 and path.stem.isdecimal()

@@ -1,0 +1,169 @@
+"""What the records of a log say: the messages of Kafka's internal topics, text of everybody else's.
+
+The topic decides how a record is read. `__consumer_offsets` may hold more kinds than our server serves (consumer,
+streams and share groups of a real Kafka): all that have a definition are shown. What has none, or is in a version that
+its definition does not have, is shown as bytes and said to be unknown; only bytes that are not the message they claim to
+be are an error.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from coordinator.log.record import LogRecord, raw_varint
+from coordinator.operations.plain import as_plain, bytes_as_plain
+from coordinator.protocol import messages
+from coordinator.protocol.codec import Codec, DecodeError
+from coordinator.protocol.messages import Message
+from coordinator.protocol.subscription import parse_assignment, parse_subscription
+
+OFFSETS, TRANSACTIONS, METADATA, PLAIN = "offsets", "transactions", "metadata", "plain"
+KINDS = (OFFSETS, TRANSACTIONS, METADATA, PLAIN)
+"""How a log's records can be read."""
+_KIND_OF_TOPIC = {
+    "__consumer_offsets": OFFSETS,
+    "__transaction_state": TRANSACTIONS,
+    "__cluster_metadata": METADATA,
+}
+_CONTROL_NAMES = {
+    0: "abort",
+    1: "commit",
+    2: "leader change",
+    3: "snapshot header",
+    4: "snapshot footer",
+    5: "KRaft version",
+    6: "KRaft voters",
+}
+_METADATA_RECORDS = ("TopicRecord", "PartitionRecord", "ConfigRecord", "RemoveTopicRecord", "ProducerIdsRecord")
+
+
+class ShownRecord(NamedTuple):
+    """A record in words. `type` is the message's name without Key or Value, "unknown ..." or "" for plain bytes."""
+
+    type: str
+    key: Any
+    value: Any
+
+
+def kind_of(topic: str) -> str:
+    """How the records of a topic are read."""
+    return _KIND_OF_TOPIC.get(topic, PLAIN)
+
+
+def shower(kind: str) -> Callable[[LogRecord], ShownRecord]:
+    """The function that reads one record of such a log. Raises DecodeError for bytes that are not what they claim."""
+    return {OFFSETS: _coordinator, TRANSACTIONS: _transaction, METADATA: _metadata, PLAIN: _plain}[kind]
+
+
+def show_control(record: LogRecord) -> ShownRecord:
+    """A marker: its key is int16 version, int16 type."""
+    key = record.key or b""
+    number = int.from_bytes(key[2:4], signed=True) if len(key) >= 4 else -1
+    name = _CONTROL_NAMES.get(number, f"type {number}")
+    return ShownRecord(f"control: {name}", None, bytes_as_plain(record.value))
+
+
+def _plain(record: LogRecord) -> ShownRecord:
+    return ShownRecord("", bytes_as_plain(record.key), bytes_as_plain(record.value))
+
+
+@cache
+def _key_names(transactions: bool) -> dict[int, str]:
+    """Record type -> name of the key message."""
+    codec = Codec.of()
+    found = {}
+    for name in codec.schemas.names:
+        if name.endswith("Key") and name.startswith("Transaction") is transactions:
+            api_key = codec.definition(name).api_key
+            assert api_key is not None
+            found[api_key] = name
+    return found
+
+
+def _coordinator(record: LogRecord) -> ShownRecord:
+    shown = _keyed(record, _key_names(transactions=False))
+    if shown.type == "GroupMetadata" and isinstance(shown.value, dict):
+        _open_members(shown.value)
+    return shown
+
+
+def _transaction(record: LogRecord) -> ShownRecord:
+    return _keyed(record, _key_names(transactions=True))
+
+
+def _keyed(record: LogRecord, key_names: dict[int, str]) -> ShownRecord:
+    """A key is int16 type + message, a value int16 version + message."""
+    key, value = record.key, record.value
+    if key is None or len(key) < 2:
+        raise DecodeError("a coordinator's record has a key of at least two bytes")
+    number = int.from_bytes(key[:2], signed=True)
+    name = key_names.get(number)
+    if name is None:
+        return ShownRecord(f"unknown type {number}", _base64(key), _base64(value))
+    key_message = _whole(name, 0, key, 2)
+    kind = name.removesuffix("Key")
+    shown_key = as_plain(key_message, Codec.of().definition(name), 0)
+    if value is None:
+        return ShownRecord(kind, shown_key, None)
+    if len(value) < 2:
+        raise DecodeError(f"the value of {name} has no version")
+    version = int.from_bytes(value[:2], signed=True)
+    value_name = f"{kind}Value"
+    if value_name not in Codec.of().schemas.names or version not in Codec.of().versions(value_name):
+        return ShownRecord(f"{kind} of unknown version {version}", shown_key, _base64(value))
+    value_message = _whole(value_name, version, value, 2)
+    return ShownRecord(
+        kind,
+        shown_key,
+        {"version": version, **as_plain(value_message, Codec.of().definition(value_name), version)},
+    )
+
+
+def _metadata(record: LogRecord) -> ShownRecord:
+    """A value is a frame: frame version, type and version as unsigned varints, then the message."""
+    value = record.value
+    if value is None:
+        return _plain(record)
+    try:
+        frame_version, position = raw_varint(value, 0)
+        api_key, position = raw_varint(value, position)
+        version, position = raw_varint(value, position)
+    except (IndexError, ValueError) as error:
+        raise DecodeError(f"a metadata record without its frame: {error}") from error
+    name = _metadata_names().get(api_key) if frame_version == 1 else None
+    if name is None or version not in Codec.of().versions(name):
+        return ShownRecord(f"unknown type {api_key} version {version}", bytes_as_plain(record.key), _base64(value))
+    message = _whole(name, version, value, position)
+    shown = {"version": version, **as_plain(message, Codec.of().definition(name), version)}
+    return ShownRecord(name.removesuffix("Record"), bytes_as_plain(record.key), shown)
+
+
+@cache
+def _metadata_names() -> dict[int | None, str]:
+    return {messages.message_class(name).API_KEY: name for name in _METADATA_RECORDS}
+
+
+def _whole(name: str, version: int, data: bytes, position: int) -> Message:
+    message, end = Codec.of().decoder(name, version)(data, position)
+    if end != len(data):
+        raise DecodeError(f"{len(data) - end} bytes behind {name}")
+    return message
+
+
+def _open_members(value: dict[str, Any]) -> None:
+    """What consumers said and were given, in words, where their bytes are what consumers send."""
+    if value.get("protocol_type") != "consumer":
+        return
+    for member in value.get("members", ()):
+        try:
+            subscription = parse_subscription(b64decode(member["subscription"]))
+            assignment = parse_assignment(b64decode(member["assignment"]))
+        except DecodeError:
+            continue
+        member["subscribed_topics"] = list(subscription.topics)
+        member["assigned_partitions"] = {topic: list(which) for topic, which in assignment.partitions.items()}
+
+
+def _base64(content: bytes | None) -> Any:
+    return None if content is None else {"base64": b64encode(content).decode()}

@@ -1,0 +1,76 @@
+"""Messages and bytes as values that JSON has, for people and scripts.
+
+Only the fields that exist in a message's version are shown, in the order of its definition. Bytes are base64, ids of
+topics are Kafka's 22 characters: both are what Kafka's own tools take and print.
+"""
+
+from base64 import b64encode, urlsafe_b64encode
+from typing import Any
+
+from coordinator.protocol.messages import Message
+from coordinator.protocol.schema import Definition, Field, Structure
+
+_MAX_SHOWN = 2000
+
+
+def as_plain(message: Message, definition: Definition, version: int) -> dict[str, Any]:
+    """The message as nested dicts and lists; names are Kafka's in snake_case."""
+
+    def structure(value: Any, shape: Structure) -> dict[str, Any]:
+        return {
+            field.attribute: field_value(getattr(value, field.attribute), field)
+            for field in shape.fields
+            if version in field.versions
+        }
+
+    def field_value(value: Any, field: Field) -> Any:
+        if value is None:
+            return None
+        if field.type.is_array:
+            return [one(item, field) for item in value]
+        return one(value, field)
+
+    def one(value: Any, field: Field) -> Any:
+        if field.type.is_struct:
+            return structure(value, definition.structures[field.type.name])
+        if field.type.name == "uuid":
+            return topic_id_text(value)
+        return b64encode(value).decode() if isinstance(value, bytes) else value
+
+    return structure(message, definition.root)
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """A topic's id as Kafka writes it."""
+    return urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def bytes_as_plain(content: bytes | None) -> Any:
+    """Text where the bytes are printable text, else `{"base64": ...}`; None stays None."""
+    if content is None:
+        return None
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    return text if text.isprintable() else {"base64": b64encode(content).decode()}
+
+
+def table(header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    """Columns as wide as their widest value, numbers to the right; None is a dash. What strangers chose stays one line."""
+    cells = [tuple("-" if value is None else _printable(str(value)) for value in row) for row in rows]
+    widths = [max(len(row[i]) for row in [header, *cells]) for i in range(len(header))]
+    right = [{type(row[i]) for row in rows} - {type(None)} == {int} for i in range(len(header))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in [header, *cells]
+    ]
+    return "\n".join(lines)
+
+
+def _printable(text: str) -> str:
+    shown = text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."

@@ -1,0 +1,248 @@
+"""`coordinator groups ...` against our server and, where Java and Maven are, against Kafka: the same answers."""
+
+import json
+import socket
+import threading
+import time
+import uuid
+
+import pytest
+from kafka_broker import KafkaBroker
+from record_batch import Batch
+from server_process import ServerProcess
+from wire import Connection
+
+from coordinator import cli
+from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
+
+SUBSCRIPTION = encode_subscription(Subscription(("t",), None, {}, -1, None, 1))
+
+
+@pytest.fixture(scope="module", params=["ours", pytest.param("kafka", marks=pytest.mark.java)])
+def bootstrap(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("server")
+    server = ServerProcess(folder) if request.param == "ours" else KafkaBroker(folder)
+    try:
+        server.start()
+        yield server.bootstrap
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def connection(bootstrap):
+    with Connection(bootstrap) as connection:
+        ready = time.monotonic() + 60
+        while connection.call("FindCoordinator", 3, key="ready?", key_type=0)["error_code"]:
+            assert time.monotonic() < ready
+            time.sleep(0.05)
+        while connection.call("DescribeGroups", 5, groups=["ready?"])["groups"][0]["error_code"]:
+            assert time.monotonic() < ready
+            time.sleep(0.05)
+        yield connection
+
+
+@pytest.fixture
+def topic(connection):
+    """A topic of two partitions, with three records in the first."""
+    name = f"topic-{uuid.uuid4().hex[:8]}"
+    wanted = {"name": name, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
+    answer = connection.call("CreateTopics", 5, topics=[wanted], timeout_ms=10_000)
+    assert answer["topics"][0]["error_code"] == 0
+    data = [{"index": 0, "records": Batch(values=[b"a", b"b", b"c"]).encode()}]
+    for _ in range(100):
+        produced = connection.call(
+            "Produce", 8, acks=1, timeout_ms=10_000, topic_data=[{"name": name, "partition_data": data}]
+        )
+        if produced["responses"][0]["partition_responses"][0]["error_code"] == 0:
+            return name
+        time.sleep(0.05)
+    raise AssertionError(produced)
+
+
+@pytest.fixture
+def group():
+    return f"group-{uuid.uuid4().hex[:8]}"
+
+
+def commit(connection, group, topic, offset):
+    partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "note"}
+    answer = connection.call("OffsetCommit", 8, group_id=group, topics=[{"name": topic, "partitions": [partition]}])
+    assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+
+
+def join(connection, group, topic):
+    """A member that holds both partitions of the topic; returns its id."""
+    protocols = [{"name": "range", "metadata": SUBSCRIPTION}]
+    asked = {"group_id": group, "session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000}
+    asked |= {"protocol_type": "consumer", "protocols": protocols}
+    member_id = connection.call("JoinGroup", 5, **asked, member_id="")["member_id"]
+    joined = connection.call("JoinGroup", 5, **asked, member_id=member_id)
+    assignment = encode_assignment(Assignment({topic: (0, 1)}, None, 1))
+    synced = connection.call(
+        "SyncGroup", 3, group_id=group, generation_id=joined["generation_id"], member_id=member_id,
+        assignments=[{"member_id": member_id, "assignment": assignment}],
+    )  # fmt: skip
+    assert synced["error_code"] == 0
+    return member_id
+
+
+@pytest.fixture
+def run(bootstrap, capsys):
+    def run(*arguments, expect=0):
+        code = cli.main(["groups", *arguments, "--bootstrap", bootstrap])
+        printed = capsys.readouterr()
+        assert code == expect, printed.err or printed.out
+        return printed.err if expect and printed.err else printed.out
+
+    return run
+
+
+def test_a_list_shows_type_and_state_and_can_be_narrowed(run, connection, topic, group):
+    commit(connection, group, topic, 1)
+    listed = {each["group_id"]: each for each in json.loads(run("list", "--json"))["groups"]}
+    assert listed[group] == {"group_id": group, "type": "classic", "protocol_type": "", "state": "Empty"}
+    header, *rows = run("list").splitlines()
+    assert header.split() == ["GROUP", "TYPE", "PROTOCOL-TYPE", "STATE"]
+    assert [group, "classic", "-", "Empty"] in [row.split() for row in rows]
+    assert group not in run("list", "--state", "Stable")
+    assert group in run("list", "--state", "Empty", "--type", "classic")
+
+
+def test_a_description_has_members_their_partitions_and_the_lag(run, connection, topic, group):
+    commit(connection, group, topic, 1)
+    member_id = join(connection, group, topic)
+    [described] = json.loads(run("describe", group, "--json"))["groups"]
+    assert (described["state"], described["type"], described["protocol"]) == ("Stable", "classic", "range")
+    assert described["members"][0]["assignment"] == {topic: [0, 1]}
+    first, second = described["offsets"]
+    assert (first["offset"], first["end"], first["lag"], first["metadata"]) == (1, 3, 2, "note")
+    assert (first["owner"], second["owner"]) == (member_id, member_id)
+    assert (second["offset"], second["end"], second["lag"]) == (None, 0, None)
+    shown = run("describe", group)
+    assert f"{topic}:0,1" in shown
+    assert "Stable" in shown
+
+
+def test_offsets_of_a_group_without_members_are_shown(run, connection, topic, group):
+    commit(connection, group, topic, 2)
+    [row] = json.loads(run("offsets", group, "--json"))["offsets"]
+    assert (row["topic"], row["partition"], row["offset"], row["lag"], row["owner"]) == (topic, 0, 2, 1, None)
+
+
+def test_a_deleted_group_is_gone_and_a_group_with_members_stays(run, connection, topic, group):
+    commit(connection, group, topic, 1)
+    assert "deleted" in run("delete", group)
+    assert run("describe", group, expect=1) == f"coordinator: there is no group {group}\n"
+    join(connection, group, topic)
+    assert "NON_EMPTY_GROUP" in run("delete", group, expect=1)
+    outcome = json.loads(run("delete", group, "--json", expect=1))
+    assert outcome == {"groups": [{"group_id": group, "error": "NON_EMPTY_GROUP"}]}
+
+
+@pytest.mark.parametrize(
+    ("target", "new"),
+    [
+        (("--to-earliest",), 0),
+        (("--to-latest",), 3),
+        (("--to-offset", "2"), 2),
+        (("--to-offset", "99"), 3),
+        (("--shift-by", "-1"), 0),
+        (("--shift-by", "1"), 2),
+        (("--to-datetime", "2020-01-01T00:00:00Z"), 0),
+        (("--to-datetime", "2100-01-01"), 3),
+    ],
+)
+def test_a_reset_is_a_plan_until_it_is_executed(run, connection, topic, group, target, new):
+    commit(connection, group, topic, 1)
+
+    def offset():
+        return json.loads(run("offsets", group, "--json"))["offsets"][0]["offset"]
+
+    planned = json.loads(run("reset-offsets", group, "--all-topics", *target, "--json"))
+    assert planned["partitions"] == [{"topic": topic, "partition": 0, "old": 1, "new": new}]
+    assert (planned["executed"], offset()) == (False, 1)
+    assert run("reset-offsets", group, "--all-topics", *target, "--execute").endswith("done\n")
+    assert offset() == new
+
+
+def test_a_group_that_does_not_exist_yet_may_be_given_offsets(run, topic, group):
+    run("reset-offsets", group, "--topic", f"{topic}:0", "--to-latest", "--execute")
+    [row] = json.loads(run("offsets", group, "--json"))["offsets"]
+    assert (row["partition"], row["offset"]) == (0, 3)
+
+
+def test_offsets_under_members_are_not_reset(run, connection, topic, group):
+    join(connection, group, topic)
+    error = run("reset-offsets", group, "--topic", topic, "--to-latest", "--execute", expect=1)
+    assert error == f"coordinator: group {group} is Stable and has 1 member(s): stop them before resetting offsets\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--topic", "no-such-topic", "--to-latest"), "there is no topic no-such-topic"),
+        (("--topic", "no:x", "--to-latest"), "TOPIC:PARTITION"),
+        (("--all-topics", "--to-latest"), "has no offsets"),
+        (("--to-latest",), "say which partitions"),
+        (("--all-topics", "--to-datetime", "yesterday"), "ISO 8601"),
+    ],
+)
+def test_what_cannot_be_reset_is_said_in_one_line(run, group, connection, arguments, words):
+    error = run("reset-offsets", group, *arguments, expect=1)
+    assert error.count("\n") == 1
+    assert words in error
+
+
+# --- servers that are none --------------------------------------------------------------------------------------------
+
+
+def refused(capsys, bootstrap):
+    assert cli.main(["groups", "list", "--bootstrap", bootstrap, "--timeout", "0.3"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+def test_a_server_that_is_not_there_is_one_line(capsys):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        assert f"cannot connect to 127.0.0.1:{port}: Connection refused" in refused(capsys, f"127.0.0.1:{port}")
+    assert "a bootstrap server is HOST:PORT" in refused(capsys, "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not Kafka's protocol"),
+        (b"\0\0\0\x05\0\0\0\1\xff", "something else"),
+        (b"", "closed the connection"),
+        (None, "in time"),
+    ],
+)
+def test_a_server_that_is_no_kafka_is_one_line(capsys, answer, words):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1000)
+                if answer is None:
+                    connection.recv(1000)
+                else:
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        error = refused(capsys, f"127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()
+    assert words in error
+
+
+def test_the_second_bootstrap_server_is_asked_when_the_first_is_down(bootstrap, capsys):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        down = f"127.0.0.1:{unused.getsockname()[1]}"
+        assert cli.main(["groups", "list", "--bootstrap", f"{down},{bootstrap}"]) == 0
+    assert "GROUP" in capsys.readouterr().out

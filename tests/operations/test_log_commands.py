@@ -1,0 +1,289 @@
+"""`coordinator log dump` and `log check`: what they say of whole, torn and damaged logs, and that they write nothing."""
+
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+from wire import Connection
+
+from coordinator import cli
+from coordinator.log.batch import HEADER_BYTES, LogRecord, encode_batch, encode_records, read_header, seal
+from coordinator.log.checkpoint import Offsets
+from coordinator.operations.progress import progress
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.messages import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
+from coordinator.runtime.result import Record
+from coordinator.runtime.serde import Serde
+
+NOW_MS = 1_700_000_000_000
+SERDE = Serde(Codec.of(), ("OffsetCommitKey", "GroupMetadataKey"))
+
+
+def commit(offset: int, group: str = "g", value: int | None = 42) -> LogRecord:
+    key = OffsetCommitKey(group=group, topic="t", partition=0)
+    message = None if value is None else OffsetCommitValue(offset=value, metadata="m", commit_timestamp=NOW_MS)
+    return LogRecord(offset, NOW_MS, *SERDE.encode(Record(key, message, 3)))
+
+
+def text(offset: int, value: str = "v") -> LogRecord:
+    return LogRecord(offset, NOW_MS, b"k", value.encode(), (("h", b"\xff"),))
+
+
+def write(folder: Path, *batches: bytes, base_offset: int = 0) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{base_offset:020d}.log"
+    path.write_bytes(b"".join(batches))
+    return path
+
+
+def checkpoint(folder: Path, offset: int) -> None:
+    """What our own server notes: everything before the offset was synced, and no offset was left out."""
+    (folder / "log-checkpoint").write_bytes(Offsets(start_offset=0, recovery_offset=offset).line())
+
+
+def content(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = cli.main(["log", *map(str, arguments)])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def checked(capsys: pytest.CaptureFixture[str], folder: Path) -> tuple[int, list[dict]]:
+    before = content(folder)
+    code, out, _ = run(capsys, "check", folder, "--json")
+    assert content(folder) == before, "a check wrote something"
+    return code, json.loads(out)["logs"]
+
+
+def dumped(capsys: pytest.CaptureFixture[str], folder: Path, *options: str) -> list[dict]:
+    _, out, _ = run(capsys, "dump", folder, "--json", *options)
+    return [json.loads(line) for line in out.splitlines()]
+
+
+# --- check ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_data_folder_is_good_and_counted(tmp_path, capsys):
+    write(tmp_path / "__consumer_offsets-0", encode_batch([commit(0), commit(1)]), encode_batch([commit(2)]))
+    write(tmp_path / "orders-10", encode_batch([text(5)]), base_offset=5)
+    write(tmp_path / "orders-9")
+    code, logs = checked(capsys, tmp_path)
+    assert code == 0
+    found = {Path(log["folder"]).name: log for log in logs}
+    assert list(found) == ["__consumer_offsets-0", "orders-9", "orders-10"]
+    offsets = found["__consumer_offsets-0"]
+    assert (offsets["verdict"], offsets["batches"], offsets["records"], offsets["next_offset"]) == ("good", 2, 3, 3)
+    assert (found["orders-10"]["first_offset"], found["orders-10"]["next_offset"]) == (5, 6)
+
+
+def test_the_table_ends_with_one_line_that_sums_it_up(tmp_path, capsys):
+    write(tmp_path / "orders-0", encode_batch([text(0)]))
+    code, out, err = run(capsys, "check", tmp_path)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == "1 logs (0 empty), 1 records: all good"
+
+
+def test_a_torn_tail_is_told_with_file_position_and_last_good_offset(tmp_path, capsys):
+    whole = encode_batch([commit(0), commit(1)])
+    path = write(tmp_path / "__consumer_offsets-0", whole, encode_batch([commit(2)])[:-3])
+    code, [log] = checked(capsys, tmp_path)
+    assert (code, log["verdict"]) == (1, "torn tail")
+    [problem] = log["problems"]
+    assert problem["file"] == str(path)
+    assert (problem["position"], problem["last_good_offset"]) == (len(whole), 1)
+
+
+def test_what_was_synced_and_is_wrong_is_damage_and_later_files_are_still_looked_at(tmp_path, capsys):
+    folder = tmp_path / "__consumer_offsets-0"
+    first = bytearray(encode_batch([commit(0)]) + encode_batch([commit(1)]))
+    first[len(first) // 2 + HEADER_BYTES + 5] ^= 1
+    write(folder, bytes(first))
+    write(folder, encode_batch([commit(2)]), base_offset=2)
+    checkpoint(folder, 3)
+    code, [log] = checked(capsys, folder)
+    assert (code, log["verdict"], log["batches"]) == (1, "damage", 2)
+    [problem] = log["problems"]
+    assert (problem["last_good_offset"], problem["position"]) == (0, len(first) // 2)
+    assert "checksum" in problem["reason"]
+
+
+def test_a_missing_segment_is_damage_in_our_log_and_no_news_in_kafkas_compacted_one(tmp_path, capsys):
+    folder = tmp_path / "__consumer_offsets-0"
+    write(folder, encode_batch([commit(0)]))
+    write(folder, encode_batch([commit(9)]), base_offset=9)
+    assert checked(capsys, folder)[0] == 0
+    checkpoint(folder, 10)
+    code, [log] = checked(capsys, folder)
+    assert code == 1
+    assert log["problems"][0]["reason"] == "the file begins at offset 9 where 1 is next"
+
+
+def test_a_log_that_ends_before_what_was_synced_is_damage(tmp_path, capsys):
+    folder = tmp_path / "__consumer_offsets-0"
+    write(folder, encode_batch([commit(0)]))
+    checkpoint(folder, 2)
+    code, [log] = checked(capsys, folder)
+    assert (code, log["verdict"], log["problems"][0]["last_good_offset"]) == (1, "damage", 0)
+
+
+def test_a_record_whose_bytes_are_not_its_message_is_found_behind_a_right_checksum(tmp_path, capsys):
+    broken = commit(1)._replace(value=b"\0\3\0")
+    write(tmp_path / "__consumer_offsets-0", encode_batch([commit(0), broken]))
+    code, [log] = checked(capsys, tmp_path)
+    assert (code, log["verdict"]) == (1, "unreadable record")
+    assert log["problems"][0]["last_good_offset"] == 0
+
+
+def test_records_of_an_unknown_type_or_version_are_counted_and_no_error(tmp_path, capsys):
+    newer = commit(1)._replace(value=b"\0\x63rest")
+    alien = LogRecord(0, NOW_MS, b"\x03\xe7key", b"value")
+    write(tmp_path / "__consumer_offsets-0", encode_batch([alien, newer]))
+    code, [log] = checked(capsys, tmp_path)
+    assert (code, log["records_of_unknown_type"]) == (0, 2)
+
+
+def test_files_of_an_unfinished_compaction_are_named(tmp_path, capsys):
+    folder = tmp_path / "__consumer_offsets-0"
+    write(folder, encode_batch([commit(0)]))
+    (folder / "00000000000000000000.log.cleaned").write_bytes(b"")
+    code, [log] = checked(capsys, folder)
+    assert (code, log["unfinished_files"]) == (0, ["00000000000000000000.log.cleaned"])
+
+
+@pytest.mark.parametrize("command", ["check", "dump"])
+def test_what_is_no_log_folder_is_refused_with_exit_code_2(tmp_path, capsys, command):
+    for folder in (tmp_path, tmp_path / "missing"):
+        code, out, err = run(capsys, command, folder)
+        assert (code, out) == (2, "")
+        assert err.count("\n") == 1
+        assert str(folder) in err
+
+
+# --- dump -------------------------------------------------------------------------------------------------------------
+
+
+def test_commits_are_shown_as_messages_and_tombstones_as_null(tmp_path, capsys):
+    write(tmp_path / "__consumer_offsets-7", encode_batch([commit(0), commit(1, value=None)]))
+    kept, gone = dumped(capsys, tmp_path)
+    assert kept["type"] == "OffsetCommit"
+    assert kept["key"] == {"group": "g", "topic": "t", "partition": 0}
+    assert (kept["value"]["version"], kept["value"]["offset"], kept["value"]["metadata"]) == (3, 42, "m")
+    assert gone["value"] is None
+    assert (gone["log"], gone["offset"], gone["batch"]["base_offset"]) == ("__consumer_offsets-7", 1, 0)
+
+
+def test_members_of_a_group_of_consumers_are_shown_in_words(tmp_path, capsys):
+    member = GroupMetadataValue.MemberMetadata(
+        member_id="m-1",
+        subscription=encode_subscription(Subscription(("t",), None, {}, -1, None, 0)),
+        assignment=encode_assignment(Assignment({"t": (0, 2)}, None, 0)),
+    )
+    group = GroupMetadataValue(protocol_type="consumer", generation=1, members=[member])
+    key, value = SERDE.encode(Record(GroupMetadataKey(group="g"), group, 3))
+    write(tmp_path / "__consumer_offsets-0", encode_batch([LogRecord(0, NOW_MS, key, value)]))
+    [row] = dumped(capsys, tmp_path)
+    [shown] = row["value"]["members"]
+    assert (shown["subscribed_topics"], shown["assigned_partitions"]) == (["t"], {"t": [0, 2]})
+
+
+def test_topics_of_users_are_shown_as_text_or_base64(tmp_path, capsys):
+    write(tmp_path / "orders-0", encode_batch([text(0), LogRecord(1, NOW_MS, None, b"\xff")]))
+    first, second = dumped(capsys, tmp_path)
+    assert (first["key"], first["value"], first["headers"]) == (
+        "k",
+        "v",
+        [{"name": "h", "value": {"base64": "/w=="}}],
+    )
+    assert (second["key"], second["value"]) == (None, {"base64": "/w=="})
+
+
+def test_a_folder_of_another_name_is_read_as_told(tmp_path, capsys):
+    write(tmp_path / "copy", encode_batch([commit(0)]))
+    assert dumped(capsys, tmp_path / "copy")[0]["type"] == ""
+    assert dumped(capsys, tmp_path / "copy", "--as", "offsets")[0]["type"] == "OffsetCommit"
+
+
+def test_compressed_batches_are_shown_where_they_can_be_read_and_named_where_not(tmp_path, capsys):
+    plain = encode_batch([text(0)])
+    header = read_header(plain)
+    records = b"".join(encode_records([text(0)], 0, header.base_timestamp))
+
+    def compressed(codec: int, data: bytes, offset: int) -> bytes:
+        body = bytearray(plain[21:HEADER_BYTES])
+        body[1] |= codec
+        return seal(offset, 0, bytes(body), [data])
+
+    write(tmp_path / "orders-0", compressed(1, gzip.compress(records), 0), compressed(4, b"opaque", 1))
+    shown, named = dumped(capsys, tmp_path)
+    assert (shown["value"], shown["batch"]["compression"]) == ("v", "gzip")
+    assert "zstd" in named["type"]
+    assert run(capsys, "check", tmp_path)[0] == 0
+
+
+def test_markers_are_named(tmp_path, capsys):
+    marker = LogRecord(0, NOW_MS, b"\0\0\0\1", b"\0\0\0\0\0\0")
+    write(tmp_path / "orders-0", encode_batch([marker], attributes=0x30))
+    assert dumped(capsys, tmp_path)[0]["type"] == "control: commit"
+
+
+def test_a_line_for_people_says_log_offset_time_type_key_and_value(tmp_path, capsys):
+    write(tmp_path / "__consumer_offsets-0", encode_batch([commit(0, value=None)]))
+    _, out, _ = run(capsys, "dump", tmp_path)
+    assert out == (
+        "__consumer_offsets-0 0 2023-11-14T22:13:20.000Z OffsetCommit "
+        'key={"group":"g","topic":"t","partition":0} tombstone\n'
+    )
+
+
+def test_a_dump_says_on_stderr_what_it_could_not_read_and_ends_with_1(tmp_path, capsys):
+    write(tmp_path / "__consumer_offsets-0", encode_batch([commit(0)]), b"\1" * 10)
+    code, out, err = run(capsys, "dump", tmp_path)
+    assert code == 1
+    assert out.count("\n") == 1
+    assert "torn tail at position" in err
+
+
+# --- a real folder ----------------------------------------------------------------------------------------------------
+
+
+def test_the_folder_of_a_running_server_can_be_dumped_and_is_good(coordinator_process, capsys):
+    server = coordinator_process()
+    partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}
+    with Connection(server.bootstrap) as connection:
+        answer = connection.call(
+            "OffsetCommit", 8, group_id="g", topics=[{"name": "orders", "partitions": [partition]}]
+        )
+    assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+    assert run(capsys, "check", server.data_dir)[0] == 0
+    rows = dumped(capsys, server.data_dir)
+    assert [row["value"]["offset"] for row in rows if row["type"] == "OffsetCommit"] == [7]
+    assert "orders" in [row["value"]["name"] for row in rows if row["type"] == "Topic"]
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("stream", "shown"), [(Terminal, True), (io.StringIO, False)])
+def test_a_bar_is_drawn_on_a_terminal_only(monkeypatch, stream, shown):
+    error = stream()
+    monkeypatch.setattr("sys.stderr", error)
+    monkeypatch.setattr("coordinator.operations.progress.SHOWN_AFTER_S", 0)
+    with progress("checking", 100) as advance:
+        advance(100)
+    assert ("checking" in error.getvalue()) is shown

@@ -1,0 +1,101 @@
+"""A log that a real broker wrote is loaded with its transactions decided."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.faults.disk import SimulatedDisk
+from coordinator.groups.groups import RECORD_KEYS
+from coordinator.groups.offsets.records import NO_TOPIC_ID
+from coordinator.log.batch import BatchBuilder
+from coordinator.log.log import Log, LogSettings
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
+from coordinator.runtime.loader import load
+from coordinator.runtime.result import Record
+from coordinator.runtime.serde import Serde
+
+TRANSACTIONAL, CONTROL = 1 << 4, 1 << 5
+SERDE = Serde(Codec.of(None), RECORD_KEYS)
+
+
+def offset_record(partition, offset):
+    return Record(OffsetCommitKey("g", "t", partition), OffsetCommitValue(offset, -1, "", 1, -1, NO_TOPIC_ID), 4)
+
+
+class History:
+    """Writes a log and keeps, naively, what it means."""
+
+    def __init__(self):
+        disk = SimulatedDisk()
+        self.log = Log.open(disk, "data/__consumer_offsets-0", LogSettings(segment_ms=None, retention_ms=None))
+        self.meaning = {}
+        self.pending = {}
+        self.time = 0
+
+    def _append(self, key, value, producer_id, attributes):
+        builder = BatchBuilder()
+        builder.add(key, value)
+        batch = builder.build(self.log.end_offset, 1, producer_id=producer_id, producer_epoch=0, attributes=attributes)
+        self.log.append(batch, 1, 1)
+        self.time += 1
+
+    def commit(self, partition, offset):
+        self._append(*SERDE.encode(offset_record(partition, offset)), -1, 0)
+        self.meaning[partition] = (self.time, offset)
+
+    def stage(self, producer_id, partition, offset):
+        self._append(*SERDE.encode(offset_record(partition, offset)), producer_id, TRANSACTIONAL)
+        self.pending.setdefault(producer_id, {})[partition] = (self.time, offset)
+
+    def end(self, producer_id, committed):
+        self._append(b"\0\0\0" + bytes([committed]), b"\0\0\0\0\0\0", producer_id, TRANSACTIONAL | CONTROL)
+        for partition, staged in self.pending.pop(producer_id, {}).items():
+            if committed and staged > self.meaning.get(partition, (0, 0)):
+                self.meaning[partition] = staged
+
+    def loaded(self):
+        found = {}
+
+        def replay(record):
+            found[record.key.partition] = record.value.offset
+
+        return found, load(self.log, SERDE, replay)
+
+
+def test_staged_offsets_count_when_their_marker_says_commit_and_never_otherwise():
+    history = History()
+    history.stage(7, 0, 10)
+    history.stage(8, 1, 20)
+    history.stage(9, 2, 30)
+    history.end(7, True)
+    history.end(8, False)
+    found, loaded = history.loaded()
+    assert found == {0: 10}
+    assert loaded.transactions_open == 1
+
+
+def test_a_plain_commit_made_after_the_staged_one_wins():
+    history = History()
+    history.stage(7, 0, 42)
+    history.commit(0, 7)
+    history.end(7, True)
+    assert history.loaded()[0] == {0: 7}
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("commit"), st.integers(0, 2), st.integers(0, 99)),
+        st.tuples(st.just("stage"), st.integers(1, 2), st.integers(0, 2), st.integers(0, 99)),
+        st.tuples(st.just("end"), st.integers(1, 2), st.booleans()),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps)
+def test_any_history_loads_as_what_it_means(history_steps):
+    history = History()
+    for verb, *arguments in history_steps:
+        getattr(history, verb)(*arguments)
+    assert history.loaded()[0] == {partition: offset for partition, (_, offset) in history.meaning.items()}
