@@ -22,13 +22,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from coordinator.groups.settings import GroupsConfig
+from coordinator.groups.settings import FENCING_POLICIES, MIGRATION_POLICIES, GroupsConfig
 from coordinator.protocol.schema import SCHEMAS
 from coordinator.topics.settings import TopicsConfig
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -162,11 +163,28 @@ def choice(*options: str) -> Parser:
     return Parser(read, " or ".join(options))
 
 
+def caseless(*options: str) -> Parser:
+    """One word of several, in whatever case; kept in lower case."""
+
+    def read(value: Any, _is_text: bool) -> Any:
+        return value.lower() if isinstance(value, str) and value.lower() in options else None
+
+    return Parser(read, " or ".join(options))
+
+
+def _read_names(value: Any, _is_text: bool) -> Any:
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or len(set(map(str, names))) < len(names):
+        return None
+    return tuple(names) if all(isinstance(name, str) and _NAME.fullmatch(name) for name in names) else None
+
+
 def _read_text(value: Any, _is_text: bool) -> Any:
     return value if isinstance(value, str) and value and value.isprintable() else None
 
 
 BOOLEAN = Parser(_read_boolean, "true or false")
+NAMES = Parser(_read_names, "names, all different, by comma")
 TEXT = Parser(_read_text, "a text that is not empty")
 INT = integer(0, INT_MAX)
 POSITIVE = integer(1, INT_MAX)
@@ -200,6 +218,31 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("group.max.size", GroupsConfig, POSITIVE, "members", "A member beyond it is refused: GROUP_MAX_SIZE_REACHED."),
     ("group.classic.sanitize.owned.partitions", GroupsConfig, BOOLEAN, "",
      "Claims on partitions from an older generation are cleared before the leader sees them (ours)."),
+    ("group.consumer.session.timeout.ms", GroupsConfig, POSITIVE, "ms",
+     "A member of a consumer group that is silent so long is removed. May be set for one group, too."),
+    ("group.consumer.min.session.timeout.ms", GroupsConfig, POSITIVE, "ms", "The least that may be set for a group."),
+    ("group.consumer.max.session.timeout.ms", GroupsConfig, POSITIVE, "ms", "The most that may be set for a group."),
+    ("group.consumer.heartbeat.interval.ms", GroupsConfig, POSITIVE, "ms",
+     "How often members of a consumer group are told to be heard of. May be set for one group, too."),
+    ("group.consumer.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "ms", "The least that may be set for a group."),
+    ("group.consumer.max.heartbeat.interval.ms", GroupsConfig, POSITIVE, "ms", "The most that may be set for a group."),
+    ("group.consumer.assignment.interval.ms", GroupsConfig, INT, "ms",
+     "A target assignment stands at least so long, so that many joins make one rebalance. May be set for one group, too."),
+    ("group.consumer.min.assignment.interval.ms", GroupsConfig, INT, "ms", "The least that may be set for a group."),
+    ("group.consumer.max.assignment.interval.ms", GroupsConfig, INT, "ms", "The most that may be set for a group."),
+    ("group.consumer.max.size", GroupsConfig, POSITIVE, "members",
+     "A member beyond it is refused: GROUP_MAX_SIZE_REACHED."),
+    ("group.consumer.assignors", GroupsConfig, NAMES, "",
+     "Assignors that members may ask for; the first is the default. Others than uniform and range are entry points of "
+     "the group coordinator.assignors."),
+    ("group.consumer.migration.policy", GroupsConfig, caseless(*MIGRATION_POLICIES), "",
+     "Whether groups with members change between the classic and the consumer protocol."),
+    ("group.consumer.regex.refresh.interval.ms", GroupsConfig, integer(10_000, INT_MAX), "ms",
+     "Patterns are matched against the topics at least so often, and within a second or so after topics change."),
+    ("group.consumer.fencing.policy", GroupsConfig, choice(*FENCING_POLICIES), "",
+     "Which earlier epochs a member may commit with. May be set for one group, too (ours)."),
+    ("fencing.require.ownership", GroupsConfig, BOOLEAN, "",
+     "A commit at the member's epoch is refused for partitions that it does not own. May be set for one group, too (ours)."),
     ("offset.metadata.max.bytes", GroupsConfig, INT, "bytes", "The longest text a commit may carry per partition."),
     ("offsets.retention.minutes", GroupsConfig, POSITIVE, "minutes",
      "How long offsets that nobody subscribes to any more are kept."),
@@ -273,8 +316,6 @@ ONLY_VALUE: dict[str, tuple[Any, str]] = {
 """Settings of Kafka that can have but one value here."""
 
 NOT_YET: dict[str, str] = {
-    "group.consumer.": "consumer groups (KIP-848)",
-    "consumer.": "consumer groups (KIP-848)",
     "group.streams.": "streams groups (KIP-1071)",
     "streams.": "streams groups (KIP-1071)",
     "group.share.": "share groups (KIP-932)",
@@ -534,6 +575,15 @@ def _check_together(config: ServerConfig) -> None:
         ("group.min.session.timeout.ms", groups.group_min_session_timeout_ms),
         ("group.max.session.timeout.ms", groups.group_max_session_timeout_ms),
     )
+    for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+        names = (f"group.consumer.{bound}{what}" for bound in ("min.", "", "max."))
+        low, own, high = ((name, value_of(config, name)) for name in names)
+        _at_most(low, own)
+        _at_most(own, high)
+    _less_than(
+        ("group.consumer.heartbeat.interval.ms", groups.group_consumer_heartbeat_interval_ms),
+        ("group.consumer.session.timeout.ms", groups.group_consumer_session_timeout_ms),
+    )
     for listener in config.listeners:
         if listener.host in {"0.0.0.0", "::"} and listener.advertised_host is None:  # noqa: S104 - it is what we refuse
             raise ConfigError(
@@ -554,6 +604,11 @@ def _check_together(config: ServerConfig) -> None:
 def _at_most(small: tuple[str, int], large: tuple[str, int]) -> None:
     if small[1] > large[1]:
         raise ConfigError(f"{small[0]} = {small[1]}: allowed: at most {large[0]} ({large[1]})")
+
+
+def _less_than(small: tuple[str, int], large: tuple[str, int]) -> None:
+    if small[1] >= large[1]:
+        raise ConfigError(f"{small[0]} = {small[1]}: allowed: less than {large[0]} ({large[1]})")
 
 
 def value_of(config: ServerConfig, name: str) -> Any:
@@ -606,7 +661,9 @@ def joined(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _yaml_scalar(value: bool | int | str) -> str:
+def _yaml_scalar(value: bool | int | str | tuple[str, ...]) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
     if not isinstance(value, str):
         return str(value).lower()
     plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*|[A-Za-z0-9.-]+\.[A-Za-z0-9.-]+:[0-9]+", value)

@@ -25,7 +25,8 @@ from coordinator.admin.health import health_routes
 from coordinator.admin.http import AdminServer
 from coordinator.admin.metrics import metrics_routes
 from coordinator.config import ListenerConfig, ServerConfig
-from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.assignors.assignor import Assignor
+from coordinator.groups.groups import BUILT_IN_ASSIGNORS, RECORD_KEYS, Groups
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.log.log import DamagedLog, Log, LogSettings
 from coordinator.log.writer import Writer
@@ -42,6 +43,7 @@ from coordinator.runtime.shard import Shard, Status
 from coordinator.runtime.statistics import Statistics
 from coordinator.runtime.timers import Handle
 from coordinator.topics.engine import Topics
+from coordinator.world import plugins
 from coordinator.world.clock import Clock, RealClock
 from coordinator.world.disk import Disk, RealDisk
 from coordinator.world.entropy import Entropy, RealEntropy
@@ -96,6 +98,7 @@ class Server:
             schedule=self._schedule,
             told=self._topics_told,
         )
+        self._assignors = _assignors(config.groups.group_consumer_assignors)
         self.groups = Router([self._shard(index) for index in range(config.log.offsets_topic_num_partitions)])
         self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
         self.topics.on_topics_deleted = self._topics_deleted
@@ -123,7 +126,7 @@ class Server:
         return Shard(
             index,
             log,
-            lambda: Groups(config.groups, self.topics),
+            lambda: Groups(config.groups, self.topics, assignors=self._assignors),
             Serde(Codec.of(None), RECORD_KEYS),
             self.clock,
             make_writer=lambda log, durable, failed: Writer(log, config.log.durability, self._run, durable, failed),
@@ -211,6 +214,20 @@ class Server:
             if shard.status is not Status.FAILED:
                 shard.log.close()
         self.topics.close()
+
+
+def _assignors(names: Sequence[str]) -> dict[str, Assignor]:
+    """The assignors of these names, in this order. Raises CannotStart for one that nobody brings."""
+    assignors: dict[str, Assignor] = {}
+    for name in names:
+        built_in = BUILT_IN_ASSIGNORS.get(name)
+        try:
+            assignors[name] = plugins.load(plugins.ASSIGNORS, name) if built_in is None else built_in
+        except Exception as error:
+            raise CannotStart(f"group.consumer.assignors: {name}: {type(error).__name__}: {error}") from error
+        if not callable(getattr(assignors[name], "assign", None)):
+            raise CannotStart(f"group.consumer.assignors: {name} has no method `assign`")
+    return assignors
 
 
 def _say(fact: Fact, where: str) -> None:

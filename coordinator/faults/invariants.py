@@ -45,7 +45,10 @@ def records_of(content: bytes) -> Iterator[tuple[BatchHeader, list[Appended]]]:
 
 def durable_half(groups: Groups) -> dict[str, Any]:
     """What of a shard's state the log must be able to bring back."""
-    stored = {group_id: group.stored for group_id, group in groups.classic.items() if group.stored is not None}
+    stored: dict[str, Any] = {
+        group_id: group.stored for group_id, group in groups.classic.items() if group.stored is not None
+    }
+    stored |= {group_id: group.durable for group_id, group in groups.consumer.items()}
     offsets = groups.offsets.by_group
     return {group_id: (stored.get(group_id), offsets.get(group_id, {})) for group_id in sorted({*stored, *offsets})}
 

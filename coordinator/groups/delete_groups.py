@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import State
+from coordinator.groups.consumer.group import State as ConsumerState
+from coordinator.groups.consumer.records import group_tombstones
 from coordinator.groups.offsets.records import offset_commit_tombstone
 from coordinator.groups.records import group_metadata_tombstone
 from coordinator.protocol.errors import ErrorCode
@@ -31,13 +33,14 @@ def delete_groups(groups: "Groups", group_ids: Sequence[str], call: Call, now_ms
         if code is ErrorCode.NONE:
             committed = groups.offsets.by_group.get(group_id, {})
             records += [offset_commit_tombstone(group_id, topic, partition) for topic, partition in committed]
-            records.append(group_metadata_tombstone(group_id))
+            consumer = groups.consumer.get(group_id)
+            records += [group_metadata_tombstone(group_id)] if consumer is None else group_tombstones(consumer, ())
             facts.append(Fact("group_deleted", {"group_id": group_id, "offsets": len(committed)}))
     return Result(DeleteGroupsResponse(results=results), records, facts=facts)
 
 
 def _why_not(groups: "Groups", group_id: str) -> ErrorCode:
-    group = groups.classic.get(group_id)
+    group = groups.group(group_id)
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    return ErrorCode.NONE if group.state is State.EMPTY else ErrorCode.NON_EMPTY_GROUP
+    return ErrorCode.NONE if group.state in (State.EMPTY, ConsumerState.EMPTY) else ErrorCode.NON_EMPTY_GROUP

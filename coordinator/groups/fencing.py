@@ -7,12 +7,28 @@ its id.
 
 For commits the rule depends on the kind of group, so the kind is looked up here, once. A group nobody knows takes
 commits from anyone who does not claim to be a member: that is how simple consumers and admin tools store offsets.
+
+In a consumer group a member commits with its epoch, and the epoch moves under its feet: a commit that left the client
+before the heartbeat's answer came carries the one before. Which earlier epochs are good enough is a policy
+(`group.consumer.fencing.policy`), and since the log keeps all there is to know of epochs it may change at any time:
+
+    strict              none (Kafka up to 4.2). Every rebalance may fail commits of members that nothing was taken from
+    revocation-epoch    those after the last one in which the member lost a partition (KAFKA-19779), for partitions it has
+                        had since. A member whose record does not say, because a Kafka wrote it, is held to `strict`
+    assignment-epoch    those since the member has had the partition (KIP-1251, Kafka 4.4)
+
+No policy lets a commit through that was made before the partition went to somebody else. One partition that fails fails the
+request. The policies are about earlier epochs: at its epoch a member may commit anything, as in Kafka, also what it has
+lost since or never had. `fencing.require.ownership` ends that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import ClassicGroup, State
+from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.groups.offsets.metadata import is_too_large
+from coordinator.groups.settings import ASSIGNMENT_EPOCH, REVOCATION_EPOCH, ConsumerSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest
 from coordinator.runtime.result import Timer
@@ -25,6 +41,8 @@ _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE
 
 GROUP_ID_NOT_FOUND_SINCE = 9
 """OffsetCommit before this version says ILLEGAL_GENERATION to a member of a group that does not exist."""
+MEMBER_EPOCH_SINCE = 9
+"""OffsetCommit before this version cannot be of a member that speaks the consumer protocol."""
 
 
 def fence_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> None:
@@ -52,6 +70,10 @@ def fence_commit(groups: "Groups", request: OffsetCommitRequest, api_version: in
     """Raises unless the caller may commit offsets; returns the timers by which a member's commit keeps its session."""
     group = groups.classic.get(request.group_id)
     if group is None:
+        consumer = groups.consumer.get(request.group_id)
+        if consumer is not None:
+            _fence_consumer_commit(groups, consumer, request, api_version)
+            return ()
         if request.generation_id_or_member_epoch < 0:
             return ()
         known = api_version >= GROUP_ID_NOT_FOUND_SINCE
@@ -75,3 +97,73 @@ def _fence_classic_commit(
         # It has the new generation but not yet its assignment: the commit is of partitions it may be losing.
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     return (group.members[member_id].session_timer,)
+
+
+# --- consumer groups --------------------------------------------------------------------------------------------------
+
+
+def _fence_consumer_commit(
+    groups: "Groups", group: ConsumerGroup, request: OffsetCommitRequest, api_version: int
+) -> None:
+    """Instance ids are not looked at, as in Kafka: the member id says enough."""
+    epoch = request.generation_id_or_member_epoch
+    if epoch < 0 and not group.members:
+        return
+    member = group.members.get(request.member_id)
+    if member is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if member.classic is None and api_version < MEMBER_EPOCH_SINCE:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    settings = groups.settings.consumer(request.group_id)
+    if epoch == member.member_epoch and not settings.require_ownership:
+        return
+    metadata_max = groups.config.offset_metadata_max_bytes
+    partitions = (
+        (topic.topic_id, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+        if not is_too_large(partition.committed_metadata or "", metadata_max)
+    )
+    why_not = stale_because(member, epoch, partitions, settings)
+    if why_not is not None:
+        groups.count_fenced(why_not)
+        raise KafkaError(
+            ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION, why_not
+        )
+
+
+def stale_because(
+    member: ConsumerMember, epoch: int, partitions: Iterable[tuple[bytes, int]], settings: ConsumerSettings
+) -> str | None:
+    """Why the member may not commit these partitions (topic id, index) with this epoch; None if it may."""
+    if epoch == member.member_epoch:
+        if settings.require_ownership and any(member.assignment_epoch(*each) is None for each in partitions):
+            return "the member does not own the partition"
+        return None
+    if epoch > member.member_epoch:
+        return "the epoch is ahead of the member's"
+    if settings.fencing_policy == REVOCATION_EPOCH:
+        if not 0 <= member.revocation_epoch < epoch:
+            return "the member lost a partition since that epoch"
+    elif settings.fencing_policy != ASSIGNMENT_EPOCH:
+        return "the epoch is behind the member's"
+    for each in partitions:
+        since = member.assignment_epoch(*each)
+        if since is None or since > epoch:
+            return "the member did not own the partition in that epoch"
+    return None
+
+
+def fence_fetch(groups: "Groups", group_id: str, member_id: str | None, epoch: int) -> None:
+    """Raises unless the caller may read the offsets (OffsetFetch v9+): a member must have its epoch, whatever the policy.
+
+    Whoever does not claim to be a member may read, and classic groups let everybody.
+    """
+    group = groups.consumer.get(group_id)
+    if group is None or (member_id is None and epoch < 0):
+        return
+    member = group.members.get(member_id or "")
+    if member is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if member.member_epoch != epoch:
+        raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION)

@@ -16,7 +16,6 @@ from typing import Any, Protocol
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.assignors.range import RangeAssignor
 from coordinator.groups.assignors.uniform import UniformAssignor
-
 from coordinator.groups.classic import timeouts
 from coordinator.groups.classic.group import ClassicGroup, State
 from coordinator.groups.classic.replay import replay_group_metadata, resume_all
@@ -63,13 +62,11 @@ class SameForAll:
     def __init__(self, config: GroupsConfig) -> None:
         self._consumer = config.consumer_settings()
 
-    def consumer(self, group_id: str) -> ConsumerSettings:
+    def consumer(self, group_id: str) -> ConsumerSettings:  # noqa: ARG002 - asked of each group, the same for all
         return self._consumer
 
 
-BUILT_IN_ASSIGNORS: Mapping[str, Assignor] = MappingProxyType(
-    {"uniform": UniformAssignor(), "range": RangeAssignor()}
-)
+BUILT_IN_ASSIGNORS: Mapping[str, Assignor] = MappingProxyType({"uniform": UniformAssignor(), "range": RangeAssignor()})
 
 
 class Groups:
@@ -78,7 +75,7 @@ class Groups:
     A group id belongs to one kind of group at a time.
     """
 
-    __slots__ = ("assignors", "catalog", "classic", "config", "consumer", "offsets", "settings")
+    __slots__ = ("assignors", "catalog", "classic", "commits_fenced", "config", "consumer", "offsets", "settings")
 
     def __init__(
         self,
@@ -97,6 +94,11 @@ class Groups:
         """Simple groups (offsets only) are classic groups without members."""
         self.consumer: dict[str, ConsumerGroup] = {}
         self.offsets = Offsets()
+        self.commits_fenced: dict[str, int] = {}
+        """Commits refused for their epoch since the state was loaded, by reason: for metrics, not part of the durable state."""
+
+    def count_fenced(self, reason: str) -> None:
+        self.commits_fenced[reason] = self.commits_fenced.get(reason, 0) + 1
 
     def replay(self, record: Record) -> None:
         """Takes a record into the durable state. Record types of other group kinds are passed over."""

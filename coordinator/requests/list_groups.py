@@ -3,7 +3,8 @@
 from itertools import chain
 from typing import Any
 
-from coordinator.groups.classic.describe import list_groups
+from coordinator.groups.classic.describe import list_groups as list_classic_groups
+from coordinator.groups.consumer.describe import list_groups as list_consumer_groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListGroupsRequest, ListGroupsResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
@@ -13,7 +14,8 @@ def handle(server: Any, exchange: Any) -> None:
     request: ListGroupsRequest = exchange.request
 
     def view(groups: Any, now_ms: int) -> Any:
-        return list_groups(groups, request.states_filter, request.types_filter)
+        states, types = request.states_filter, request.types_filter
+        return [*list_classic_groups(groups, states, types), *list_consumer_groups(groups, states, types)]
 
     def combine(parts: list[Any]) -> ListGroupsResponse:
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=list(chain.from_iterable(parts)))

@@ -306,6 +306,7 @@ class GroupHarness:
             "groups": {
                 group_id: group.stored for group_id, group in groups.classic.items() if _is_known(groups, group)
             },
+            "consumer": {group_id: group.durable for group_id, group in groups.consumer.items()},
             "offsets": groups.offsets.by_group,
         }
 

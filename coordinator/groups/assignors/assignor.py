@@ -77,8 +77,8 @@ def _checked(name: str, group: GroupSpec, answer: Mapping[str, Partitions]) -> d
             before |= partitions
             if len(before) != count + len(partitions):
                 raise AssignorError(f"assignor {name}: a partition of topic {topic_id.hex()} is given twice")
-    for topic_id, partitions in taken.items():
-        if partitions and not (min(partitions) >= 0 and max(partitions) < group.partitions[topic_id]):
+    for topic_id, given in taken.items():
+        if given and not (min(given) >= 0 and max(given) < group.partitions[topic_id]):
             raise AssignorError(f"assignor {name}: topic {topic_id.hex()} has no such partition")
     none: Partitions = {}
     return {

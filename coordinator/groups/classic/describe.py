@@ -42,8 +42,9 @@ def describe_group(groups: "Groups", group_id: str, api_version: int) -> _Descri
     if group is None:
         unknown = _Described(group_id=group_id, group_state=State.DEAD.value)
         if api_version >= GROUP_ID_NOT_FOUND_SINCE:
+            is_known = groups.group(group_id) is not None
             unknown.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            unknown.error_message = f"Group {group_id} not found."
+            unknown.error_message = f"Group {group_id} {'is not a classic group' if is_known else 'not found'}."
         return unknown
     name = group.protocol_name if group.state is State.STABLE else None
     return _Described(

@@ -5,6 +5,7 @@ syncs. These effects are spread over the steps of an operation; they are collect
 and handed over as one Result. Records are few: an operation writes at most one, the group's.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from coordinator.protocol.messages import Message
@@ -14,9 +15,11 @@ from coordinator.runtime.result import Call, Fact, Record, Result, Timer, TimerK
 class Effects:
     """Replies, timers, facts and the record of one operation."""
 
-    __slots__ = ("facts", "record", "replies", "timers")
+    __slots__ = ("facts", "record", "replaces", "replies", "timers")
 
     def __init__(self) -> None:
+        self.replaces: Sequence[Record] = ()
+        """The end of a group of another kind, whose place this one takes; written first."""
         self.record: Record | None = None
         self.timers: list[Timer] = []
         self.replies: list[tuple[Call, Message]] = []
@@ -41,5 +44,5 @@ class Effects:
         self.facts.append(Fact(name, fields))
 
     def result(self, reply: Message | None = None) -> Result:
-        records = () if self.record is None else (self.record,)
+        records = (*self.replaces, self.record) if self.record is not None else self.replaces
         return Result(reply, records, self.timers, self.replies, self.facts)

@@ -7,6 +7,7 @@ timer that starts its session anew were made with the member (group.py).
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import State
+from coordinator.groups.consumer.classic_members import heartbeat_consumer_group
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from coordinator.runtime.result import Call, Result
@@ -26,6 +27,9 @@ def heartbeat(groups: "Groups", request: HeartbeatRequest, call: Call, now_ms: i
     if not request.group_id:
         return _INVALID_GROUP_ID
     if group is None:
+        consumer = groups.consumer.get(request.group_id)
+        if consumer is not None:
+            return heartbeat_consumer_group(groups, consumer, request, call, now_ms)
         return _UNKNOWN_MEMBER_ID
     if request.group_instance_id is not None:
         holder = group.static_members.get(request.group_instance_id)

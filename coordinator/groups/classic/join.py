@@ -20,6 +20,8 @@ and joins again without a generation. *The group's own, in Stable*: it knows whe
 (enforceRebalance), so it gets one, always and at once, leader or follower, static or dynamic. In Completing the same
 request is a repetition like any other: a rebalance is on already. A member without an id is new whatever it says.
 
+A consumer group (KIP-848) takes classic members, too (consumer/classic_members.py); one without members is replaced.
+
 Checks come in Kafka's order; what clients cannot rely on is cleaner here: a protocol listed twice is refused, and so is an
 id given to a dynamic member that comes back with an instance id.
 """
@@ -32,6 +34,8 @@ from coordinator.groups.classic.group import Cause, ClassicGroup, ClassicMember,
 from coordinator.groups.classic.joining import Joining
 from coordinator.groups.classic.rebalance import rebalance_or_go_on
 from coordinator.groups.classic.static_members import replace_static_member
+from coordinator.groups.consumer.classic_members import join_consumer_group
+from coordinator.groups.consumer.records import group_tombstones
 from coordinator.groups.fencing import fence_member
 from coordinator.groups.records import new_group_metadata
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -52,11 +56,16 @@ def join(groups: "Groups", request: JoinGroupRequest, call: Call, now_ms: int) -
     config = groups.config
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+    consumer = groups.consumer.get(request.group_id)
+    if consumer is not None and consumer.members:
+        return join_consumer_group(groups, consumer, request, call, now_ms)
     effects = Effects()
     group = groups.classic.get(request.group_id)
     if group is None:
         if request.member_id:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if consumer is not None:
+            effects.replaces = group_tombstones(consumer, ())
         # The group is there from now on, even if this join is refused.
         group = groups.classic[request.group_id] = ClassicGroup(request.group_id, now_ms)
         effects.write(new_group_metadata(request.group_id, now_ms))

@@ -12,6 +12,7 @@ from coordinator.groups.classic.answers import join_refused, sync_refused
 from coordinator.groups.classic.effects import Effects
 from coordinator.groups.classic.group import Cause, ClassicGroup, State, pending_key
 from coordinator.groups.classic.rebalance import rebalance_or_go_on
+from coordinator.groups.consumer.classic_members import leave_consumer_group
 from coordinator.groups.fencing import fence_member
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
@@ -29,6 +30,9 @@ _Left = LeaveGroupResponse.MemberResponse
 def leave(groups: "Groups", request: LeaveGroupRequest, call: Call, now_ms: int) -> Result:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    consumer = groups.consumer.get(request.group_id)
+    if consumer is not None:
+        return leave_consumer_group(groups, consumer, request, call, now_ms)
     is_batch = call.api_version >= BATCH_SINCE
     leaving = request.members if is_batch else [_Identity(request.member_id, None, None)]
     group = groups.classic.get(request.group_id)

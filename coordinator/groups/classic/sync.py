@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from coordinator.groups.classic.answers import assigned, sync_refused
 from coordinator.groups.classic.effects import Effects
 from coordinator.groups.classic.group import ClassicGroup, State, sync_key
+from coordinator.groups.consumer.classic_members import sync_consumer_group
 from coordinator.groups.fencing import fence_generation, fence_member
 from coordinator.groups.records import group_metadata
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -30,6 +31,10 @@ def sync(groups: "Groups", request: SyncGroupRequest, call: Call, now_ms: int) -
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     group = groups.classic.get(request.group_id)
+    if group is None:
+        consumer = groups.consumer.get(request.group_id)
+        if consumer is not None:
+            return sync_consumer_group(groups, consumer, request, call, now_ms)
     if group is None or group.state is State.EMPTY:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     fence_member(group, request.member_id, request.group_instance_id)

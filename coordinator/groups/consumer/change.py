@@ -12,7 +12,8 @@ collects its records here and asks here what the group *will* be. The steps, in 
 Nothing waits for the assignment interval: the first heartbeat after it finds the target behind and computes it (KIP-1263).
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from coordinator.groups.assignors.assignor import AssignorError, GroupSpec, MemberSpec, Partitions, run
@@ -141,16 +142,14 @@ class Change:
         self.group.rebalances.append(
             Rebalance(epoch=self.group_epoch, cause=cause, member_id=member_id, started_ms=self.now_ms)
         )
-        self.tell(
-            "rebalance_started", kind="consumer", epoch=self.group_epoch, cause=cause, member_id=member_id
-        )
+        self.tell("rebalance_started", kind="consumer", epoch=self.group_epoch, cause=cause, member_id=member_id)
 
     def _topics_changed(
         self, old: ConsumerMember, new: ConsumerMember, *, regex_dropped: bool
     ) -> tuple[set[str], set[str]]:
         """Names that the group will not subscribe to any more, and those that it newly will."""
         subscribed = self.group.subscribed
-        fewer = {name: 1 for name in old.topics - new.topics}
+        fewer = dict.fromkeys(old.topics - new.topics, 1)
         if regex_dropped and old.regex in self.group.regexes:
             for name in self.group.regexes[old.regex].topics:
                 fewer[name] = fewer.get(name, 0) + 1
@@ -286,7 +285,7 @@ class Change:
         group = self.group
         if not after.is_reconciled_to(target_epoch) or target_epoch < self.group_epoch:
             return
-        left: Set[str] = group.unreconciled if target_epoch == group.target_epoch else group.members.keys()
+        left: AbstractSet[str] = group.unreconciled if target_epoch == group.target_epoch else group.members.keys()
         done = {after.member_id} if self.replaced is None else {after.member_id, self.replaced.member_id}
         if len(left) > sum(member_id in left for member_id in done):
             return

@@ -22,7 +22,7 @@ must give up is still its own.
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -100,8 +100,8 @@ class ConsumerMember:
     member_epoch: int = JOINING_EPOCH
     previous_member_epoch: int = -1
     state: MemberState = MemberState.STABLE
-    assigned: Epochs = NOTHING
-    pending_revocation: Epochs = NOTHING
+    assigned: Epochs = field(default_factory=lambda: NOTHING)
+    pending_revocation: Epochs = field(default_factory=lambda: NOTHING)
     """It has been told to give these up and has not said that it did."""
     revocation_epoch: int = 0
     """The last member epoch in which it had a partition that it has not any more (KAFKA-19779)."""
@@ -227,6 +227,20 @@ class ConsumerGroup:
     @property
     def is_empty(self) -> bool:
         return not self.members
+
+    @property
+    def durable(self) -> dict[str, Any]:
+        """What the log must be able to bring back."""
+        return {
+            "group_epoch": self.group_epoch,
+            "metadata_hash": self.metadata_hash,
+            "target_epoch": self.target_epoch,
+            "target_timestamp_ms": self.target_timestamp_ms,
+            "target": self.target,
+            "members": self.members,
+            "regexes": self.regexes,
+            "owners": self.owners,
+        }
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscribed

@@ -97,9 +97,7 @@ def _steady(groups: "Groups", request: ConsumerGroupHeartbeatRequest, call: Call
     return steady.result
 
 
-def _beat(
-    change: Change, request: ConsumerGroupHeartbeatRequest, call: Call, old: ConsumerMember
-) -> Result:
+def _beat(change: Change, request: ConsumerGroupHeartbeatRequest, call: Call, old: ConsumerMember) -> Result:
     groups, group = change.groups, change.group
     owned: Owned = (
         None

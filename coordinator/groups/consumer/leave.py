@@ -49,9 +49,7 @@ def leave(groups: "Groups", request: ConsumerGroupHeartbeatRequest, now_ms: int)
         change.tell("static_member_away", member_id=member.member_id, instance_id=member.instance_id)
     else:
         remove(change, [member], "a member left")
-    return change.result(
-        ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
-    )
+    return change.result(ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
 
 
 def remove(change: Change, members: Sequence[ConsumerMember], cause: str) -> None:

@@ -22,7 +22,8 @@ earlier than by that target, so nobody waits longer for it. And so `revocation_e
 that it has no more, is always before its epoch.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from coordinator.groups.assignors.assignor import Partitions
@@ -40,7 +41,7 @@ def reconcile(
     *,
     target_epoch: int,
     target: Partitions,
-    topics: Set[bytes],
+    topics: AbstractSet[bytes],
     owned: Owned,
     is_free: Callable[[bytes, int], bool],
     subscription_changed: bool,
@@ -53,9 +54,7 @@ def reconcile(
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         waits = _owns_any(owned, member.pending_revocation)
         if not waits and is_at_target:
-            member = replace(
-                member, previous_member_epoch=member.member_epoch, state=MemberState.UNRELEASED_PARTITIONS
-            )
+            member = replace(member, previous_member_epoch=member.member_epoch, state=MemberState.UNRELEASED_PARTITIONS)
     else:
         waits = is_at_target and (member.state is MemberState.STABLE or bool(member.pending_revocation))
     if waits or holds_on(member, target_epoch):
@@ -76,7 +75,7 @@ def _advance(
     member: ConsumerMember,
     target_epoch: int,
     target: Partitions,
-    topics: Set[bytes],
+    topics: AbstractSet[bytes],
     owned: Owned,
     is_free: Callable[[bytes, int], bool],
 ) -> ConsumerMember:
@@ -126,7 +125,7 @@ def _advance(
     )
 
 
-def _give_up_unsubscribed(member: ConsumerMember, topics: Set[bytes], owned: Owned) -> ConsumerMember:
+def _give_up_unsubscribed(member: ConsumerMember, topics: AbstractSet[bytes], owned: Owned) -> ConsumerMember:
     lost = {topic_id: held for topic_id, held in member.assigned.items() if topic_id not in topics}
     if not lost:
         return member

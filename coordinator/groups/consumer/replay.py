@@ -154,9 +154,7 @@ def replay_regex(
     groups: "Groups", key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
 ) -> None:
     if value is not None:
-        resolved = ResolvedRegex(
-            topics=frozenset(value.topics), version=value.version, timestamp_ms=value.timestamp
-        )
+        resolved = ResolvedRegex(topics=frozenset(value.topics), version=value.version, timestamp_ms=value.timestamp)
         groups.consumer_or_made(key.group_id).set_regex(key.regular_expression, resolved)
     elif key.group_id in groups.consumer:
         groups.consumer[key.group_id].set_regex(key.regular_expression, None)
@@ -172,9 +170,7 @@ def replay_partition_metadata(
         groups.consumer[key.group_id].has_partition_metadata = False
 
 
-def _epochs(
-    topics: Iterable[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions], member_epoch: int
-) -> Epochs:
+def _epochs(topics: Iterable[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions], member_epoch: int) -> Epochs:
     """Where the epochs are missing (written by a Kafka before 4.3) they are the member's, but never negative."""
     held = {}
     for topic in topics:

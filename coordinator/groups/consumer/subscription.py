@@ -15,7 +15,7 @@ them, but not more often than once a second (`REFRESH_INTERVAL_MS`; Kafka: ten).
 
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import re2
 
@@ -178,7 +178,7 @@ def resolve(groups: "Groups", group: ConsumerGroup, now_ms: int) -> tuple[list[R
 
 
 @lru_cache(maxsize=4_096)
-def _compiled(regex: str) -> "re2._Regexp[str]":
+def _compiled(regex: str) -> Any:
     return re2.compile(regex, _OPTIONS)
 
 

@@ -15,8 +15,8 @@ assignments.
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import ClassicGroup, ClassicMember, State, pending_key, session_key, sync_key
 from coordinator.groups.classic.answers import join_refused, sync_refused
+from coordinator.groups.classic.group import ClassicGroup, ClassicMember, State, pending_key, session_key, sync_key
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.group import EPOCH_AT_FIRST, ClassicPart, ConsumerGroup, ConsumerMember

@@ -12,6 +12,7 @@ no others.
 from typing import TYPE_CHECKING
 
 from coordinator.groups.fencing import fence_commit
+from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.offsets.records import offset_commit
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
@@ -43,7 +44,7 @@ def commit(groups: "Groups", request: OffsetCommitRequest, call: Call, now_ms: i
         answers: list[_Partition] = []
         for partition in topic.partitions:
             metadata = partition.committed_metadata
-            if metadata and _exceeds(metadata, metadata_max):
+            if metadata and is_too_large(metadata, metadata_max):
                 answers.append(_Partition(partition.partition_index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
                 continue
             answers.append(_Partition(partition.partition_index, _NONE))
@@ -61,11 +62,3 @@ def fail(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
             for topic in request.topics
         ]
     )
-
-
-def _exceeds(metadata: str, metadata_max: int) -> bool:
-    """Java counts UTF-16 code units whatever the setting is called: a letter outside the basic plane is two."""
-    length = len(metadata)
-    if 2 * length <= metadata_max:
-        return False
-    return length > metadata_max or length + sum(letter > "\uffff" for letter in metadata) > metadata_max

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import ClassicGroup, State
+from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.offsets.records import NO_TOPIC_ID, offset_commit_tombstone
 from coordinator.groups.records import new_group_metadata
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -27,10 +28,10 @@ _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 def delete(groups: "Groups", request: OffsetDeleteRequest, call: Call, now_ms: int) -> Result:
     """Every topic and partition asked for exists. A partition without an offset is answered like one that had one."""
-    group = groups.classic.get(request.group_id)
+    group = groups.group(request.group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-    if group.state is not State.EMPTY and not group.uses_consumer_protocol:
+    if isinstance(group, ClassicGroup) and group.state is not State.EMPTY and not group.uses_consumer_protocol:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     committed = groups.offsets.by_group.get(request.group_id, {})
     doomed: dict[tuple[str, int], None] = {}
@@ -61,13 +62,15 @@ def topics_deleted(groups: "Groups", topics: Iterable[tuple[str, bytes]], now_ms
             if key[0] in ids and each.topic_id in (ids[key[0]], NO_TOPIC_ID)
         }
         count += len(doomed)
-        records += _take_back(groups, groups.classic[group_id], doomed, now_ms)
+        records += _take_back(groups, groups.group_or_simple(group_id), doomed, now_ms)
     return Result(records=records, facts=_told(count, "topic deleted"))
 
 
-def _take_back(groups: "Groups", group: ClassicGroup, doomed: Iterable[tuple[str, int]], now_ms: int) -> list[Record]:
+def _take_back(
+    groups: "Groups", group: ClassicGroup | ConsumerGroup, doomed: Iterable[tuple[str, int]], now_ms: int
+) -> list[Record]:
     records = [offset_commit_tombstone(group.group_id, topic, partition) for topic, partition in doomed]
-    if records and group.stored is None and group.state is State.EMPTY:
+    if records and isinstance(group, ClassicGroup) and group.stored is None and group.state is State.EMPTY:
         committed = groups.offsets.by_group[group.group_id]
         if len(records) == len(committed):
             return [new_group_metadata(group.group_id, now_ms), *records]

@@ -9,6 +9,7 @@ in use: a consumer that reads a quiet topic commits once and may rely on that of
     (Empty, stored by a Kafka that kept no moment)    the commit
     "consumer" type, Stable, subscriptions readable   the commit                   topics that are subscribed
     any other with members                            -                            everything
+    consumer group (KIP-848)                          the commit                   topics that are subscribed
 
 An offset with an expiry of its own (OffsetCommit v2-4) goes by that instead, under the same exceptions. An Empty group
 without offsets is deleted, at once: what it has left, a generation, nobody can hold.
@@ -18,10 +19,12 @@ so that a million offsets that end on the same day neither hold up the requests 
 """
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import ClassicGroup, State
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.records import group_tombstones
 from coordinator.groups.offsets.records import NO_TIMESTAMP, offset_commit_tombstone
 from coordinator.groups.offsets.store import Partition
 from coordinator.groups.records import group_metadata_tombstone
@@ -44,26 +47,41 @@ def first_timer(groups: "Groups") -> Timer:
 def fire(groups: "Groups", now_ms: int) -> Result:
     retention_ms = groups.config.offsets_retention_minutes * _MINUTE_MS
     records: list[Record] = []
-    offsets_expired = 0
-    for group_id, group in groups.classic.items():
+    offsets_expired = groups_expired = 0
+    every_group: Iterator[ClassicGroup | ConsumerGroup] = chain(groups.classic.values(), groups.consumer.values())
+    for group in every_group:
+        group_id = group.group_id
         committed = groups.offsets.by_group.get(group_id, {})
         room = RECORDS_PER_TURN_MAX - len(records)
         expired = list(islice(expired_offsets(group, committed, now_ms, retention_ms), room))
         offsets_expired += len(expired)
         records += [offset_commit_tombstone(group_id, topic, partition) for topic, partition in expired]
-        if group.state is State.EMPTY and len(expired) == len(committed):
-            records.append(group_metadata_tombstone(group_id))
+        if len(expired) == len(committed):
+            groups_expired += _is_deleted(group, records)
         if len(records) >= RECORDS_PER_TURN_MAX:
             break
     if not records:
         return Result(timers=(first_timer(groups),))
     again = Timer(TIMER, 0) if len(records) >= RECORDS_PER_TURN_MAX else first_timer(groups)
-    fields = {"offsets": offsets_expired, "groups": len(records) - offsets_expired}
+    fields = {"offsets": offsets_expired, "groups": groups_expired}
     return Result(records=records, timers=(again,), facts=(Fact("offsets_expired", fields),))
 
 
+def _is_deleted(group: ClassicGroup | ConsumerGroup, records: list[Record]) -> bool:
+    """Deletes a group that has no members and, now, no offsets."""
+    if isinstance(group, ConsumerGroup):
+        if group.members:
+            return False
+        records += group_tombstones(group, ())
+    elif group.state is State.EMPTY:
+        records.append(group_metadata_tombstone(group.group_id))
+    else:
+        return False
+    return True
+
+
 def expired_offsets(
-    group: ClassicGroup, committed: dict[Partition, OffsetCommitValue], now_ms: int, retention_ms: int
+    group: ClassicGroup | ConsumerGroup, committed: dict[Partition, OffsetCommitValue], now_ms: int, retention_ms: int
 ) -> Iterator[Partition]:
     """The partitions of a group whose offsets may go."""
     counted_from = _counted_from(group)
@@ -77,9 +95,9 @@ def expired_offsets(
             yield partition
 
 
-def _counted_from(group: ClassicGroup) -> Callable[[OffsetCommitValue], int] | None:
+def _counted_from(group: ClassicGroup | ConsumerGroup) -> Callable[[OffsetCommitValue], int] | None:
     """The moment from which an offset's retention runs, or None while the group needs all its offsets."""
-    if group.protocol_type is None:
+    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return _commit_timestamp_ms
     if group.state is State.EMPTY:
         since_ms = group.state_timestamp_ms

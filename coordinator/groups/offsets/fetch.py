@@ -8,15 +8,16 @@ Asked for all offsets (topics null) a group lists those it has. They come sorted
 and after a restart; Kafka's order is that of a hash table.
 
 v8 packs several groups into one request and nests the answer one level deeper; v10 knows topics by id. A classic group
-does not check member and epoch of v9: its members' offsets are anybody's to read.
+does not check member and epoch of v9: its members' offsets are anybody's to read. A consumer group does (fencing.py).
 """
 
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from coordinator.groups.fencing import fence_fetch
 from coordinator.groups.offsets.store import Partition
-from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitValue, OffsetFetchRequest, OffsetFetchResponse
 from coordinator.runtime.result import Call, Result
 
@@ -58,6 +59,10 @@ def fetch(groups: "Groups", request: OffsetFetchRequest, call: Call, now_ms: int
 
 def fetch_group(groups: "Groups", asked: _AskedGroup, *, by_id: bool) -> _Group:
     """v8+: one of the groups asked for. `by_id` (v10): topics are known by id, and those that are not come last."""
+    try:
+        fence_fetch(groups, asked.group_id, asked.member_id, asked.member_epoch)
+    except KafkaError as error:
+        return _Group(asked.group_id, [], error.code)
     committed = groups.offsets.by_group.get(asked.group_id, _NONE_COMMITTED)
     if asked.topics is None:
         topics = _all_topics(committed, groups.catalog, by_id=by_id)

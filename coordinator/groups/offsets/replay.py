@@ -25,7 +25,7 @@ def replay_offset_commit(groups: "Groups", key: OffsetCommitKey, value: OffsetCo
         groups.forget_if_nothing_is_known(group_id)
         return
     if group_id not in offsets.by_group:
-        groups.classic_or_simple(group_id)
+        groups.group_or_simple(group_id)
     offsets.put(group_id, key.topic, key.partition, value)
 
 

@@ -1,0 +1,50 @@
+"""ConsumerGroupDescribe (key 69): epochs, members and assignments of consumer groups, in the order of the request (KIP-848).
+
+v1 says of each member which protocol it speaks (KIP-1099).
+"""
+
+from typing import Any
+
+from coordinator.groups.consumer.describe import describe_consumer_group
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.authorized import GROUP
+from coordinator.runtime.result import Call, Result
+
+_Described = ConsumerGroupDescribeResponse.DescribedGroup
+
+
+def handle(server: Any, exchange: Any) -> None:
+    request: ConsumerGroupDescribeRequest = exchange.request
+
+    def combine(parts: list[Any]) -> ConsumerGroupDescribeResponse:
+        described: dict[str, _Described] = {group.group_id: group for part in parts for group in part}
+        if request.include_authorized_operations:
+            for group in described.values():
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = GROUP
+        return ConsumerGroupDescribeResponse(groups=[described[group_id] for group_id in request.group_ids])
+
+    server.groups.gather_by_group(dict.fromkeys(request.group_ids), _describe, exchange, combine)
+
+
+def _describe(groups: Any, group_ids: Any, call: Call, now_ms: int) -> Result:
+    described: Any = [describe_consumer_group(groups, group_id) for group_id in group_ids]
+    return Result(described)
+
+
+def refuse(request: ConsumerGroupDescribeRequest, error: KafkaError, api_version: int) -> ConsumerGroupDescribeResponse:
+    groups = [_Described(error_code=error.code, group_id=group_id) for group_id in request.group_ids]
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+API = Api(
+    key=69,
+    name="ConsumerGroupDescribe",
+    versions=(0, 1),
+    access=Access(Operation.DESCRIBE, Resource.GROUP),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

@@ -1,0 +1,35 @@
+"""ConsumerGroupHeartbeat (key 68): how a member joins a consumer group, learns of its assignment and leaves (KIP-848).
+
+v1 lets a member subscribe by a pattern (KIP-848, server-side regular expressions) and makes it choose its member id itself
+(KIP-1082); in v0 a member without an id is given one.
+"""
+
+from typing import Any
+
+from coordinator.groups.consumer.heartbeat import MEMBER_ID_REQUIRED_SINCE, consumer_group_heartbeat
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+
+
+def handle(server: Any, exchange: Any) -> None:
+    request: ConsumerGroupHeartbeatRequest = exchange.request
+    if exchange.api_version < MEMBER_ID_REQUIRED_SINCE and not request.member_id:
+        exchange.fresh_id = server.entropy.uuid()
+    server.groups.submit(request.group_id, consumer_group_heartbeat, exchange)
+
+
+def refuse(
+    request: ConsumerGroupHeartbeatRequest, error: KafkaError, api_version: int
+) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+API = Api(
+    key=68,
+    name="ConsumerGroupHeartbeat",
+    versions=(0, 1),
+    access=Access(Operation.READ, Resource.GROUP),
+    handle=handle,
+    refuse=refuse,
+)
