@@ -233,8 +233,7 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("group.consumer.max.size", GroupsConfig, POSITIVE, "members",
      "A member beyond it is refused: GROUP_MAX_SIZE_REACHED."),
     ("group.consumer.assignors", GroupsConfig, NAMES, "",
-     "Assignors that members may ask for; the first is the default. Others than uniform and range are entry points of "
-     "the group coordinator.assignors."),
+     "What members may ask for, the default first. Others than uniform and range: entry points coordinator.assignors."),
     ("group.consumer.migration.policy", GroupsConfig, caseless(*MIGRATION_POLICIES), "",
      "Whether groups with members change between the classic and the consumer protocol."),
     ("group.consumer.regex.refresh.interval.ms", GroupsConfig, integer(10_000, INT_MAX), "ms",

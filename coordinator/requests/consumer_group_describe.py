@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (key 69): epochs, members and assignments of consumer groups, in the order of the request (KIP-848).
+"""ConsumerGroupDescribe (key 69): epochs, members and assignments of consumer groups (KIP-848).
 
 v1 says of each member which protocol it speaks (KIP-1099).
 """
@@ -24,7 +24,9 @@ def handle(server: Any, exchange: Any) -> None:
             for group in described.values():
                 if group.error_code == ErrorCode.NONE:
                     group.authorized_operations = GROUP
-        return ConsumerGroupDescribeResponse(groups=[described[group_id] for group_id in request.group_ids])
+        # Kafka answers for names that cannot be before it looks for groups.
+        in_order = sorted(request.group_ids, key=bool)
+        return ConsumerGroupDescribeResponse(groups=[described[group_id] for group_id in in_order])
 
     server.groups.gather_by_group(dict.fromkeys(request.group_ids), _describe, exchange, combine)
 

@@ -85,3 +85,6 @@ def remove(change: Change, members: Sequence[ConsumerMember], cause: str) -> Non
     new_hash = metadata_hash(group, removed, set(), catalog, is_known=is_known)
     group.catalog_version = catalog.version
     change.raise_epoch(new_hash, cause, members[0].member_id)
+    if len(members) == len(group.members):
+        # There is nobody to compute a target for, and the next member need not wait for one.
+        change.records.append(records.target_epoch(change.group_id, change.group_epoch, 0))

@@ -1,9 +1,9 @@
 """What a log record of a consumer group does to the state: live and at load, the same.
 
 Records come in any order and some may be missing: a compacted log keeps the last record of each key, and while it is being
-compacted a reader may meet a member's later record before the earlier one of another. So every record stands on its own. It makes
-what it speaks of if that is not there yet, and a tombstone of something unknown is no matter. What one record cannot know,
-because it is in another that comes later, has a harmless value until then.
+compacted a reader may meet a member's later record before the earlier one of another. So every record stands on its
+own. It makes what it speaks of if that is not there yet, and a tombstone of something unknown is no matter. What one
+record cannot know, because it is in another that comes later, has a harmless value until then.
 
 Group ids are shared by all kinds of groups: a record of a consumer group says that the id is now a consumer group's. The
 offsets of the id stay where they are.

@@ -1,7 +1,7 @@
 """Static members of a consumer group: an instance id that outlives member ids (KIP-345 in KIP-848).
 
-A process with an instance id that stops for a while says so (epoch -2): the member stays, with its partitions, until its session
-ends. Whoever comes with the instance id then takes its place: a new member id, the same partitions and target, no new
+A process with an instance id that stops for a while says so (epoch -2): the member stays, with its partitions, until its
+session ends. Whoever comes with the instance id then takes its place: a new member id, the same partitions and target, no new
 group epoch. While the holder is there and has not said so, its instance id is not to be had (UNRELEASED_INSTANCE_ID); and the
 old member id is fenced for good once it was replaced (FENCED_INSTANCE_ID).
 

@@ -9,8 +9,8 @@ known, and adds up anew only if that differs.
 A pattern (RE2 syntax, must match the whole name) is matched against every topic there is. That is too much for a heartbeat, so
 it is done by a timer of its own at once afterwards, for all patterns of the group, and the result is written to the log: a
 member's first heartbeat is answered without its topics, its next one finds them. RE2 takes time linear in the name,
-whatever the pattern: some 10 ms for one pattern and ten thousand topics. New topics are looked at as soon as a heartbeat notices
-them, but not more often than once a second (`REFRESH_INTERVAL_MS`; Kafka: ten).
+whatever the pattern: some 10 ms for one pattern and ten thousand topics. New topics are looked at as soon as a heartbeat
+notices them, but not more often than once a second (`REFRESH_INTERVAL_MS`; Kafka: ten).
 """
 
 from functools import lru_cache
