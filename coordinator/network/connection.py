@@ -198,7 +198,8 @@ class Connection(asyncio.Protocol):
             await self._drained.wait()
 
     def close(self, by: Closed) -> None:
-        """Closes once what has been written is sent."""
+        """Closes once the answers given so far are sent."""
+        self._write()
         if self._transport is not None and not self._closed:
             self._closed = True
             self.closed_by = by
@@ -237,7 +238,6 @@ class Connection(asyncio.Protocol):
                         break
                 dispatch(frame, self)
         except RefusedFrame as error:
-            self._write()
             self.refuse(str(error))
         finally:
             self._handling = False
