@@ -270,6 +270,7 @@ async def _serve(config: ServerConfig, started_s: float) -> None:
         loop.add_signal_handler(number, stop_or_quit)
     server = Server(config, loop, clock, RealDisk(), RealEntropy(), Threads(loop, DISK_THREADS))
     bootstrap, admin = await server.start()
+    server.statistics.watch_lag(loop.call_later)
     gc.collect()
     gc.freeze()
     ready = {
@@ -290,9 +291,6 @@ def run(config: ServerConfig, started_s: float) -> int:
     """Runs the server until SIGTERM; returns the exit code. `started_s`: monotonic time at which the process began."""
     import uvloop  # noqa: PLC0415 - only the real server needs it; a simulation brings its own loop
 
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s level=%(levelname)s logger=%(name)s %(message)s"
-    )
     try:
         with _lock(config.log_dir):
             uvloop.run(_serve(config, started_s))

@@ -53,7 +53,7 @@ Handler = Callable[[Request], Response | Awaitable[Response]]
 Routes = Mapping[tuple[str, str], Handler]
 
 
-class RefusedRequest(Exception):  # noqa: N818 - it is an answer
+class RefusedRequest(Exception):
     """A request that is answered with this status and text."""
 
     def __init__(self, status: int, text: str, **headers: str) -> None:
