@@ -161,7 +161,7 @@ def _described(topics: Topics, topic: Topic) -> _Result:
         num_partitions=topic.partitions,
         replication_factor=1,
         configs=[
-            CreateTopicsResponse.CreatableTopicConfigs(name=name, value=value, config_source=source)
-            for name, value, source in configs.described(topic.configs, topics.config)
+            CreateTopicsResponse.CreatableTopicConfigs(name=told.name, value=told.value, config_source=told.source)
+            for told in configs.described(topic.configs, topics.config)
         ],
     )

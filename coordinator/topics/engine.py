@@ -16,10 +16,11 @@ from coordinator.log.batch import BatchBuilder, key_values
 from coordinator.log.log import Log, LogSettings
 from coordinator.log.writer import Durability, Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import Message, ProducerIdsRecord
+from coordinator.protocol.messages import ConfigRecord, Message, ProducerIdsRecord
 from coordinator.runtime.result import Fact
 from coordinator.runtime.timers import Handle, Schedule
 from coordinator.topics import configs, metadata_records, names
+from coordinator.topics.metadata_records import TOPIC_RESOURCE
 from coordinator.topics.partition import LEADER_EPOCH, Done, MakeWriter, Partition, Reader, State
 from coordinator.topics.registry import NO_ID, Registry, Topic, creation
 from coordinator.topics.settings import TopicsConfig
@@ -107,6 +108,7 @@ class Topics:
         self._load_registry()
         self._writer = self._make_writer(self._log, self._committed, self._commit_failed)
         self._commits: deque[_Commit] = deque()
+        self._turns: deque[Callable[[], None]] = deque()
         self._producer_ids = range(0)
         self._producer_id_askers: deque[Callable[[ErrorCode, int], None]] = deque()
         for topic in self.registry.topics.values():
@@ -117,9 +119,23 @@ class Topics:
     # --- start and stop -----------------------------------------------------------------------------------------------
 
     def attach_internal(self, name: str, logs: Sequence[Log]) -> None:
-        """Serves the shards' logs as a topic. The first time this enters the topic into the registry."""
-        if name not in self.registry.topics:
-            self._commit_now(list(creation(Topic(name, self.new_topic_id(), len(logs)), self.node_id)))
+        """Serves the shards' logs as a topic. The first time this enters the topic into the registry.
+
+        Its settings there are what clients are told; the logs have theirs already.
+        """
+        settings = {"cleanup.policy": "compact", "compression.type": "producer"}
+        if logs:
+            settings["segment.bytes"] = str(logs[0].settings.segment_bytes)
+        topic = self.registry.topics.get(name)
+        if topic is None:
+            self._commit_now(list(creation(Topic(name, self.new_topic_id(), len(logs), settings), self.node_id)))
+        elif topic.configs != settings:
+            self._commit_now(
+                [
+                    ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=settings.get(key))
+                    for key in settings | dict(topic.configs)
+                ]
+            )
         self._partitions.pop(name, None)
         syncs = self._durability == Durability.FSYNC
         self._internal[name] = [InternalPartition(index, log, syncs=syncs) for index, log in enumerate(logs)]
@@ -175,6 +191,10 @@ class Topics:
         """A partition to write to."""
         partitions = self._partitions.get(name, ())
         return partitions[index] if 0 <= index < len(partitions) else None
+
+    def is_served_by_shards(self, name: str) -> bool:
+        """Whether a topic's log is that of the groups: it can be read and not changed."""
+        return name in self._internal
 
     def new_topic_id(self) -> bytes:
         """A random UUID; as in Kafka never one whose text begins with '-', which command lines take for an option."""
@@ -253,6 +273,15 @@ class Topics:
         self._commits.append(_Commit(self._log.end_offset + len(records), records, done))
         self._writer.write(batch, len(records))
 
+    def in_turn(self, operation: Callable[[], None]) -> None:
+        """Calls a change that depends on what there is, when every change before it is durable or has failed."""
+        self._turns.append(operation)
+        self._take_turns()
+
+    def _take_turns(self) -> None:
+        while self._turns and not self._commits:
+            self._turns.popleft()()
+
     def next_producer_id(self, done: Callable[[ErrorCode, int], None]) -> None:
         """Gives a producer id that was never given before, over all restarts: ids are reserved by blocks."""
         if self._producer_ids:
@@ -301,16 +330,31 @@ class Topics:
             _, records, done = commits.popleft()
             for record in records:
                 self.registry.replay(record)
+            self._apply_settings(records)
             done(ErrorCode.NONE)
+        self._take_turns()
 
     def _commit_failed(self, error: OSError) -> None:
         self._told(Fact("metadata_log_write_failed", {"error": str(error), "final": self._log.failed is not None}))
         if self._log.failed is None:
             self._commits.pop().done(ErrorCode.KAFKA_STORAGE_ERROR)
+            self._take_turns()
             return
         commits, self._commits = self._commits, deque()
         for commit in commits:
             commit.done(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._take_turns()
+
+    def _apply_settings(self, records: Sequence[Message]) -> None:
+        changed = {
+            record.resource_name
+            for record in records
+            if isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE
+        }
+        for name in changed & self._partitions.keys():
+            settings = configs.settings(self.registry.topics[name].configs, self.config)
+            for partition in self._partitions[name]:
+                partition.apply(settings)
 
     def _commit_now(self, records: Sequence[Message]) -> None:
         """At the start, when nobody else writes: durable when it returns, or OSError."""

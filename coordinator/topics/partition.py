@@ -94,24 +94,19 @@ class Partition:
     def open(self) -> None:
         """Opens or makes the folder. A damaged log fails the partition; OSError is the caller's."""
         assert self.log is None
-        settings = self.settings
         try:
-            log = Log.open(
-                self._disk,
-                self.folder,
-                LogSettings(
-                    segment_bytes=settings.segment_bytes,
-                    segment_ms=settings.segment_ms,
-                    index_interval_bytes=settings.index_interval_bytes,
-                    retention_bytes=settings.retention_bytes if settings.retention_bytes >= 0 else None,
-                    retention_ms=settings.retention_ms if settings.retention_ms >= 0 else None,
-                ),
-            )
+            log = Log.open(self._disk, self.folder, _log_settings(self.settings))
         except DamagedLog as error:
             self._fail(str(error))
             return
         self.log = log
         self._writer = self._make_writer(log, self._durable, self._write_failed)
+
+    def apply(self, settings: TopicSettings) -> None:
+        """Changed settings count from here on: for the next batch, the next segment, the next look at what is old."""
+        self.settings = settings
+        if self.log is not None:
+            self.log.settings = _log_settings(settings)
 
     def load_producers(self, now_ms: int) -> None:
         """Reads the producers' state from the batch headers, the first time a producer needs it."""
@@ -222,3 +217,15 @@ class Partition:
     def _tell(self, bytes_count: int) -> None:
         for reader in list(self.readers):
             reader.arrived(bytes_count)
+
+
+def _log_settings(settings: TopicSettings) -> LogSettings:
+    return LogSettings(
+        segment_bytes=settings.segment_bytes,
+        segment_ms=settings.segment_ms,
+        index_interval_bytes=settings.index_interval_bytes,
+        retention_bytes=settings.retention_bytes if settings.retention_bytes >= 0 else None,
+        retention_ms=settings.retention_ms if settings.retention_ms >= 0 else None,
+        delete_retention_ms=settings.delete_retention_ms,
+        min_cleanable_dirty_ratio=settings.min_cleanable_dirty_ratio,
+    )

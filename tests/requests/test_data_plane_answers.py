@@ -8,9 +8,12 @@ from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
+    AlterConfigsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DescribeConfigsRequest,
     FetchRequest,
+    IncrementalAlterConfigsRequest,
     ListOffsetsRequest,
     MetadataRequest,
     ProduceRequest,
@@ -30,6 +33,9 @@ EVERY_VERSION = [
         ("DeleteTopics", 1, 6),
         ("InitProducerId", 0, 5),
         ("DescribeCluster", 0, 2),
+        ("DescribeConfigs", 1, 4),
+        ("AlterConfigs", 0, 2),
+        ("IncrementalAlterConfigs", 0, 1),
     ]
     for version in range(first, last + 1)
 ]
@@ -76,6 +82,13 @@ def sensible(server, name, version):
             return {"topics": [DeleteTopicsRequest.DeleteTopicState(name=TOPIC)]}
         case "InitProducerId":
             return {"transactional_id": None}
+        case "DescribeConfigs":
+            return {"resources": [DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name=TOPIC)]}
+        case "AlterConfigs":
+            return {"resources": [AlterConfigsRequest.AlterConfigsResource(resource_type=2, resource_name=TOPIC)]}
+        case "IncrementalAlterConfigs":
+            asked = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=2, resource_name=TOPIC)
+            return {"resources": [asked]}
     return {}
 
 
