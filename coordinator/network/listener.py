@@ -52,7 +52,7 @@ class Listener:
         self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
         bound: int = self._server.sockets[0].getsockname()[1]
         self.advertised = (self.advertised[0], self.advertised[1] or bound)
-        self._sweeper = loop.call_later(SWEEP_MS / 1000, self._sweep)
+        self._sweeper = loop.call_later(SWEEP_MS / 1000, self._sweep_again)
         return bound
 
     async def stop(self, drain_ms: int) -> None:
@@ -105,7 +105,8 @@ class Listener:
         if not self._per_ip[host]:
             del self._per_ip[host]
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
+        """Closes the connections that are idle, stalled or do not read."""
         now = self._now_ms()
         limits = self._limits
         for connection in list(self.connections):
@@ -115,4 +116,7 @@ class Listener:
                 connection.refuse(f"answers were not read for {limits.drain_ms_max} ms", Closed.UNREAD)
             elif not connection.waiting and now - connection.heard_ms > limits.idle_ms_max:
                 connection.close(Closed.IDLE)
-        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_MS / 1000, self._sweep)
+
+    def _sweep_again(self) -> None:
+        self.sweep()
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_MS / 1000, self._sweep_again)
