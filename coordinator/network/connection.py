@@ -75,8 +75,8 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_admit", "_backlog", "_closed", "_dispatcher", "_drained", "_handling", "_limits", "_listed", "_lost",
-        "_now_ms", "_once", "_queue", "_reading", "_splitter", "_stalled", "_transport", "_turn", "_writable",
-        "advertised", "client_host", "client_id", "closed_by", "full_since_ms", "heard_ms", "requests",
+        "_now_ms", "_once", "_queue", "_reading", "_seen", "_splitter", "_transport", "_turn", "_writable",
+        "advertised", "client_host", "client_id", "closed_by", "full_since_ms", "requests",
     )  # fmt: skip
 
     def __init__(
@@ -94,11 +94,10 @@ class Connection(asyncio.Protocol):
         self.client_host = ""
         self.client_id: str | None = None
         self.closed_by = Closed.PEER
-        self.heard_ms = now_ms()
         self.requests = 0
         """Whole frames received so far."""
-        self._stalled: tuple[int, int] | None = None
-        """Since when (ms), and after how many whole frames, one has been arriving."""
+        self._seen = (now_ms(), 0, False)
+        """The last sweep that saw something new: when it was (ms), the whole frames so far, whether another had begun."""
         self.full_since_ms: int | None = None
         """Since when the write buffer has been full."""
         self._dispatcher = dispatcher
@@ -137,7 +136,6 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self.heard_ms = self._now_ms()
         try:
             frames = self._splitter.feed(data)
         except FrameError as error:
@@ -214,13 +212,15 @@ class Connection(asyncio.Protocol):
         )  # fmt: skip
         self.close(by)
 
-    def stalled_ms(self, now_ms: int) -> int:
-        """For how long, in milliseconds, the frame that is not whole yet has been arriving (as far as sweeps saw)."""
-        if not self._splitter.pending_bytes:
-            self._stalled = None
-        elif self._stalled is None or self._stalled[1] != self.requests:
-            self._stalled = (now_ms, self.requests)
-        return now_ms - self._stalled[0] if self._stalled is not None else 0
+    def quiet_ms(self, now_ms: int) -> tuple[int, bool]:
+        """For how long no frame has ended or begun, and whether one has begun. To be asked by a sweep now and then: the hot
+        path reads no clock, so the time counts from the first sweep that sees the change."""
+        since_ms, requests, was_begun = self._seen
+        is_begun = bool(self._splitter.pending_bytes)
+        if requests != self.requests or was_begun is not is_begun:
+            since_ms = now_ms
+            self._seen = (now_ms, self.requests, is_begun)
+        return now_ms - since_ms, is_begun
 
     def _handle(self, frames: list[bytes]) -> None:
         """Handles frames in order; those beyond what may be in flight wait in the backlog."""

@@ -110,11 +110,12 @@ class Listener:
         now = self._now_ms()
         limits = self._limits
         for connection in list(self.connections):
-            if connection.stalled_ms(now) > limits.frame_ms_max:
+            quiet_ms, frame_begun = connection.quiet_ms(now)
+            if frame_begun and quiet_ms > limits.frame_ms_max:
                 connection.refuse(f"a frame was not whole after {limits.frame_ms_max} ms", Closed.STALLED)
             elif connection.full_since_ms is not None and now - connection.full_since_ms > limits.drain_ms_max:
                 connection.refuse(f"answers were not read for {limits.drain_ms_max} ms", Closed.UNREAD)
-            elif not connection.waiting and now - connection.heard_ms > limits.idle_ms_max:
+            elif not connection.waiting and quiet_ms > limits.idle_ms_max:
                 connection.close(Closed.IDLE)
 
     def _sweep_again(self) -> None:

@@ -220,14 +220,16 @@ def test_the_reason_of_a_close_is_logged_once_per_client(caplog):
     assert caplog.text.count("connection_closed") == 2
 
 
-def test_a_frame_that_does_not_end_is_noticed_and_one_that_goes_on_is_not():
+def test_quiet_time_counts_from_the_sweep_that_saw_the_last_frame_end_or_begin():
     peer = Peer(held=False)
     first, second = request(1), request(2)
+    assert peer.connection.quiet_ms(300_000) == (300_000, False)
     peer.connection.data_received(first[:10])
-    assert peer.connection.stalled_ms(0) == 0
-    assert peer.connection.stalled_ms(20_000) == 20_000
-    peer.connection.data_received(first[10:] + second[:10])
-    assert peer.connection.stalled_ms(21_000) == 0
-    assert peer.connection.stalled_ms(31_000) == 10_000
+    assert peer.connection.quiet_ms(301_000) == (0, True)
+    peer.connection.data_received(first[10:20])
+    assert peer.connection.quiet_ms(311_000) == (10_000, True)
+    peer.connection.data_received(first[20:] + second[:10])
+    assert peer.connection.quiet_ms(312_000) == (0, True)
     peer.connection.data_received(second[10:])
-    assert peer.connection.stalled_ms(99_000) == 0
+    assert peer.connection.quiet_ms(313_000) == (0, False)
+    assert peer.connection.quiet_ms(399_000) == (86_000, False)
