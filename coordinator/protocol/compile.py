@@ -518,7 +518,6 @@ class _EncodeWriter(_Writer):
         self.line(f"{outer}.append(write_varint(len({tags}) // 3))")
         self.line(f"{outer} += {tags}")
 
-
     def _lone_fixed_tag(self, field: Tagged, code: str, source: str) -> None:
         """A section that can hold one field of known width: its count, number and size are known before it is written."""
         tags, value = self.fresh_name("tags"), f"{source}.{field.attribute}"
