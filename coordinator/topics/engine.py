@@ -9,7 +9,7 @@ yet; a deleted topic's name stays claimed until its folders are gone, so that a 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coordinator.log.batch import BatchBuilder, key_values
@@ -22,10 +22,10 @@ from coordinator.runtime.timers import Handle, Schedule
 from coordinator.topics import configs, metadata_records, names
 from coordinator.topics.metadata_records import TOPIC_RESOURCE
 from coordinator.topics.partition import LEADER_EPOCH, Done, MakeWriter, Partition, Reader, State
-from coordinator.topics.registry import NO_ID, Registry, Topic, creation
+from coordinator.topics.registry import NO_ID, Registry, Topic, creation, growth
 from coordinator.topics.settings import TopicsConfig
 from coordinator.world.clock import Clock
-from coordinator.world.disk import Disk
+from coordinator.world.disk import Disk, Space
 from coordinator.world.entropy import Entropy
 
 __all__ = ["LEADER_EPOCH", "InternalPartition", "Topics"]
@@ -192,6 +192,18 @@ class Topics:
         partitions = self._partitions.get(name, ())
         return partitions[index] if 0 <= index < len(partitions) else None
 
+    def sizes_bytes(self) -> Iterator[tuple[str, int, int]]:
+        """Topic, partition and bytes on disk of every partition there is."""
+        for name, topic in self.registry.topics.items():
+            for index in range(topic.partitions):
+                partition = self.partition(name, index)
+                if partition is not None:
+                    yield name, index, partition.log.size_bytes if partition.log is not None else 0
+
+    def space(self) -> Space:
+        """Of the file system that holds the data folder. OSError."""
+        return self._disk.space(self._data_folder)
+
     def is_served_by_shards(self, name: str) -> bool:
         """Whether a topic's log is that of the groups: it can be read and not changed."""
         return name in self._internal
@@ -224,6 +236,24 @@ class Topics:
             done(error)
 
         self.commit(list(creation(topic, self.node_id)), committed)
+
+    def grow(self, wanted: Mapping[str, int], done: Done) -> None:
+        """Gives topics that are there more partitions, all of them or none: name -> how many there shall be."""
+        topics = self.registry.topics
+        records = [
+            record
+            for name, count in wanted.items()
+            for record in growth(topics[name].topic_id, range(topics[name].partitions, count), self.node_id)
+        ]
+
+        def committed(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                for name in wanted:
+                    if name in self._partitions:
+                        self._make_partitions(topics[name])
+            done(error)
+
+        self.commit(records, committed)
 
     def auto_create(self, wanted: Iterable[str]) -> None:
         """Makes topics that a client asked for by legal names that are missing, if the server may."""
@@ -368,8 +398,10 @@ class Topics:
     # --- partitions on disk -------------------------------------------------------------------------------------------
 
     def _make_partitions(self, topic: Topic) -> None:
+        """Those that are not there yet."""
         settings = configs.settings(topic.configs, self.config)
-        self._partitions[topic.name] = [
+        partitions = self._partitions.setdefault(topic.name, [])
+        partitions += [
             Partition(
                 index,
                 f"{self._data_folder}/{topic.name}-{index}",
@@ -378,7 +410,7 @@ class Topics:
                 self._make_writer,
                 self.config.producer_id_expiration_ms,
             )
-            for index in range(topic.partitions)
+            for index in range(len(partitions), topic.partitions)
         ]
 
     def _open_folders(self) -> None:

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from coordinator.log.batch import BatchHeader, CorruptBatch
-from coordinator.log.log import DamagedLog, Log, LogSettings
+from coordinator.log.log import DamagedLog, Log, LogSettings, OffsetOutOfRange
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime.timers import Schedule
@@ -149,6 +149,13 @@ class Partition:
             done(ErrorCode.KAFKA_STORAGE_ERROR)
         else:
             self._pending.append(_Pending(self._pending[-1].end_offset, 0, done))
+
+    def delete_before(self, offset: int) -> None:
+        """Deletes the records before an offset that is durable. Raises OffsetOutOfRange, OSError."""
+        if not 0 <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(offset)
+        if self.log is not None and offset > self.log.start_offset:
+            self.log.truncate_before(offset)
 
     @property
     def name(self) -> str:
