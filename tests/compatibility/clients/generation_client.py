@@ -5,20 +5,29 @@ member drops what it held, keeps its id and joins again without a generation. `e
 which kafka-python has under another name.
 """
 
-import struct
 import sys
 from typing import Any
 
 from kafka.coordinator import base
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.errors import IllegalGenerationError, for_code
+from kafka.protocol.api_message import ApiMessage
 from kafka_python_client import KafkaPython
 
-GENERATION_ID = "_792"  # how kafka-python writes a tagged field that it has no name for
+GENERATION_ID = {
+    "name": "GenerationId", "type": "int32", "versions": "8+", "taggedVersions": "8+", "tag": 792, "default": "-1",
+}  # fmt: skip
 FIRST_VERSION = 8
 with_generation = "792" in sys.argv[2:]
-plain_join_group = base.JoinGroupRequest
 plain_process = ConsumerCoordinator._process_join_group_response
+
+
+class JoinGroupRequest(ApiMessage):
+    """Kafka's request with the field of KIP-792."""
+
+    @classmethod
+    def json_patch(cls, json: dict[str, Any]) -> dict[str, Any]:
+        return json | {"fields": [*json["fields"], GENERATION_ID]}
 
 
 class Generational(KafkaPython):
@@ -26,9 +35,8 @@ class Generational(KafkaPython):
 
     def join_group(self, **fields: Any) -> Any:
         generation = self.consumer._coordinator._generation.generation_id
-        return plain_join_group(
-            **(fields | {"max_version": FIRST_VERSION, "min_version": FIRST_VERSION}),
-            **{GENERATION_ID: struct.pack(">i", generation)},
+        return JoinGroupRequest(
+            **(fields | {"max_version": FIRST_VERSION, "min_version": FIRST_VERSION}), generation_id=generation
         )
 
     def do_enforce(self) -> None:
