@@ -13,6 +13,7 @@ $(VENV)/.serve: requirements/serve.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -q --require-hashes -r requirements/serve.txt
 	$(PIP) install -q --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q coordinator
 	touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.serve

@@ -37,6 +37,7 @@ The packages, in the order in which they may import: each only from those below 
     log         a partition's folder in Kafka's format: batch, segment, index, writer, reader, recovery, compaction
     protocol    bytes and messages: definitions, generated codec, headers, frames, errors
     world       clock, entropy, disk, worker threads: the outside, as small protocols with their real ones
+    places      where the files are that are not code
 
 Beside them: `protocol_schemas/` (message definitions in Kafka's own form), `config/` (settings), `tests/`.
 """

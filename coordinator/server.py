@@ -25,7 +25,9 @@ from coordinator.admin.health import health_routes
 from coordinator.admin.http import AdminServer
 from coordinator.admin.metrics import metrics_routes
 from coordinator.config import ListenerConfig, ServerConfig
+from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
+from coordinator.groups.group_configs import ConfiguredGroups
 from coordinator.groups.groups import BUILT_IN_ASSIGNORS, RECORD_KEYS, Groups
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.log.log import DamagedLog, Log, LogSettings
@@ -98,6 +100,10 @@ class Server:
             schedule=self._schedule,
             told=self._topics_told,
         )
+        registry = self.topics.registry
+        self._group_settings = ConfiguredGroups(
+            config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)
+        )
         self._assignors = _assignors(config.groups.group_consumer_assignors)
         self.groups = Router([self._shard(index) for index in range(config.log.offsets_topic_num_partitions)])
         self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
@@ -126,7 +132,7 @@ class Server:
         return Shard(
             index,
             log,
-            lambda: Groups(config.groups, self.topics, assignors=self._assignors),
+            lambda: Groups(config.groups, self.topics, settings=self._group_settings, assignors=self._assignors),
             Serde(Codec.of(None), RECORD_KEYS),
             self.clock,
             make_writer=lambda log, durable, failed: Writer(log, config.log.durability, self._run, durable, failed),
@@ -287,6 +293,7 @@ async def _serve(config: ServerConfig, started_s: float) -> None:
         loop.add_signal_handler(number, stop_or_quit)
     server = Server(config, loop, clock, RealDisk(), RealEntropy(), Threads(loop, DISK_THREADS))
     bootstrap, admin = await server.start()
+    server.statistics.watch_lag(loop.call_later)
     gc.collect()
     gc.freeze()
     ready = {
@@ -307,9 +314,6 @@ def run(config: ServerConfig, started_s: float) -> int:
     """Runs the server until SIGTERM; returns the exit code. `started_s`: monotonic time at which the process began."""
     import uvloop  # noqa: PLC0415 - only the real server needs it; a simulation brings its own loop
 
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s level=%(levelname)s logger=%(name)s %(message)s"
-    )
     try:
         with _lock(config.log_dir):
             uvloop.run(_serve(config, started_s))

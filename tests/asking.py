@@ -1,7 +1,8 @@
 """A server with a data plane and an asker without a socket; every answer goes through the codec, as a client's does."""
 
-from topics.data_plane import DataPlane
+from topics.data_plane import FOLDER, DataPlane
 
+from coordinator.config import ServerConfig
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
@@ -17,6 +18,7 @@ class Server:
         self.plane = DataPlane(**settings)
         self.topics = self.plane.topics
         self.apis = spoken_apis()
+        self.config = ServerConfig(log_dir=FOLDER, topics=self.topics.config)
         self.cluster_id = CLUSTER_ID
         self.node_id = 1
 

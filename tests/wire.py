@@ -5,6 +5,7 @@ on plain blocking sockets. Messages are dictionaries here, keyed by Kafka's fiel
 shows *all* fields of one version and nothing else; the bytes are made and read by the project's own codec.
 """
 
+import contextlib
 import json
 import re
 import socket
@@ -182,6 +183,9 @@ class Connection:
         return self.receive(within_s)
 
     def close(self) -> None:
+        """Ends the connection, for a thread that waits on it too."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
 
     def __enter__(self) -> Self:

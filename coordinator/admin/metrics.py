@@ -23,10 +23,24 @@ from coordinator.runtime.statistics import Histogram
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
 """Label values, and the number."""
+Histograms = Iterable[tuple[tuple[str, ...], tuple[list[tuple[str, int]], float]]]
+"""Label values, and buckets as Prometheus has them (each counts everything up to its bound) with the sum of values."""
+
+DURATION_POWERS = range(13, 39)
+"""Requests are told apart from 2^13 ns (8 us) to 2^38 ns (275 s)."""
+FENCES = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+)
+"""How a commit is told that its sender does not own what it commits any more."""
 
 
 class Metric(NamedTuple):
-    """One metric. `read` gives its samples; a histogram has one and no labels."""
+    """One metric. `read` gives its samples: label values and the number, or the histogram."""
 
     name: str
     kind: str
@@ -65,6 +79,13 @@ def _connections_refused(server: Served) -> Samples:
     return (((_listener_name(i),), listener.refused_count) for i, listener in enumerate(server.listeners))
 
 
+def _connections_closed(server: Served) -> Samples:
+    counts: Counter[str] = Counter()
+    for listener in server.listeners:
+        counts.update(listener.closed)
+    return (((reason,), count) for reason, count in counts.items())
+
+
 def _listener_name(index: int) -> str:
     return str(index)
 
@@ -92,12 +113,25 @@ def _commits(server: Served) -> Samples:
     yield (), sum(state.offsets.commits for state in _states(server))
 
 
+def _commits_fenced(server: Served) -> Samples:
+    counts = dict.fromkeys(FENCES, 0)
+    for route in _routes(server):
+        if route.api.name == "OffsetCommit":
+            for error in FENCES:
+                counts[error] += route.errors.get(error, 0)
+    return (((error.name,), count) for error, count in counts.items())
+
+
 def _states(server: Served) -> Iterable[Any]:
     return (shard.state for shard in server.groups.shards)
 
 
 def _rebalances(server: Served) -> Samples:
     return (((cause,), count) for cause, count in server.statistics.rebalances.items())
+
+
+def _expired(server: Served) -> Samples:
+    return (((timeout,), count) for timeout, count in server.statistics.expired.items())
 
 
 def _facts(server: Served) -> Samples:
@@ -125,16 +159,46 @@ def _log_durable(server: Served) -> Samples:
     return (((str(shard.index),), shard.offset_durable) for shard in server.groups.shards)
 
 
+def _log_bytes(server: Served) -> Samples:
+    yield ("groups",), sum(shard.log.size_bytes for shard in server.groups.shards)
+    held = 0
+    for topic in server.topics.registry.topics.values():
+        for index in range(topic.partitions):
+            partition = server.topics.user_partition(topic.name, index)
+            if partition is not None and partition.log is not None:
+                held += partition.log.size_bytes
+    yield ("topics",), held
+
+
 def _syncs_failed(server: Served) -> Samples:
     yield (), server.statistics.syncs_failed
 
 
-def _syncs(server: Served) -> Histogram:
-    return server.statistics.syncs_s
+def _syncs(server: Served) -> Histograms:
+    yield (), _of(server.statistics.syncs_s)
 
 
-def _rebalance_times(server: Served) -> Histogram:
-    return server.statistics.rebalances_s
+def _rebalance_times(server: Served) -> Histograms:
+    yield (), _of(server.statistics.rebalances_s)
+
+
+def _lag(server: Served) -> Histograms:
+    yield (), _of(server.statistics.lag_s)
+
+
+def _durations(server: Served) -> Histograms:
+    """By API over all versions and listeners; a route's counts are by powers of two of nanoseconds."""
+    counts: dict[str, list[int]] = {}
+    sums_ns: Counter[str] = Counter()
+    for route in _routes(server):
+        name = route.api.name
+        counts[name] = [
+            a + b for a, b in zip(counts.get(name, [0] * len(route.durations)), route.durations, strict=True)
+        ]
+        sums_ns[name] += route.duration_ns
+    for name, by_power in counts.items():
+        buckets = [(repr(2**power / 1e9), sum(by_power[: power + 1])) for power in DURATION_POWERS]
+        yield (name,), ([*buckets, ("+Inf", sum(by_power))], sums_ns[name] / 1e9)
 
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
@@ -142,23 +206,30 @@ COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 # fmt: off
 METRICS = (
     Metric("coordinator_requests", COUNTER, ("api", "error"), "Answers, by API and top-level error code.", _requests),
+    Metric("coordinator_request_seconds", HISTOGRAM, ("api",),
+           "From request to answer. Of an API used often, one answer in sixteen.", _durations),
     Metric("coordinator_requests_waiting", GAUGE, (), "Requests not answered yet.", _requests_waiting),
     Metric("coordinator_connections", GAUGE, ("listener",), "Open connections, by listener.", _connections),
     Metric("coordinator_connections_refused", COUNTER, ("listener",), "Over a limit.", _connections_refused),
+    Metric("coordinator_connections_closed", COUNTER, ("reason",), "Why; peer: by the client.", _connections_closed),
     Metric("coordinator_groups", GAUGE, ("kind", "state"), "Groups.", _groups),
     Metric("coordinator_members", GAUGE, ("kind",), "Members of all groups.", _members),
     Metric("coordinator_rebalances", COUNTER, ("cause",), "Rebalances begun.", _rebalances),
     Metric("coordinator_rebalance_seconds", HISTOGRAM, (), "From its cause to a generation.", _rebalance_times),
+    Metric("coordinator_members_expired", COUNTER, ("timeout",), "Members given up, by timeout.", _expired),
     Metric("coordinator_events", COUNTER, ("event",), "What the groups told, by event, as in the log.", _facts),
     Metric("coordinator_offsets", GAUGE, (), "Committed offsets held.", _offsets),
     Metric("coordinator_offset_commits", COUNTER, (), "Offsets committed since the state was loaded.", _commits),
+    Metric("coordinator_commits_fenced", COUNTER, ("reason",), "Commits refused to former members.", _commits_fenced),
     Metric("coordinator_shards", GAUGE, ("status",), "Shards of the groups' log.", _shards),
     Metric("coordinator_timers", GAUGE, (), "Timers armed: sessions, rebalances, expiry.", _timers),
     Metric("coordinator_parked_replies", GAUGE, (), "Answers that wait for the disk.", _parked),
     Metric("coordinator_log_end_offset", GAUGE, ("shard",), "The next offset of a shard's log.", _log_end),
     Metric("coordinator_log_durable_offset", GAUGE, ("shard",), "Everything before it is durable.", _log_durable),
+    Metric("coordinator_log_bytes", GAUGE, ("log",), "Bytes of the groups' log and of all topics.", _log_bytes),
     Metric("coordinator_log_sync_seconds", HISTOGRAM, (), "Time of an fdatasync.", _syncs),
     Metric("coordinator_log_syncs_failed", COUNTER, (), "Failed fdatasyncs.", _syncs_failed),
+    Metric("coordinator_loop_lag_seconds", HISTOGRAM, (), "How late the loop is for a timer.", _lag),
 )
 # fmt: on
 
@@ -176,9 +247,9 @@ class Collector:
             read = metric.read(self._server)
             family: Any
             if metric.kind == HISTOGRAM:
-                family = core.HistogramMetricFamily(metric.name, metric.text)
-                buckets, total = _cumulative(read)
-                family.add_metric((), buckets, total)
+                family = core.HistogramMetricFamily(metric.name, metric.text, labels=metric.labels)
+                for labels, (buckets, total) in read:
+                    family.add_metric(labels, buckets, total)
             else:
                 kind = core.CounterMetricFamily if metric.kind == COUNTER else core.GaugeMetricFamily
                 family = kind(metric.name, metric.text, labels=metric.labels)
@@ -187,8 +258,8 @@ class Collector:
             yield family
 
 
-def _cumulative(histogram: Histogram) -> tuple[list[tuple[str, int]], float]:
-    """Buckets as Prometheus has them: each counts everything up to its bound."""
+def _of(histogram: Histogram) -> tuple[list[tuple[str, int]], float]:
+    """The buckets and the sum of a plain histogram."""
     buckets, count = [], 0
     for bound, here in zip([*map(str, histogram.bounds), "+Inf"], histogram.counts, strict=True):
         count += here

@@ -6,6 +6,7 @@ from typing import Protocol
 from coordinator.network.listener import Listener
 from coordinator.runtime.router import Router
 from coordinator.runtime.statistics import Statistics
+from coordinator.topics.engine import Topics
 
 
 class Served(Protocol):
@@ -17,6 +18,8 @@ class Served(Protocol):
     def listeners(self) -> Sequence[Listener]: ...
     @property
     def statistics(self) -> Statistics: ...
+    @property
+    def topics(self) -> Topics: ...
     @property
     def stopping(self) -> bool:
         """Whether it drains: it takes no new connections."""

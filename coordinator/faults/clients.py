@@ -75,6 +75,7 @@ class World:
     plan: Plan
     history: History
     broken: Callable[[str, str], None]
+    event: Callable[[str], None]
     caller: Callable[[str], Caller]
     """A way to the server for a client id."""
     calm: bool = False
@@ -97,7 +98,8 @@ class Client:
         return await self.caller.call(request, version, within_s)
 
     async def think(self) -> None:
-        await self.world.rest(self.random.expovariate(1 / self.world.plan.think_s))
+        plan = self.world.plan
+        await self.world.rest(min(self.random.expovariate(1 / plan.think_s), plan.session_ms / 3_000))
 
     def unexpected(self, what: str, code: int) -> None:
         self.world.broken("an answer is one that Kafka gives", f"{self.name}: {what} answered {ErrorCode(code).name}")
@@ -256,6 +258,7 @@ class Member(Client):
     def _refused(self, what: str, code: int) -> None:
         """Raises what follows from an error."""
         error = ErrorCode(code)
+        self.world.event(f"{self.name} {self.member_id[-4:]} {self.generation}: {what} {error.name}")
         if error is ErrorCode.FENCED_INSTANCE_ID and self.instance_id is not None:
             raise Fenced
         if error is ErrorCode.UNKNOWN_MEMBER_ID:
@@ -332,6 +335,7 @@ class Member(Client):
             found = await self.fetch(self.group_id, partitions, self.fetch_version)
             self.positions = {partition: max(0, offset) for partition, offset in found.items()}
         self.stable = True
+        self.world.event(f"{self.name} {self.member_id[-4:]} {self.generation}: {len(partitions)} partitions")
 
     def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
         """Round robin over the members that want each topic. All parts bear one token."""
@@ -353,6 +357,8 @@ class Member(Client):
         while True:
             await self.think()
             chance = self.random.random()
+            if self.world.calm:
+                chance *= 0.85
             if chance < 0.5 or not self.positions:
                 await self._heartbeat()
             elif chance < 0.85:

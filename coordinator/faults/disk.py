@@ -24,7 +24,7 @@ import os
 from collections.abc import Iterator
 from random import Random
 
-from coordinator.world.disk import AppendingFile, File
+from coordinator.world.disk import AppendingFile, File, Space
 
 SECTOR_BYTES = 512
 _STATES_MAX = 4
@@ -329,6 +329,11 @@ class SimulatedDisk:
     def sync_folder(self, path: str) -> None:
         self.spend()
         self._folder(path).sync()
+
+    def space(self, path: str) -> Space:
+        self._folder(path)
+        total_bytes = 1 << 62 if self.capacity_bytes is None else self.capacity_bytes
+        return Space(total_bytes, self.space_left())
 
     def _parent(self, path: str) -> tuple[Folder, str]:
         *above, name = _parts(path) or [""]

@@ -298,9 +298,9 @@ class SimulatedNetwork:
 
     def open_connections(self) -> list[End]:
         """The client's ends of the connections that both sides believe in, oldest first."""
-        for number in [number for number, end in self._clients.items() if end.closed]:
+        for number in [number for number, end in self._clients.items() if end.closed and end.peer.closed]:
             del self._clients[number]
-        return [end for end in self._clients.values() if end.wired]
+        return [end for end in self._clients.values() if end.wired and not end.closed]
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
@@ -310,6 +310,11 @@ class SimulatedNetwork:
             end.wired = False
             end.forget_inbox()
             self.after_delay(end.lose, end.context)
+
+    def cut_all(self) -> None:
+        """Every connection, also those that are half open, or given up with something still on its way."""
+        for client in self._clients.values():
+            self.cut(client)
 
     def half_open(self, client: End) -> None:
         """The line is dead and nobody is told."""

@@ -177,7 +177,7 @@ class Simulation:
         self.disk.make_folder(LOG_DIR)
         self.disk.sync_folder("")
         self.world = clients.World(
-            loop=self.loop, plan=plan, history=self.history, broken=self.broken, caller=self._caller
+            loop=self.loop, plan=plan, history=self.history, broken=self.broken, event=self.event, caller=self._caller
         )
         self.server: Server | None = None
         self.process: Process | None = None
@@ -525,8 +525,9 @@ class Simulation:
         self.disk.capacity_bytes = None
         self.disk.sync_errors.clear()
         self.disk.cut_never()
-        for end in self.network.open_connections():
-            self.network.cut(end)
+        self.network.cut_all()
+        if self.server is not None and self.server.stopping:
+            self.kill()
 
     async def _come_to_rest(self, auditor: clients.Auditor) -> None:
         """I12: members, server and log agree within a bound, and then nothing moves any more."""

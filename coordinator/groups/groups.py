@@ -22,10 +22,11 @@ from coordinator.groups.classic.replay import replay_group_metadata, resume_all
 from coordinator.groups.consumer import replay as consumer_replay
 from coordinator.groups.consumer import timeouts as consumer_timeouts
 from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.group_configs import ConfiguredGroups
 from coordinator.groups.offsets import expire
 from coordinator.groups.offsets.replay import replay_legacy_offset_commit, replay_offset_commit
 from coordinator.groups.offsets.store import Offsets
-from coordinator.groups.settings import ConsumerSettings, GroupsConfig, GroupSettings
+from coordinator.groups.settings import GroupsConfig, GroupSettings
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -56,16 +57,6 @@ class Catalog(Protocol):
     def partition_count(self, name: str) -> int | None: ...
 
 
-class SameForAll:
-    """The settings of groups where no group has settings of its own."""
-
-    def __init__(self, config: GroupsConfig) -> None:
-        self._consumer = config.consumer_settings()
-
-    def consumer(self, group_id: str) -> ConsumerSettings:  # noqa: ARG002 - asked of each group, the same for all
-        return self._consumer
-
-
 BUILT_IN_ASSIGNORS: Mapping[str, Assignor] = MappingProxyType({"uniform": UniformAssignor(), "range": RangeAssignor()})
 
 
@@ -88,7 +79,7 @@ class Groups:
         """`settings`: of single groups; `assignors`: by name, the first is the default."""
         self.config = config
         self.catalog = catalog
-        self.settings = SameForAll(config) if settings is None else settings
+        self.settings = ConfiguredGroups(config) if settings is None else settings
         self.assignors = assignors
         self.classic: dict[str, ClassicGroup] = {}
         """Simple groups (offsets only) are classic groups without members."""

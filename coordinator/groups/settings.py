@@ -75,13 +75,3 @@ class GroupsConfig:
     """Ours."""
     fencing_require_ownership: bool = False
     """Ours: a commit at the current epoch is refused for partitions that the member does not own."""
-
-    def consumer_settings(self) -> ConsumerSettings:
-        """What a consumer group has that nothing is set for."""
-        return ConsumerSettings(
-            session_timeout_ms=self.group_consumer_session_timeout_ms,
-            heartbeat_interval_ms=self.group_consumer_heartbeat_interval_ms,
-            assignment_interval_ms=self.group_consumer_assignment_interval_ms,
-            fencing_policy=self.group_consumer_fencing_policy,
-            require_ownership=self.fencing_require_ownership,
-        )

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from coordinator.network.connection import Connection, ConnectionLimits, Turn
+from coordinator.network.connection import Closed, Connection, ConnectionLimits, Turn
 from coordinator.network.once import OncePerClient
 from coordinator.requests.dispatch import Dispatcher
 
@@ -33,6 +33,8 @@ class Listener:
         self.advertised = advertised
         self.connections: dict[Connection, None] = {}
         self.refused_count = 0
+        self.closed = dict.fromkeys(Closed, 0)
+        """Connections gone, by reason."""
         self._limits = limits
         self._connections_max = connections_max
         self._connections_per_ip_max = connections_per_ip_max
@@ -50,7 +52,7 @@ class Listener:
         self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
         bound: int = self._server.sockets[0].getsockname()[1]
         self.advertised = (self.advertised[0], self.advertised[1] or bound)
-        self._sweeper = loop.call_later(SWEEP_MS / 1000, self._sweep)
+        self._sweeper = loop.call_later(SWEEP_MS / 1000, self._sweep_again)
         return bound
 
     async def stop(self, drain_ms: int) -> None:
@@ -64,7 +66,7 @@ class Listener:
         with suppress(TimeoutError):
             await asyncio.wait_for(drained, drain_ms / 1000)
         for connection in list(self.connections):
-            connection.close()
+            connection.close(Closed.STOPPING)
         await asyncio.sleep(0)
 
     def _accept(self) -> Connection:
@@ -97,19 +99,25 @@ class Listener:
         if connection not in self.connections:
             return
         del self.connections[connection]
+        self.closed[connection.closed_by] += 1
         host = connection.client_host
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
             del self._per_ip[host]
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
+        """Closes the connections that are idle, stalled or do not read."""
         now = self._now_ms()
         limits = self._limits
         for connection in list(self.connections):
-            if connection.stalled_ms(now) > limits.frame_ms_max:
-                connection.refuse(f"a frame was not whole after {limits.frame_ms_max} ms")
+            quiet_ms, frame_begun = connection.quiet_ms(now)
+            if frame_begun and quiet_ms > limits.frame_ms_max:
+                connection.refuse(f"a frame was not whole after {limits.frame_ms_max} ms", Closed.STALLED)
             elif connection.full_since_ms is not None and now - connection.full_since_ms > limits.drain_ms_max:
-                connection.refuse(f"answers were not read for {limits.drain_ms_max} ms")
-            elif not connection.waiting and now - connection.heard_ms > limits.idle_ms_max:
-                connection.close()
-        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_MS / 1000, self._sweep)
+                connection.refuse(f"answers were not read for {limits.drain_ms_max} ms", Closed.UNREAD)
+            elif not connection.waiting and quiet_ms > limits.idle_ms_max:
+                connection.close(Closed.IDLE)
+
+    def _sweep_again(self) -> None:
+        self.sweep()
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_MS / 1000, self._sweep_again)

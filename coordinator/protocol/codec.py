@@ -56,11 +56,11 @@ class Codec:
 
     def is_flexible(self, name: str, version: int) -> bool:
         """Whether this version has compact sizes and tagged fields (KIP-482)."""
-        return version in self.schemas[name].flexible
+        return version in self.schemas.outline(name).flexible
 
     def versions(self, name: str) -> Versions:
         """The versions of a message that this dialect has."""
-        return self.schemas[name].versions
+        return self.schemas.outline(name).versions
 
     def definition(self, name: str) -> Definition:
         """The definition of a message."""

@@ -27,8 +27,9 @@ def _first_flexible_versions() -> dict[int, int]:
     """API key -> its first flexible version, of every API that has a definition."""
     schemas = SchemaFolder()
     return {
-        api_key: schemas[name].flexible.lowest if LATEST in schemas[name].flexible else LATEST + 1
+        api_key: flexible.lowest if LATEST in flexible else LATEST + 1
         for api_key, name in schemas.request_names.items()
+        for flexible in (schemas.outline(name).flexible,)
     }
 
 

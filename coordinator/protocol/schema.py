@@ -16,11 +16,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-SCHEMAS = Path(__file__).resolve().parents[2] / "protocol_schemas"
+from coordinator.places import SCHEMAS
+
 LATEST = 0x7FFF
 """The upper end of "3+"."""
 
@@ -76,8 +77,9 @@ class Versions:
     def __iter__(self) -> Iterator[int]:
         return iter(range(self.lowest, self.highest + 1))
 
-    @classmethod
-    def parse(cls, text: str) -> "Versions":
+    @staticmethod
+    @cache
+    def parse(text: str) -> "Versions":
         """Reads "3", "0-5", "3+" or "none"."""
         if text == "none":
             return NO_VERSIONS
@@ -88,14 +90,13 @@ class Versions:
         highest = LATEST if match[2] else int(match[3] or lowest)
         if highest < lowest:
             raise SchemaError(f"versions {text!r} end before they start")
-        return cls(lowest, highest)
+        return Versions(lowest, highest)
 
 
 NO_VERSIONS = Versions(0, -1)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldType:
+class FieldType(NamedTuple):
     """A primitive's or structure's name, once or as an array."""
 
     name: str
@@ -106,8 +107,7 @@ class FieldType:
         return self.name not in PRIMITIVES
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One field of a message. `attribute` is its Python name; `flexible` overrides the message's range (or is None)."""
 
     name: str
@@ -129,6 +129,16 @@ class Structure:
     name: str
     versions: Versions
     fields: tuple[Field, ...]
+
+
+class Outline(NamedTuple):
+    """What a definition says of the whole message."""
+
+    name: str
+    kind: str
+    api_key: int | None
+    versions: Versions
+    flexible: Versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +163,7 @@ class SchemaFolder:
         if self._dialect is not None and not self._dialect.is_dir():
             raise SchemaError(f"there is no dialect {dialect!r} in {folder / 'dialects'}")
         self._definitions: dict[str, Definition] = {}
+        self._outlines: dict[str, Outline] = {}
 
     def __getitem__(self, name: str) -> Definition:
         """The definition of a message; KeyError where there is none, SchemaError where it is wrong."""
@@ -167,6 +178,20 @@ class SchemaFolder:
                 raise SchemaError(f"{path}: it defines {definition.name!r}")
             self._definitions[name] = definition
         return definition
+
+    def outline(self, name: str) -> Outline:
+        """What a definition says of its message as a whole; a start asks that of many whose fields it never needs.
+
+        KeyError where there is no definition, SchemaError where it is wrong.
+        """
+        outline = self._outlines.get(name)
+        if outline is None:
+            path = self._path(name)
+            try:
+                outline = self._outlines[name] = _outline(json.loads(path.read_bytes()))
+            except (SchemaError, ValueError, KeyError) as error:
+                raise SchemaError(f"{path}: {error}") from error
+        return outline
 
     def _path(self, name: str) -> Path:
         for folder in filter(None, (self._dialect, self._folder, self._folder / "records")):
@@ -183,28 +208,32 @@ class SchemaFolder:
 
     @cached_property
     def request_names(self) -> Mapping[int, str]:
-        """API key -> name of its request. Reads every request's definition once."""
-        requests = (self[name] for name in self.names if name.endswith("Request"))
+        """API key -> name of its request."""
+        requests = (self.outline(name) for name in self.names if name.endswith("Request"))
         return {request.api_key: request.name for request in requests if request.api_key is not None}
 
 
 def parse_definition(source: Mapping[str, Any]) -> Definition:
     """Makes a Definition of a parsed file; SchemaError where it breaks a rule of the format."""
     _refuse_unknown(source, _FILE_KEYS | _FILE_KEYS_IGNORED, "the definition")
+    name, kind, api_key, versions, flexible = _outline(source)
+    structures: dict[str, Structure] = {}
+    for common in source.get("commonStructs", ()):
+        _collect(common["name"], Versions.parse(common["versions"]), common["fields"], structures)
+    root = _collect(name, versions, source["fields"], structures)
+    definition = Definition(name, kind, api_key, versions, flexible, root, structures)
+    _check(definition)
+    return definition
+
+
+def _outline(source: Mapping[str, Any]) -> Outline:
     name, kind = source["name"], source["type"]
     if kind not in KINDS:
         raise SchemaError(f"{name} has type {kind!r}, not one of {', '.join(sorted(KINDS))}")
     versions = Versions.parse(source["validVersions"])
     if source.get("latestVersionUnstable"):
         versions = Versions(versions.lowest, versions.highest - 1)
-    flexible = Versions.parse(source.get("flexibleVersions", "none"))
-    structures: dict[str, Structure] = {}
-    for common in source.get("commonStructs", ()):
-        _collect(common["name"], Versions.parse(common["versions"]), common["fields"], structures)
-    root = _collect(name, versions, source["fields"], structures)
-    definition = Definition(name, kind, source.get("apiKey"), versions, flexible, root, structures)
-    _check(definition)
-    return definition
+    return Outline(name, kind, source.get("apiKey"), versions, Versions.parse(source.get("flexibleVersions", "none")))
 
 
 def _collect(
@@ -299,6 +328,7 @@ def _refuse_unknown(source: Mapping[str, Any], known: frozenset[str], where: str
         raise SchemaError(f"{where} has unknown keys: {', '.join(unknown)}")
 
 
+@cache
 def attribute_name(name: str) -> str:
     """GroupId -> group_id; a Python keyword gets an underscore behind it."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

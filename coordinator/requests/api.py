@@ -36,6 +36,8 @@ class Operation(StrEnum):
     DELETE = "Delete"
     ALTER = "Alter"
     DESCRIBE = "Describe"
+    DESCRIBE_CONFIGS = "DescribeConfigs"
+    ALTER_CONFIGS = "AlterConfigs"
     IDEMPOTENT_WRITE = "IdempotentWrite"
     ANY = "Any"
 

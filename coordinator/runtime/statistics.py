@@ -15,7 +15,10 @@ from coordinator.runtime.result import Fact
 KEYS_MAX = 64
 """Distinct keys of one counter; further ones are counted as "other"."""
 
+LAG_EVERY_S = 0.25
+
 SYNC_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+LAG_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 REBALANCE_BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 Run = Callable[[Callable[[], Any], Callable[[Any], None]], None]
@@ -40,26 +43,45 @@ class Histogram:
 class Statistics:
     """The counters of one server."""
 
-    __slots__ = ("facts", "rebalances", "rebalances_s", "syncs_failed", "syncs_s")
+    __slots__ = ("expired", "facts", "lag_s", "rebalances", "rebalances_s", "syncs_failed", "syncs_s")
 
     def __init__(self) -> None:
         self.facts: dict[str, int] = {}
         """Facts told by the core, by name."""
         self.rebalances: dict[str, int] = {}
         """Rebalances begun, by cause."""
+        self.expired = {"session": 0, "pending": 0, "sync": 0}
+        """Members given up, by the timeout that ran out."""
         self.rebalances_s = Histogram(REBALANCE_BOUNDS_S)
         """From the cause to a new generation."""
         self.syncs_s = Histogram(SYNC_BOUNDS_S)
         """Time of an fdatasync (and what runs with it) in its worker."""
         self.syncs_failed = 0
+        self.lag_s = Histogram(LAG_BOUNDS_S)
+        """How late the loop is for a timer (`watch_lag`)."""
 
     def count(self, fact: Fact) -> None:
         """Counts one fact of the core."""
         _count(self.facts, fact.name)
         if fact.name == "rebalance_started":
             _count(self.rebalances, fact.fields["cause"])
+        elif fact.name == "member_expired":
+            _count(self.expired, fact.fields["timeout"])
         elif fact.name == "generation_formed":
             self.rebalances_s.observe(fact.fields["waited_ms"] / 1000)
+
+    def watch_lag(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
+        """Measures for ever, from here on, how late the loop is: a timer four times a second costs it nothing."""
+        due_s = perf_counter() + LAG_EVERY_S
+
+        def look() -> None:
+            nonlocal due_s
+            now_s = perf_counter()
+            self.lag_s.observe(max(0.0, now_s - due_s))
+            due_s = now_s + LAG_EVERY_S
+            call_later(LAG_EVERY_S, look)
+
+        call_later(LAG_EVERY_S, look)
 
     def timed(self, run: Run) -> Run:
         """The same `run`, which also measures each function that it runs."""

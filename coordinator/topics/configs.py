@@ -2,11 +2,16 @@
 
 One row per setting. Every setting of Kafka 4.4 is known, so that topics of scripts written for a cluster can be made
 here and described again; those that this server acts on are fields of `TopicSettings`, the others are kept and told.
+
+A setting that the topic does not have is the server's, under another name; a description lists these as *synonyms*, the
+one in force first. Kafka leaves the built-in default out of that list where the server has the setting in several units
+(`log.retention.hours`), and says of `min.insync.replicas` that somebody set it for the whole cluster; so do we.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import NamedTuple
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -14,19 +19,42 @@ from coordinator.topics.settings import TopicsConfig
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+VALUE_LENGTH_MAX = 2**15 - 1
 
 SOURCE_TOPIC = 1
+SOURCE_CLUSTER = 3
 SOURCE_STATIC_BROKER = 4
 SOURCE_DEFAULT = 5
 
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+
+class Kind(IntEnum):
+    """Types of settings, by the numbers of DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
 
 class Row(NamedTuple):
-    """`complaint(value)` says why a text is no value of this setting, or None. `broker_field`: the server's default."""
+    """`complaint(value)` says why a text is no value of this setting, or None.
+
+    `synonym` is the server's name for it, `broker_field` the server's value in TopicsConfig where it has one.
+    """
 
     name: str
+    kind: Kind
     default: str
     complaint: Callable[[str], str | None]
+    about: str
+    synonym: str = ""
     broker_field: str = ""
+    default_told: bool = True
+    """Whether the built-in default is among the synonyms."""
 
 
 def _number(kind: str, low: int | None, high: int | None = None) -> Callable[[str], str | None]:
@@ -46,7 +74,7 @@ def _number(kind: str, low: int | None, high: int | None = None) -> Callable[[st
 
 def _ratio(text: str) -> str | None:
     try:
-        value = float(text)
+        value = float(text.strip())
     except ValueError:
         return "Not a number of type DOUBLE"
     if value < 0:
@@ -83,62 +111,88 @@ def _gzip_level(text: str) -> str | None:
     return _number("INT", 1, 9)(text)
 
 
-_BOOL = _boolean
 _LONG_0, _LONG_MINUS_1, _LONG_MINUS_2 = _number("LONG", 0), _number("LONG", -1), _number("LONG", -2)
-_INT_0 = _number("INT", 0)
+_LONG_1, _INT_0 = _number("LONG", 1), _number("INT", 0)
+_B, _S, _I, _L, _D, _LIST = Kind.BOOLEAN, Kind.STRING, Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.LIST
+_LONGEST = str(LONG_MAX)
+_NO_TIER = "Kept and told; there is no tiered storage here."
+_ONE_NODE = "Kept and told; on one node nothing is replicated."
+_AS_SENT = "Kept and told; batches stay as their producer compressed them."
 
+# fmt: off
 ROWS = {
     row.name: row
     for row in (
-        Row("cleanup.policy", "delete", _list_of("compact", "delete"), "log_cleanup_policy"),
-        Row("compression.gzip.level", "-1", _gzip_level),
-        Row("compression.lz4.level", "9", _number("INT", 1, 17)),
-        Row(
-            "compression.type",
-            "producer",
-            _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-            "compression_type",
-        ),
-        Row("compression.zstd.level", "3", _number("INT", -131_072, 22)),
-        Row("delete.retention.ms", "86400000", _LONG_0),
-        Row("errors.deadletterqueue.group.enable", "false", _BOOL),
-        Row("file.delete.delay.ms", "60000", _LONG_0),
-        Row("flush.messages", str(LONG_MAX), _number("LONG", 1)),
-        Row("flush.ms", str(LONG_MAX), _LONG_0),
-        Row("follower.replication.throttled.replicas", "", _any),
-        Row("index.interval.bytes", "4096", _INT_0, "log_index_interval_bytes"),
-        Row("leader.replication.throttled.replicas", "", _any),
-        Row("local.retention.bytes", "-2", _LONG_MINUS_2),
-        Row("local.retention.ms", "-2", _LONG_MINUS_2),
-        Row("max.compaction.lag.ms", str(LONG_MAX), _number("LONG", 1)),
-        Row("max.decompressed.message.bytes", "2147483639", _INT_0),
-        Row("max.message.bytes", "1048588", _INT_0, "message_max_bytes"),
-        Row("message.timestamp.after.max.ms", "3600000", _LONG_0, "log_message_timestamp_after_max_ms"),
-        Row("message.timestamp.before.max.ms", str(LONG_MAX), _LONG_0, "log_message_timestamp_before_max_ms"),
-        Row(
-            "message.timestamp.type",
-            "CreateTime",
-            _one_of("CreateTime", "LogAppendTime"),
-            "log_message_timestamp_type",
-        ),
-        Row("min.cleanable.dirty.ratio", "0.5", _ratio),
-        Row("min.compaction.lag.ms", "0", _LONG_0),
-        Row("min.insync.replicas", "1", _number("INT", 1)),
-        Row("preallocate", "false", _BOOL),
-        Row("remote.copy.lag.bytes", "-1", _LONG_MINUS_1),
-        Row("remote.copy.lag.ms", "0", _LONG_MINUS_1),
-        Row("remote.log.copy.disable", "false", _BOOL),
-        Row("remote.log.delete.on.disable", "false", _BOOL),
-        Row("remote.storage.enable", "false", _BOOL),
-        Row("retention.bytes", "-1", _LONG_MINUS_1, "log_retention_bytes"),
-        Row("retention.ms", "604800000", _LONG_MINUS_1, "log_retention_ms"),
-        Row("segment.bytes", "1073741824", _number("INT", 1_048_576), "log_segment_bytes"),
-        Row("segment.index.bytes", "10485760", _number("INT", 4), "log_index_size_max_bytes"),
-        Row("segment.jitter.ms", "0", _LONG_0),
-        Row("segment.ms", "604800000", _number("LONG", 1), "log_roll_ms"),
-        Row("unclean.leader.election.enable", "false", _BOOL),
+        Row("cleanup.policy", _LIST, "delete", _list_of("compact", "delete"),
+            "delete: old segments go by age and size. compact: the last record of each key stays. Or both.",
+            "log.cleanup.policy", "log_cleanup_policy"),
+        Row("compression.gzip.level", _I, "-1", _gzip_level, _AS_SENT, "compression.gzip.level"),
+        Row("compression.lz4.level", _I, "9", _number("INT", 1, 17), _AS_SENT, "compression.lz4.level"),
+        Row("compression.type", _S, "producer",
+            _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), _AS_SENT,
+            "compression.type", "compression_type"),
+        Row("compression.zstd.level", _I, "3", _number("INT", -131_072, 22), _AS_SENT, "compression.zstd.level"),
+        Row("delete.retention.ms", _L, "86400000", _LONG_0,
+            "How long a tombstone stays in a compacted topic, for whoever reads it along.",
+            "log.cleaner.delete.retention.ms"),
+        Row("errors.deadletterqueue.group.enable", _B, "false", _boolean,
+            "Kept and told; whether share groups may write records here that nobody could process."),
+        Row("file.delete.delay.ms", _L, "60000", _LONG_0, "Kept and told; segments that go are removed at once.",
+            "log.segment.delete.delay.ms"),
+        Row("flush.messages", _L, _LONGEST, _LONG_1, "Kept and told; the server's durability decides.",
+            "log.flush.interval.messages"),
+        Row("flush.ms", _L, _LONGEST, _LONG_0, "Kept and told; the server's durability decides."),
+        Row("follower.replication.throttled.replicas", _LIST, "", _any, _ONE_NODE),
+        Row("index.interval.bytes", _I, "4096", _INT_0, "Log between two entries of a segment's index.",
+            "log.index.interval.bytes", "log_index_interval_bytes"),
+        Row("leader.replication.throttled.replicas", _LIST, "", _any, _ONE_NODE),
+        Row("local.retention.bytes", _L, "-2", _LONG_MINUS_2, _NO_TIER, "log.local.retention.bytes"),
+        Row("local.retention.ms", _L, "-2", _LONG_MINUS_2, _NO_TIER, "log.local.retention.ms"),
+        Row("max.compaction.lag.ms", _L, _LONGEST, _LONG_1,
+            "A compacted topic's closed segment is cleaned at this age, however little there is to gain.",
+            "log.cleaner.max.compaction.lag.ms"),
+        Row("max.decompressed.message.bytes", _I, "2147483639", _INT_0,
+            "Kept and told; batches are not decompressed here.", "max.decompressed.message.bytes"),
+        Row("max.message.bytes", _I, "1048588", _INT_0, "The largest record batch that the topic takes.",
+            "message.max.bytes", "message_max_bytes"),
+        Row("message.timestamp.after.max.ms", _L, "3600000", _LONG_0, "A record dated further ahead is refused.",
+            "log.message.timestamp.after.max.ms", "log_message_timestamp_after_max_ms"),
+        Row("message.timestamp.before.max.ms", _L, _LONGEST, _LONG_0, "A record dated further back is refused.",
+            "log.message.timestamp.before.max.ms", "log_message_timestamp_before_max_ms"),
+        Row("message.timestamp.type", _S, "CreateTime", _one_of("CreateTime", "LogAppendTime"),
+            "Whose clock dates a record: the producer's, or the server's.",
+            "log.message.timestamp.type", "log_message_timestamp_type"),
+        Row("min.cleanable.dirty.ratio", _D, "0.5", _ratio,
+            "A compacted topic is cleaned when so much of it was written since the last time.",
+            "log.cleaner.min.cleanable.ratio"),
+        Row("min.compaction.lag.ms", _L, "0", _LONG_0, "A record stays uncompacted so long.",
+            "log.cleaner.min.compaction.lag.ms"),
+        Row(MIN_INSYNC_REPLICAS, _I, "1", _number("INT", 1), _ONE_NODE, MIN_INSYNC_REPLICAS),
+        Row("preallocate", _B, "false", _boolean, "Kept and told; segments grow as they are written.",
+            "log.preallocate"),
+        Row("remote.copy.lag.bytes", _L, "-1", _LONG_MINUS_1, _NO_TIER, "log.remote.copy.lag.bytes"),
+        Row("remote.copy.lag.ms", _L, "0", _LONG_MINUS_1, _NO_TIER, "log.remote.copy.lag.ms"),
+        Row("remote.log.copy.disable", _B, "false", _boolean, _NO_TIER),
+        Row("remote.log.delete.on.disable", _B, "false", _boolean, _NO_TIER),
+        Row("remote.storage.enable", _B, "false", _boolean, _NO_TIER),
+        Row("retention.bytes", _L, "-1", _LONG_MINUS_1,
+            "A partition larger than this loses its oldest segments; -1 keeps them.",
+            "log.retention.bytes", "log_retention_bytes"),
+        Row("retention.ms", _L, "604800000", _LONG_MINUS_1, "A segment older than this goes; -1 keeps it.",
+            "log.retention.ms", "log_retention_ms", default_told=False),
+        Row("segment.bytes", _I, "1073741824", _number("INT", 1_048_576), "A segment rolls at this size.",
+            "log.segment.bytes", "log_segment_bytes"),
+        Row("segment.index.bytes", _I, "10485760", _number("INT", 4), "Kept and told; an index lives in memory here.",
+            "log.index.size.max.bytes", "log_index_size_max_bytes"),
+        Row("segment.jitter.ms", _L, "0", _LONG_0, "Kept and told; segments roll at their age."),
+        Row("segment.ms", _L, "604800000", _LONG_1, "A segment rolls at this age.",
+            "log.roll.ms", "log_roll_ms", default_told=False),
+        Row("unclean.leader.election.enable", _B, "false", _boolean, _ONE_NODE, "unclean.leader.election.enable"),
     )
 }
+# fmt: on
+LISTS = {row.name: row.default for row in ROWS.values() if row.kind is Kind.LIST}
+"""Settings that are lists, to which one can append, with their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +208,34 @@ class TopicSettings:
     index_interval_bytes: int
     retention_bytes: int
     retention_ms: int
+    delete_retention_ms: int
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
     compacts: bool
     """Whether records need keys."""
     deletes: bool
     """Whether retention applies: not to a topic that is only compacted."""
 
 
-class ConfigValue(NamedTuple):
-    """One setting as clients are told it; `source` in Kafka's numbers."""
+class Synonym(NamedTuple):
+    """A place where a setting may come from, by the name it has there; `source` in Kafka's numbers."""
 
     name: str
-    value: str
+    value: str | None
     source: int
+
+
+class ConfigValue(NamedTuple):
+    """One setting as clients are told it; `source` in Kafka's numbers, `kind` too (0: not told)."""
+
+    name: str
+    value: str | None
+    source: int
+    kind: int = 0
+    about: str = ""
+    synonyms: tuple[Synonym, ...] = ()
+    read_only: bool = False
 
 
 def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
@@ -176,6 +246,12 @@ def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
         found[name] = value
     for name, value in found.items():
+        if len(value) > VALUE_LENGTH_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                "The configuration value cannot be added because it exceeds the maximum value size of "
+                f"{VALUE_LENGTH_MAX} bytes.",
+            )
         row = ROWS.get(name)
         if row is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
@@ -183,6 +259,14 @@ def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
         if reason is not None:
             shown = str(float(value)) if row.complaint is _ratio and not reason.startswith("Not") else value
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid value {shown} for configuration {name}: {reason}")
+    shortest, longest = (
+        int(found.get(name, ROWS[name].default)) for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    )
+    if shortest > longest:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})",
+        )
     if found.get("remote.storage.enable", "").strip().lower() == "true":
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
@@ -194,23 +278,48 @@ def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
 
 def described(overrides: Mapping[str, str], config: TopicsConfig) -> list[ConfigValue]:
     """Every setting of a topic in the order of the names, its own value or the server's."""
-    values = []
-    for name, row in ROWS.items():
-        own = overrides.get(name)
-        if own is not None:
-            values.append(ConfigValue(name, own, SOURCE_TOPIC))
-            continue
-        broker = str(getattr(config, row.broker_field)) if row.broker_field else row.default
-        values.append(ConfigValue(name, broker, SOURCE_DEFAULT if broker == row.default else SOURCE_STATIC_BROKER))
-    return values
+    return [_described(row, overrides.get(name), config) for name, row in ROWS.items()]
+
+
+def _described(row: Row, own: str | None, config: TopicsConfig) -> ConfigValue:
+    default = Synonym(row.synonym, row.default, SOURCE_DEFAULT)
+    places = [default] if row.synonym and row.default_told else []
+    value, source = row.default, SOURCE_DEFAULT
+    if row.broker_field:
+        broker = str(getattr(config, row.broker_field))
+        if broker != row.default:
+            value, source = broker, SOURCE_STATIC_BROKER
+            places.insert(0, Synonym(row.synonym, broker, source))
+    elif row.name == MIN_INSYNC_REPLICAS:
+        source = SOURCE_CLUSTER
+        places.insert(0, Synonym(row.synonym, value, source))
+    if own is not None:
+        value, source = plain(row, own), SOURCE_TOPIC
+        places.insert(0, Synonym(row.name, value, source))
+    return ConfigValue(row.name, value, source, row.kind, row.about, tuple(places))
+
+
+def plain(row: Row, text: str) -> str:
+    """A checked value as Kafka shows it: without the spaces and signs that its reader lets pass."""
+    if row.kind in {Kind.INT, Kind.LONG}:
+        return str(int(text))
+    if row.kind is Kind.DOUBLE:
+        return str(float(text))
+    if row.kind is Kind.BOOLEAN:
+        return text.strip().lower()
+    if row.kind is Kind.LIST:
+        return ",".join(item.strip() for item in text.split(","))
+    return text
 
 
 def settings(overrides: Mapping[str, str], config: TopicsConfig) -> TopicSettings:
     """What the data plane acts on, from a topic's own settings and the server's."""
 
     def number(name: str) -> int:
-        own = overrides.get(name)
-        return int(own) if own is not None else int(getattr(config, ROWS[name].broker_field))
+        own, row = overrides.get(name), ROWS[name]
+        if own is not None:
+            return int(own)
+        return int(getattr(config, row.broker_field) if row.broker_field else row.default)
 
     timestamp_type = overrides.get("message.timestamp.type", config.log_message_timestamp_type)
     return TopicSettings(
@@ -223,6 +332,12 @@ def settings(overrides: Mapping[str, str], config: TopicsConfig) -> TopicSetting
         index_interval_bytes=number("index.interval.bytes"),
         retention_bytes=number("retention.bytes"),
         retention_ms=number("retention.ms"),
+        delete_retention_ms=number("delete.retention.ms"),
+        min_cleanable_dirty_ratio=float(
+            overrides.get("min.cleanable.dirty.ratio", ROWS["min.cleanable.dirty.ratio"].default)
+        ),
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
+        max_compaction_lag_ms=number("max.compaction.lag.ms"),
         compacts="compact" in overrides.get("cleanup.policy", config.log_cleanup_policy),
         deletes="delete" in overrides.get("cleanup.policy", config.log_cleanup_policy),
     )

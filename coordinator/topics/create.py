@@ -132,14 +132,15 @@ def _check_assignment(topics: Topics, creatable: CreateTopicsRequest.CreatableTo
                 f"Found multiple manual partition assignments for partition {assignment.partition_index}",
             )
         seen.add(assignment.partition_index)
-        _check_brokers(topics.node_id, assignment.broker_ids)
+        check_brokers(topics.node_id, assignment.broker_ids)
     if seen != set(range(len(seen))):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
         )
 
 
-def _check_brokers(node_id: int, broker_ids: list[int]) -> None:
+def check_brokers(node_id: int, broker_ids: list[int]) -> None:
+    """Refuses a manual assignment of one partition that is none to the one node. Raises KafkaError."""
     includes = "The manual partition assignment includes "
     if not broker_ids:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, includes + "an empty replica list.")
@@ -161,7 +162,7 @@ def _described(topics: Topics, topic: Topic) -> _Result:
         num_partitions=topic.partitions,
         replication_factor=1,
         configs=[
-            CreateTopicsResponse.CreatableTopicConfigs(name=name, value=value, config_source=source)
-            for name, value, source in configs.described(topic.configs, topics.config)
+            CreateTopicsResponse.CreatableTopicConfigs(name=told.name, value=told.value, config_source=told.source)
+            for told in configs.described(topic.configs, topics.config)
         ],
     )

@@ -9,22 +9,23 @@ yet; a deleted topic's name stays claimed until its folders are gone, so that a 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coordinator.log.batch import BatchBuilder, key_values
 from coordinator.log.log import Log, LogSettings
 from coordinator.log.writer import Durability, Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import Message, ProducerIdsRecord
+from coordinator.protocol.messages import ConfigRecord, Message, ProducerIdsRecord
 from coordinator.runtime.result import Fact
 from coordinator.runtime.timers import Handle, Schedule
 from coordinator.topics import configs, metadata_records, names
+from coordinator.topics.metadata_records import TOPIC_RESOURCE
 from coordinator.topics.partition import LEADER_EPOCH, Done, MakeWriter, Partition, Reader, State
-from coordinator.topics.registry import NO_ID, Registry, Topic, creation
+from coordinator.topics.registry import NO_ID, Registry, Topic, creation, growth
 from coordinator.topics.settings import TopicsConfig
 from coordinator.world.clock import Clock
-from coordinator.world.disk import Disk
+from coordinator.world.disk import Disk, Space
 from coordinator.world.entropy import Entropy
 
 __all__ = ["LEADER_EPOCH", "InternalPartition", "Topics"]
@@ -107,6 +108,7 @@ class Topics:
         self._load_registry()
         self._writer = self._make_writer(self._log, self._committed, self._commit_failed)
         self._commits: deque[_Commit] = deque()
+        self._turns: deque[Callable[[], None]] = deque()
         self._producer_ids = range(0)
         self._producer_id_askers: deque[Callable[[ErrorCode, int], None]] = deque()
         for topic in self.registry.topics.values():
@@ -117,9 +119,23 @@ class Topics:
     # --- start and stop -----------------------------------------------------------------------------------------------
 
     def attach_internal(self, name: str, logs: Sequence[Log]) -> None:
-        """Serves the shards' logs as a topic. The first time this enters the topic into the registry."""
-        if name not in self.registry.topics:
-            self._commit_now(list(creation(Topic(name, self.new_topic_id(), len(logs)), self.node_id)))
+        """Serves the shards' logs as a topic. The first time this enters the topic into the registry.
+
+        Its settings there are what clients are told; the logs have theirs already.
+        """
+        settings = {"cleanup.policy": "compact", "compression.type": "producer"}
+        if logs:
+            settings["segment.bytes"] = str(logs[0].settings.segment_bytes)
+        topic = self.registry.topics.get(name)
+        if topic is None:
+            self._commit_now(list(creation(Topic(name, self.new_topic_id(), len(logs), settings), self.node_id)))
+        elif topic.configs != settings:
+            self._commit_now(
+                [
+                    ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=settings.get(key))
+                    for key in settings | dict(topic.configs)
+                ]
+            )
         self._partitions.pop(name, None)
         syncs = self._durability == Durability.FSYNC
         self._internal[name] = [InternalPartition(index, log, syncs=syncs) for index, log in enumerate(logs)]
@@ -184,6 +200,22 @@ class Topics:
         partitions = self._partitions.get(name, ())
         return partitions[index] if 0 <= index < len(partitions) else None
 
+    def sizes_bytes(self) -> Iterator[tuple[str, int, int]]:
+        """Topic, partition and bytes on disk of every partition there is."""
+        for name, topic in self.registry.topics.items():
+            for index in range(topic.partitions):
+                partition = self.partition(name, index)
+                if partition is not None:
+                    yield name, index, partition.log.size_bytes if partition.log is not None else 0
+
+    def space(self) -> Space:
+        """Of the file system that holds the data folder. OSError."""
+        return self._disk.space(self._data_folder)
+
+    def is_served_by_shards(self, name: str) -> bool:
+        """Whether a topic's log is that of the groups: it can be read and not changed."""
+        return name in self._internal
+
     def new_topic_id(self) -> bytes:
         """A random UUID; as in Kafka never one whose text begins with '-', which command lines take for an option."""
         while True:
@@ -212,6 +244,24 @@ class Topics:
             done(error)
 
         self.commit(list(creation(topic, self.node_id)), committed)
+
+    def grow(self, wanted: Mapping[str, int], done: Done) -> None:
+        """Gives topics that are there more partitions, all of them or none: name -> how many there shall be."""
+        topics = self.registry.topics
+        records = [
+            record
+            for name, count in wanted.items()
+            for record in growth(topics[name].topic_id, range(topics[name].partitions, count), self.node_id)
+        ]
+
+        def committed(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                for name in wanted:
+                    if name in self._partitions:
+                        self._make_partitions(topics[name])
+            done(error)
+
+        self.commit(records, committed)
 
     def auto_create(self, wanted: Iterable[str]) -> None:
         """Makes topics that a client asked for by legal names that are missing, if the server may."""
@@ -261,6 +311,15 @@ class Topics:
         self._commits.append(_Commit(self._log.end_offset + len(records), records, done))
         self._writer.write(batch, len(records))
 
+    def in_turn(self, operation: Callable[[], None]) -> None:
+        """Calls a change that depends on what there is, when every change before it is durable or has failed."""
+        self._turns.append(operation)
+        self._take_turns()
+
+    def _take_turns(self) -> None:
+        while self._turns and not self._commits:
+            self._turns.popleft()()
+
     def next_producer_id(self, done: Callable[[ErrorCode, int], None]) -> None:
         """Gives a producer id that was never given before, over all restarts: ids are reserved by blocks."""
         if self._producer_ids:
@@ -309,16 +368,31 @@ class Topics:
             _, records, done = commits.popleft()
             for record in records:
                 self.registry.replay(record)
+            self._apply_settings(records)
             done(ErrorCode.NONE)
+        self._take_turns()
 
     def _commit_failed(self, error: OSError) -> None:
         self._told(Fact("metadata_log_write_failed", {"error": str(error), "final": self._log.failed is not None}))
         if self._log.failed is None:
             self._commits.pop().done(ErrorCode.KAFKA_STORAGE_ERROR)
+            self._take_turns()
             return
         commits, self._commits = self._commits, deque()
         for commit in commits:
             commit.done(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._take_turns()
+
+    def _apply_settings(self, records: Sequence[Message]) -> None:
+        changed = {
+            record.resource_name
+            for record in records
+            if isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE
+        }
+        for name in changed & self._partitions.keys():
+            settings = configs.settings(self.registry.topics[name].configs, self.config)
+            for partition in self._partitions[name]:
+                partition.apply(settings)
 
     def _commit_now(self, records: Sequence[Message]) -> None:
         """At the start, when nobody else writes: durable when it returns, or OSError."""
@@ -332,8 +406,10 @@ class Topics:
     # --- partitions on disk -------------------------------------------------------------------------------------------
 
     def _make_partitions(self, topic: Topic) -> None:
+        """Those that are not there yet."""
         settings = configs.settings(topic.configs, self.config)
-        self._partitions[topic.name] = [
+        partitions = self._partitions.setdefault(topic.name, [])
+        partitions += [
             Partition(
                 index,
                 f"{self._data_folder}/{topic.name}-{index}",
@@ -342,7 +418,7 @@ class Topics:
                 self._make_writer,
                 self.config.producer_id_expiration_ms,
             )
-            for index in range(topic.partitions)
+            for index in range(len(partitions), topic.partitions)
         ]
 
     def _open_folders(self) -> None:

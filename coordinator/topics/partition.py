@@ -15,7 +15,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from coordinator.log.batch import BatchHeader, CorruptBatch
-from coordinator.log.log import DamagedLog, Log, LogSettings
+from coordinator.log.log import DamagedLog, Log, LogSettings, OffsetOutOfRange
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime.timers import Schedule
@@ -94,24 +94,19 @@ class Partition:
     def open(self) -> None:
         """Opens or makes the folder. A damaged log fails the partition; OSError is the caller's."""
         assert self.log is None
-        settings = self.settings
         try:
-            log = Log.open(
-                self._disk,
-                self.folder,
-                LogSettings(
-                    segment_bytes=settings.segment_bytes,
-                    segment_ms=settings.segment_ms,
-                    index_interval_bytes=settings.index_interval_bytes,
-                    retention_bytes=settings.retention_bytes if settings.retention_bytes >= 0 else None,
-                    retention_ms=settings.retention_ms if settings.retention_ms >= 0 else None,
-                ),
-            )
+            log = Log.open(self._disk, self.folder, _log_settings(self.settings))
         except DamagedLog as error:
             self._fail(str(error))
             return
         self.log = log
         self._writer = self._make_writer(log, self._durable, self._write_failed)
+
+    def apply(self, settings: TopicSettings) -> None:
+        """Changed settings count from here on: for the next batch, the next segment, the next look at what is old."""
+        self.settings = settings
+        if self.log is not None:
+            self.log.settings = _log_settings(settings)
 
     def load_producers(self, now_ms: int) -> None:
         """Reads the producers' state from the batch headers, the first time a producer needs it."""
@@ -154,6 +149,13 @@ class Partition:
             done(ErrorCode.KAFKA_STORAGE_ERROR)
         else:
             self._pending.append(_Pending(self._pending[-1].end_offset, 0, done))
+
+    def delete_before(self, offset: int) -> None:
+        """Deletes the records before an offset that is durable. Raises OffsetOutOfRange, OSError."""
+        if not 0 <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(offset)
+        if self.log is not None and offset > self.log.start_offset:
+            self.log.truncate_before(offset)
 
     @property
     def name(self) -> str:
@@ -222,3 +224,15 @@ class Partition:
     def _tell(self, bytes_count: int) -> None:
         for reader in list(self.readers):
             reader.arrived(bytes_count)
+
+
+def _log_settings(settings: TopicSettings) -> LogSettings:
+    return LogSettings(
+        segment_bytes=settings.segment_bytes,
+        segment_ms=settings.segment_ms,
+        index_interval_bytes=settings.index_interval_bytes,
+        retention_bytes=settings.retention_bytes if settings.retention_bytes >= 0 else None,
+        retention_ms=settings.retention_ms if settings.retention_ms >= 0 else None,
+        delete_retention_ms=settings.delete_retention_ms,
+        min_cleanable_dirty_ratio=settings.min_cleanable_dirty_ratio,
+    )

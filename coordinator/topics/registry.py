@@ -12,7 +12,7 @@ in the same log.
 a crash could take back.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -38,7 +38,7 @@ class Topic:
     topic_id: bytes
     partitions: int
     configs: Mapping[str, str] = field(default_factory=dict)
-    """The settings given at its creation, by Kafka's names."""
+    """The settings it has of its own, by Kafka's names."""
 
     @property
     def is_internal(self) -> bool:
@@ -46,9 +46,9 @@ class Topic:
 
 
 class Registry:
-    """All topics by name and by id, and the next producer id that nobody holds."""
+    """All topics by name and by id, settings of other resources, and the next producer id that nobody holds."""
 
-    __slots__ = ("by_id", "changes", "collisions", "next_producer_id", "removed", "topics")
+    __slots__ = ("by_id", "changes", "collisions", "next_producer_id", "other_configs", "removed", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
@@ -57,12 +57,15 @@ class Registry:
         """Collision key (names.py) -> the name that holds it."""
         self.next_producer_id = 0
         self.changes = 0
-        """Records replayed: another number after every change."""
+        """Another number after every topic that is made, grown or removed."""
+        self.other_configs: dict[tuple[int, str], dict[str, str]] = {}
+        """Resource type and name -> settings, of resources that are no topics and have some."""
         self.removed: dict[str, None] = {}
         """Names of topics whose removal this log tells, and that were not made again: their folders may go."""
 
     def replay(self, message: Message) -> None:
-        self.changes += 1
+        if isinstance(message, TopicRecord | PartitionRecord | RemoveTopicRecord):
+            self.changes += 1
         if isinstance(message, TopicRecord):
             self._put(Topic(message.name, message.topic_id, 0))
             self.collisions[names.collision_key(message.name)] = message.name
@@ -73,12 +76,7 @@ class Registry:
                 count = max(topic.partitions, message.partition_id + 1)
                 self._put(Topic(topic.name, topic.topic_id, count, topic.configs))
         elif isinstance(message, ConfigRecord):
-            topic = self.topics.get(message.resource_name) if message.resource_type == TOPIC_RESOURCE else None
-            if topic is not None:
-                configs = {name: value for name, value in topic.configs.items() if name != message.name}
-                if message.value is not None:
-                    configs[message.name] = message.value
-                self._put(Topic(topic.name, topic.topic_id, topic.partitions, MappingProxyType(configs)))
+            self._put_config(message)
         elif isinstance(message, RemoveTopicRecord):
             topic = self.by_id.pop(message.topic_id, None)
             if topic is not None:
@@ -87,6 +85,26 @@ class Registry:
                 self.collisions.pop(names.collision_key(topic.name), None)
         elif isinstance(message, ProducerIdsRecord):
             self.next_producer_id = max(self.next_producer_id, message.next_producer_id)
+
+    def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """The settings that a resource has of its own."""
+        if resource_type == TOPIC_RESOURCE:
+            topic = self.topics.get(name)
+            return topic.configs if topic is not None else {}
+        return self.other_configs.get((resource_type, name), {})
+
+    def _put_config(self, record: ConfigRecord) -> None:
+        resource = record.resource_type, record.resource_name
+        configs = {name: value for name, value in self.configs_of(*resource).items() if name != record.name}
+        if record.value is not None:
+            configs[record.name] = record.value
+        if record.resource_type != TOPIC_RESOURCE:
+            self.other_configs[resource] = configs
+            if not configs:
+                del self.other_configs[resource]
+        elif record.resource_name in self.topics:
+            topic = self.topics[record.resource_name]
+            self._put(Topic(topic.name, topic.topic_id, topic.partitions, MappingProxyType(configs)))
 
     def _put(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
@@ -98,10 +116,15 @@ def creation(topic: Topic, node_id: int) -> Iterator[Message]:
     yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
     for name, value in topic.configs.items():
         yield ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
-    for index in range(topic.partitions):
+    yield from growth(topic.topic_id, range(topic.partitions), node_id)
+
+
+def growth(topic_id: bytes, indexes: Iterable[int], node_id: int) -> Iterator[Message]:
+    """The records that give a topic partitions."""
+    for index in indexes:
         yield PartitionRecord(
             partition_id=index,
-            topic_id=topic.topic_id,
+            topic_id=topic_id,
             replicas=[node_id],
             isr=[node_id],
             leader=node_id,

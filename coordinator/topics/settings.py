@@ -34,4 +34,4 @@ class TopicsConfig:
     producer_id_block_size: int = 1_000
     """Producer ids reserved by one record of the metadata log (Kafka reserves 1000 as well)."""
     topic_partitions_max: int = 10_000
-    """Most partitions that one CreateTopics may ask for (Kafka's MAX_PARTITIONS_PER_BATCH)."""
+    """Most partitions that one request may ask for (Kafka's MAX_PARTITIONS_PER_BATCH)."""

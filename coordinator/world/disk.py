@@ -17,7 +17,14 @@ Paths are plain strings. Errors are OSError, with errno as the operating system 
 import os
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+
+class Space(NamedTuple):
+    """A file system's size and what is free of it."""
+
+    total_bytes: int
+    usable_bytes: int
 
 
 class Readable(Protocol):
@@ -78,6 +85,9 @@ class Disk(Protocol):
 
     def sync_folder(self, path: str) -> None:
         """Returns when names made, changed or removed in this folder are durable."""
+
+    def space(self, path: str) -> Space:
+        """How large the file system is that holds this path, and how much of it may still be written."""
 
 
 class AppendingFile(ABC):
@@ -176,3 +186,7 @@ class RealDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def space(self, path: str) -> Space:
+        found = os.statvfs(path)
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)

@@ -10,6 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from coordinator.admin.health import health_routes
 from coordinator.admin.http import Request, Response
 from coordinator.admin.metrics import COUNTER, METRICS, metrics_routes
+from coordinator.network.connection import Closed
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.requests.exchange import MEASURED_FIRST, Exchange, Route
 from coordinator.runtime.result import Fact
 from coordinator.runtime.shard import Status
 from coordinator.runtime.statistics import KEYS_MAX, Statistics
@@ -26,25 +29,41 @@ def shard(index: int = 0, status: Status = Status.ACTIVE, reason: str = "", grou
             classic={f"group-{number}": group for number in range(groups)},
             offsets=SimpleNamespace(count=7, commits=9, by_group={}),
         ),
-        log=SimpleNamespace(end_offset=100 + index),
+        log=SimpleNamespace(end_offset=100 + index, size_bytes=1000),
         offset_durable=90 + index,
         parked=[None] * 3,
         timers_armed=5,
     )
 
 
-def route(name: str, answered: int, errors: dict[int, int]) -> Any:
-    return SimpleNamespace(api=SimpleNamespace(name=name), answered=answered, errors=errors)
+def route(name: str, answered: int, errors: dict[int, int], *durations_ns: int) -> Any:
+    """A route that has answered; it times nothing by itself."""
+    api: Any = SimpleNamespace(name=name, handle=None)
+    made = Route(api, 0, None, None, flexible_answer=False, spoken={})  # type: ignore[arg-type]
+    made.answered, made.errors = answered, errors
+    for duration_ns in durations_ns:
+        made.timed(duration_ns)
+    return made
 
 
 def server(*shards: Any, routes: tuple[Any, ...] = (), stopping: bool = False) -> Any:
     listener = SimpleNamespace(
         connections=[SimpleNamespace(waiting=2)],
         refused_count=4,
+        closed=dict.fromkeys(Closed, 0) | {Closed.IDLE: 5},
         dispatcher=SimpleNamespace(routes=routes),
     )
     return SimpleNamespace(
-        groups=SimpleNamespace(shards=list(shards)), listeners=[listener], statistics=Statistics(), stopping=stopping
+        groups=SimpleNamespace(shards=list(shards)),
+        listeners=[listener],
+        statistics=Statistics(),
+        stopping=stopping,
+        topics=SimpleNamespace(
+            registry=SimpleNamespace(topics={"t": SimpleNamespace(name="t", partitions=3)}),
+            user_partition=lambda _name, index: SimpleNamespace(
+                log=None if index else SimpleNamespace(size_bytes=70)  # a partition never written to has no log
+            ),
+        ),
     )
 
 
@@ -163,3 +182,95 @@ def test_syncs_are_timed_and_failures_counted():
     assert isinstance(outcomes[1], OSError)
     assert sum(statistics.syncs_s.counts) == 2
     assert statistics.syncs_failed == 1
+
+
+def test_answers_are_timed_by_api_over_all_versions_and_listeners():
+    routes = (route("Heartbeat", 3, {}, 10_000, 20_000), route("Heartbeat", 1, {}, 1_000_000), route("Fetch", 1, {}, 5))
+    samples = scraped(server(shard(), routes=routes))
+    assert samples["coordinator_request_seconds_count"] == {("Heartbeat",): 3, ("Fetch",): 1}
+    assert samples["coordinator_request_seconds_sum"]["Heartbeat",] == pytest.approx(0.00103)
+    buckets = {
+        float(bound): count
+        for (api, bound), count in samples["coordinator_request_seconds_bucket"].items()
+        if api == "Heartbeat"
+    }
+    assert [count for bound, count in sorted(buckets.items())][:4] == [0, 1, 2, 2]
+    assert buckets[2**14 / 1e9] == 1
+    assert buckets[2**20 / 1e9] == buckets[float("inf")] == 3
+
+
+class Queue:
+    """A connection that takes every answer."""
+
+    def ready(self) -> None:
+        pass
+
+
+def answered(route: Route, count: int) -> int:
+    """How many of these answers are timed."""
+    before = sum(route.durations)
+    for _ in range(count):
+        exchange = Exchange(route, Queue(), None, 1, None)  # type: ignore[arg-type]
+        exchange.send(exchange.encode(SimpleNamespace()))
+    return sum(route.durations) - before
+
+
+def test_a_rare_api_is_timed_in_full_and_a_busy_one_in_one_answer_of_sixteen():
+    busy = route("Heartbeat", 0, {})
+    busy.encode = lambda _message: b""
+    assert answered(busy, MEASURED_FIRST) == MEASURED_FIRST
+    answered(busy, 16)
+    assert answered(busy, 1_600) == 100
+
+
+def test_a_refusal_without_an_error_code_of_its_own_is_counted_once():
+    refused = route("OffsetCommit", 0, {})
+    refused.encode = lambda _message: b""
+    refused.api.refuse = lambda _request, _error, _version: SimpleNamespace()
+    exchange = Exchange(refused, Queue(), None, 1, None)  # type: ignore[arg-type]
+    exchange.reply(exchange.refusal(KafkaError(ErrorCode.FENCED_INSTANCE_ID)))
+    assert refused.errors == {ErrorCode.FENCED_INSTANCE_ID: 1}
+    refused.api.refuse = lambda _request, error, _version: SimpleNamespace(error_code=error.code)
+    exchange.reply(exchange.refusal(KafkaError(ErrorCode.FENCED_INSTANCE_ID)))
+    assert refused.errors == {ErrorCode.FENCED_INSTANCE_ID: 2}
+
+
+def test_fenced_commits_are_counted_by_reason():
+    routes = (
+        route("OffsetCommit", 9, {ErrorCode.ILLEGAL_GENERATION: 2, ErrorCode.OFFSET_METADATA_TOO_LARGE: 1}),
+        route("OffsetCommit", 9, {ErrorCode.ILLEGAL_GENERATION: 1, ErrorCode.UNKNOWN_MEMBER_ID: 4}),
+        route("Heartbeat", 9, {ErrorCode.UNKNOWN_MEMBER_ID: 8}),
+    )
+    fenced = scraped(server(shard(), routes=routes))["coordinator_commits_fenced_total"]
+    assert {reason: count for (reason,), count in fenced.items() if count} == {
+        "ILLEGAL_GENERATION": 3,
+        "UNKNOWN_MEMBER_ID": 4,
+    }
+
+
+def test_members_given_up_are_counted_by_timeout():
+    served = server(shard())
+    for timeout in ("session", "session", "sync"):
+        served.statistics.count(Fact("member_expired", {"timeout": timeout}))
+    expired = scraped(served)["coordinator_members_expired_total"]
+    assert expired == {("session",): 2, ("pending",): 0, ("sync",): 1}
+
+
+def test_log_bytes_are_told_for_groups_and_topics():
+    assert scraped(server(shard(), shard(1)))["coordinator_log_bytes"] == {("groups",): 2000, ("topics",): 70}
+
+
+def test_closed_connections_are_counted_by_reason():
+    closed = scraped(server(shard()))["coordinator_connections_closed_total"]
+    assert closed["idle",] == 5
+    assert closed.keys() == {(reason.value,) for reason in Closed}
+
+
+def test_the_loops_lag_is_measured_as_long_as_it_turns():
+    statistics = Statistics()
+    timers: list[Any] = []
+    statistics.watch_lag(lambda _delay, callback: timers.append(callback))
+    for _ in range(3):
+        timers.pop()()
+    assert sum(statistics.lag_s.counts) == 3
+    assert len(timers) == 1

@@ -106,3 +106,11 @@ def test_an_open_file_outlives_its_name(disk_and_folder):
     disk.remove(f"{folder}/a")
     assert file.pread(0, 4) == b"kept"
     file.close()
+
+
+def test_the_space_of_a_file_system_is_told_from_any_folder_in_it(disk_and_folder):
+    disk, folder = disk_and_folder
+    total_bytes, usable_bytes = disk.space(folder)
+    assert 0 < usable_bytes <= total_bytes
+    with pytest.raises(FileNotFoundError):
+        disk.space(f"{folder}/none")

@@ -8,11 +8,19 @@ from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
+    AlterConfigsRequest,
+    CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteRecordsRequest,
     DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    DescribeLogDirsRequest,
+    DescribeTopicPartitionsRequest,
     FetchRequest,
+    IncrementalAlterConfigsRequest,
     ListOffsetsRequest,
     MetadataRequest,
+    OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
 
@@ -30,6 +38,14 @@ EVERY_VERSION = [
         ("DeleteTopics", 1, 6),
         ("InitProducerId", 0, 5),
         ("DescribeCluster", 0, 2),
+        ("DescribeConfigs", 1, 4),
+        ("AlterConfigs", 0, 2),
+        ("IncrementalAlterConfigs", 0, 1),
+        ("CreatePartitions", 0, 3),
+        ("DeleteRecords", 0, 2),
+        ("OffsetForLeaderEpoch", 2, 4),
+        ("DescribeLogDirs", 1, 5),
+        ("DescribeTopicPartitions", 0, 0),
     ]
     for version in range(first, last + 1)
 ]
@@ -76,6 +92,25 @@ def sensible(server, name, version):
             return {"topics": [DeleteTopicsRequest.DeleteTopicState(name=TOPIC)]}
         case "InitProducerId":
             return {"transactional_id": None}
+        case "CreatePartitions":
+            return {"topics": [CreatePartitionsRequest.CreatePartitionsTopic(name=TOPIC, count=5, assignments=None)]}
+        case "DeleteRecords":
+            asked = [DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=0)]
+            return {"topics": [DeleteRecordsRequest.DeleteRecordsTopic(name=TOPIC, partitions=asked)]}
+        case "OffsetForLeaderEpoch":
+            asked = [OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=0, leader_epoch=0)]
+            return {"topics": [OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=TOPIC, partitions=asked)]}
+        case "DescribeLogDirs":
+            return {"topics": [DescribeLogDirsRequest.DescribableLogDirTopic(topic=TOPIC, partitions=[0])]}
+        case "DescribeTopicPartitions":
+            return {"topics": [DescribeTopicPartitionsRequest.TopicRequest(name=TOPIC)]}
+        case "DescribeConfigs":
+            return {"resources": [DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name=TOPIC)]}
+        case "AlterConfigs":
+            return {"resources": [AlterConfigsRequest.AlterConfigsResource(resource_type=2, resource_name=TOPIC)]}
+        case "IncrementalAlterConfigs":
+            asked = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=2, resource_name=TOPIC)
+            return {"resources": [asked]}
     return {}
 
 
@@ -105,8 +140,8 @@ def test_every_version_can_be_refused(server, name, version):
     message = api.refuse(request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "why"), version)
     payload = Codec.of().encoder(f"{name}Response", version)(message)
     read, _ = Codec.of().decoder(f"{name}Response", version)(payload, 0)
-    fetch_had_no_place_for_it = (name, version) in {("Fetch", 4), ("Fetch", 5), ("Fetch", 6)}
-    assert fetch_had_no_place_for_it or ErrorCode.UNKNOWN_SERVER_ERROR in errors(read)
+    had_no_place_for_it = {("Fetch", 4), ("Fetch", 5), ("Fetch", 6), ("DescribeLogDirs", 1), ("DescribeLogDirs", 2)}
+    assert (name, version) in had_no_place_for_it or ErrorCode.UNKNOWN_SERVER_ERROR in errors(read)
 
 
 # --- ApiVersions ------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from commands import POLL_S, Program, say
+from commands import Program, say
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -17,6 +17,7 @@ ASSIGNORS = {
     "cooperative-sticky": CooperativeStickyAssignor,
 }
 WITHIN_S = 20
+POLL_MS = 500  # with shorter ones 3.0 may forget to tell of an assignment that comes just when a poll ends
 
 
 class Listener(ConsumerRebalanceListener):
@@ -36,7 +37,7 @@ class KafkaPython(Program):
     def poll(self) -> bool:
         if self.consumer is None:
             return False
-        for partition, records in self.consumer.poll(timeout_ms=int(POLL_S * 1000)).items():
+        for partition, records in self.consumer.poll(timeout_ms=POLL_MS).items():
             found = [[*partition, record.offset, record.value.decode()] for record in records]
             say(event="records", records=found)
         return True

@@ -1,0 +1,60 @@
+"""AlterConfigs: the settings named are all that a resource has of its own from now on.
+
+Old tools send it. Whoever names one setting of a topic thereby takes away all others, which is why it was superseded.
+"""
+
+from typing import Any
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+from coordinator.requests.incremental_alter_configs import Altered, alter_resources
+from coordinator.topics import alter_configs
+from coordinator.topics.alter_configs import Change, replacing
+
+_Result = AlterConfigsResponse.AlterConfigsResourceResponse
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    request: AlterConfigsRequest = exchange.request
+
+    def altered(asked: AlterConfigsRequest.AlterConfigsResource) -> Altered:
+        entries = [Change(entry.name, alter_configs.Operation.SET, entry.value) for entry in asked.configs]
+        values = {entry.name: entry.value for entry in entries if entry.value is not None}
+        return Altered(asked.resource_type, asked.resource_name, entries, lambda _kind: replacing(values))
+
+    def answer(errors: list[KafkaError | None]) -> None:
+        exchange.reply(
+            AlterConfigsResponse(
+                responses=[_result(asked, error) for asked, error in zip(request.resources, errors, strict=True)]
+            )
+        )
+
+    wanted = [altered(asked) for asked in request.resources]
+    alter_resources(server, wanted, answer, validate_only=request.validate_only, legacy=True)
+
+
+def refuse(request: AlterConfigsRequest, error: KafkaError, _api_version: int) -> AlterConfigsResponse:
+    return AlterConfigsResponse(responses=[_result(asked, error) for asked in request.resources])
+
+
+def _result(
+    asked: AlterConfigsRequest.AlterConfigsResource, error: KafkaError | None
+) -> AlterConfigsResponse.AlterConfigsResourceResponse:
+    return _Result(
+        error_code=error.code if error is not None else ErrorCode.NONE,
+        error_message=error.message if error is not None else None,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+    )
+
+
+API = Api(
+    key=33,
+    name="AlterConfigs",
+    versions=(0, 2),
+    access=Access(Operation.ALTER_CONFIGS, Resource.TOPIC),
+    handle=handle,
+    refuse=refuse,
+)

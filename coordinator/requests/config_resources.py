@@ -1,0 +1,257 @@
+"""What has settings that clients may read and change: one entry of `RESOURCES` per kind, by Kafka's number for it.
+
+    2 TOPIC          its own settings and, where it has none, the server's; changed at once and kept (topics/configs.py)
+    4 BROKER         the server's settings: to be read. They come from a file and the command line, and nothing changes
+                     them while it runs, so a change is refused as Kafka refuses that of a setting that is not dynamic
+    8 BROKER_LOGGER  levels of the server's log, changed at once, gone with the process
+    32 GROUP         its own settings, whether or not it exists, and the server's else (groups/group_configs.py); kept
+
+DescribeConfigs, IncrementalAlterConfigs and AlterConfigs know nothing of the kinds but this table. Kinds that Kafka has
+and this server has not are refused in words.
+"""
+
+import logging
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, Protocol
+
+from coordinator.config import INT_MAX, ONLY_VALUE, SETTINGS, Setting, value_of
+from coordinator.groups import group_configs
+from coordinator.groups.group_configs import GROUP_CONFIGS, GroupConfig
+from coordinator.groups.settings import GroupsConfig
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.topics import configs, names
+from coordinator.topics.alter_configs import Done, Plan, alter, alter_topic
+from coordinator.topics.configs import SOURCE_CLUSTER, SOURCE_DEFAULT, SOURCE_STATIC_BROKER, ConfigValue, Kind, Synonym
+
+_SOURCE_LOGGER = 6
+_SOURCE_GROUP = 8
+_LEVELS = {
+    "TRACE": logging.DEBUG,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+_LEVEL_NAMES = {level: name for name, level in _LEVELS.items()}
+_ROOT = "root"
+
+
+class ResourceType(IntEnum):
+    """Kinds of resources, in Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(Protocol):
+    """One kind. `server` is the composition root; every method may raise KafkaError."""
+
+    lists: Mapping[str, str]
+    """Settings that are lists, with their defaults."""
+    legacy: bool
+    """Whether AlterConfigs may change it too."""
+
+    def describe(self, server: Any, name: str) -> list[ConfigValue]:
+        """All settings of the resource of this name."""
+
+    def alter(self, server: Any, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
+        """Changes them; `done(None)` when the change is in force, or `done(error)`; now or later."""
+
+
+class _Topics:
+    lists: Mapping[str, str] = configs.LISTS
+    legacy = True
+
+    def describe(self, server: Any, name: str) -> list[ConfigValue]:
+        reason = names.complaint(name)
+        if reason is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+        topic = server.topics.registry.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+        return configs.described(topic.configs, server.topics.config)
+
+    def alter(self, server: Any, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
+        alter_topic(server.topics, name, plan, done, validate_only=validate_only)
+
+
+class _Brokers:
+    lists: Mapping[str, str] = {}
+    legacy = True
+
+    def describe(self, server: Any, name: str) -> list[ConfigValue]:
+        if not name:
+            return [_cluster_setting(with_default=False)]
+        if _number(name, "Broker id must be an integer, but it is: ") != server.node_id:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {server.node_id} or empty string, but received {name}",
+            )
+        values = [_broker_setting(setting, value_of(server.config, setting.name)) for setting in SETTINGS.values()]
+        values += [_only_setting(name, value) for name, (value, _) in ONLY_VALUE.items() if name not in SETTINGS]
+        return sorted(values)
+
+    def alter(self, server: Any, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:  # noqa: ARG002
+        if name and _number(name, "Node id must be an integer, but it is: ") != server.node_id:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {server.node_id}, but received {name}"
+            )
+        fixed = [setting for setting, value in plan({}).items() if value is not None]
+        if fixed:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
+            )
+        done(None)
+
+
+class _Loggers:
+    lists: Mapping[str, str] = {}
+    legacy = False
+
+    def describe(self, server: Any, name: str) -> list[ConfigValue]:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        if _number(name, "Broker id must be an integer, but it is: ") != server.node_id:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {server.node_id} but received {name}"
+            )
+        return [
+            ConfigValue(logger, _LEVEL_NAMES.get(_logger(logger).getEffectiveLevel(), "INFO"), _SOURCE_LOGGER)
+            for logger in _loggers()
+        ]
+
+    def alter(self, server: Any, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
+        if _number(name, "Node id must be an integer, but it is: ") != server.node_id:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {server.node_id}, but received {name}"
+            )
+        changes = plan({})
+        for logger, level in changes.items():
+            _check_level(logger, level)
+        if not validate_only:
+            for logger, level in changes.items():
+                _logger(logger).setLevel(logging.NOTSET if level is None else _LEVELS[level])
+        done(None)
+
+
+class _Groups:
+    lists: Mapping[str, str] = {}
+    legacy = False
+
+    def describe(self, server: Any, name: str) -> list[ConfigValue]:
+        _check_group_id(name)
+        own = server.topics.registry.configs_of(ResourceType.GROUP, name)
+        return [_group_setting(row, own.get(row.name), server.config.groups) for row in GROUP_CONFIGS.values()]
+
+    def alter(self, server: Any, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
+        def check(after: Mapping[str, str]) -> None:
+            _check_group_id(name)
+            group_configs.check(server.config.groups, after)
+
+        alter(server.topics, ResourceType.GROUP, name, plan, check, done, validate_only=validate_only)
+
+
+RESOURCES: dict[int, ConfigResource] = {
+    ResourceType.TOPIC: _Topics(),
+    ResourceType.BROKER: _Brokers(),
+    ResourceType.BROKER_LOGGER: _Loggers(),
+    ResourceType.GROUP: _Groups(),
+}
+
+
+def resource(resource_type: int) -> ConfigResource:
+    """The entry of a kind. Raises KafkaError in words for what Kafka has and this server has not."""
+    found = RESOURCES.get(resource_type)
+    if found is None:
+        known = resource_type in set(ResourceType)
+        name = ResourceType(resource_type).name if known else str(resource_type)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {name}")
+    return found
+
+
+def _number(name: str, complaint: str) -> int:
+    try:
+        return int(name)
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, complaint + name) from None
+
+
+def _broker_setting(setting: Setting, value: Any) -> ConfigValue:
+    if isinstance(setting.default, bool):
+        kind = Kind.BOOLEAN
+    elif isinstance(setting.default, int):
+        kind = Kind.INT if setting.parse.read(INT_MAX + 1, False) is None else Kind.LONG
+    else:
+        kind = Kind.STRING
+    default = Synonym(setting.name, _text(setting.default), SOURCE_DEFAULT)
+    if value == setting.default:
+        places: tuple[Synonym, ...] = (default,)
+    else:
+        places = (Synonym(setting.name, _text(value), SOURCE_STATIC_BROKER), default)
+    return ConfigValue(setting.name, _text(value), places[0].source, kind, setting.reason, places, read_only=True)
+
+
+def _check_group_id(name: str) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+
+
+def _group_setting(row: GroupConfig, own: str | None, config: GroupsConfig) -> ConfigValue:
+    inherited = row.server_value(config)
+    original = row.server_value(GroupsConfig())
+    places = [Synonym(row.name, own, _SOURCE_GROUP)] if own is not None else []
+    if inherited != original:
+        places.append(Synonym(row.server_name, inherited, SOURCE_STATIC_BROKER))
+    places.append(Synonym(row.server_name, original, SOURCE_DEFAULT))
+    # Kafka calls a setting that the group has none of its own for a default, wherever the server has it from.
+    source = SOURCE_DEFAULT if own is None else _SOURCE_GROUP
+    return ConfigValue(row.name, inherited if own is None else own, source, Kind(row.kind), row.about, tuple(places))
+
+
+def _only_setting(name: str, value: Any) -> ConfigValue:
+    if name == configs.MIN_INSYNC_REPLICAS:
+        return _cluster_setting(with_default=True)
+    told = _text(value)
+    about = "It can have no other value here."
+    return ConfigValue(
+        name, told, SOURCE_DEFAULT, Kind.INT, about, (Synonym(name, told, SOURCE_DEFAULT),), read_only=True
+    )
+
+
+def _cluster_setting(*, with_default: bool) -> ConfigValue:
+    row = configs.ROWS[configs.MIN_INSYNC_REPLICAS]
+    places = [Synonym(row.name, row.default, SOURCE_CLUSTER), Synonym(row.name, row.default, SOURCE_DEFAULT)]
+    return ConfigValue(row.name, row.default, SOURCE_CLUSTER, row.kind, row.about, tuple(places[: 1 + with_default]))
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _loggers() -> list[str]:
+    """The root and every logger of this server that was used so far."""
+    ours = __name__.partition(".")[0]
+    known = logging.root.manager.loggerDict
+    return [_ROOT, *sorted(name for name in known if name == ours or name.startswith(f"{ours}."))]
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(None if name == _ROOT else name)
+
+
+def _check_level(logger: str, level: str | None) -> None:
+    if logger not in _loggers():
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {logger} does not exist!")
+    if level is None and logger == _ROOT:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
+    if level is not None and level not in _LEVELS:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot set the log level of {logger} to {level} as it is not a supported log level. "
+            f"Valid log levels are {', '.join(sorted(_LEVELS))}",
+        )

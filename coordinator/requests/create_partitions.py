@@ -1,0 +1,27 @@
+"""CreatePartitions: see topics/create_partitions.py. The answer comes when the partitions are there."""
+
+from typing import Any
+
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+from coordinator.topics.create_partitions import create_partitions, refusal
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    create_partitions(server.topics, exchange.request, exchange.reply)
+
+
+def refuse(request: CreatePartitionsRequest, error: KafkaError, _api_version: int) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(results=[refusal(topic.name, error) for topic in request.topics])
+
+
+API = Api(
+    key=37,
+    name="CreatePartitions",
+    versions=(0, 3),
+    access=Access(Operation.ALTER, Resource.TOPIC),
+    handle=handle,
+    refuse=refuse,
+)

@@ -1,0 +1,54 @@
+"""DescribeLogDirs: how many bytes each partition takes in the one data folder, and how much room is left there.
+
+Null means every partition; those that do not exist are left out without a word, as by Kafka.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+
+_Result = DescribeLogDirsResponse.DescribeLogDirsResult
+_Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
+_Partition = DescribeLogDirsResponse.DescribeLogDirsPartition
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    request: DescribeLogDirsRequest = exchange.request
+    result = _Result(log_dir=str(Path(server.config.log_dir).resolve()))
+    try:
+        result.total_bytes, result.usable_bytes = server.topics.space()
+        result.topics = _topics(server, request)
+    except OSError:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    exchange.reply(DescribeLogDirsResponse(results=[result]))
+
+
+def refuse(_request: DescribeLogDirsRequest, error: KafkaError, _api_version: int) -> DescribeLogDirsResponse:
+    return DescribeLogDirsResponse(error_code=error.code)
+
+
+def _topics(server: Any, request: DescribeLogDirsRequest) -> list[DescribeLogDirsResponse.DescribeLogDirsTopic]:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    found: dict[str, DescribeLogDirsResponse.DescribeLogDirsTopic] = {}
+    for name, index, size_bytes in server.topics.sizes_bytes():
+        if wanted is None or (name, index) in wanted:
+            topic = found.setdefault(name, _Topic(name=name))
+            topic.partitions.append(_Partition(partition_index=index, partition_size=size_bytes))
+    return list(found.values())
+
+
+API = Api(
+    key=35,
+    name="DescribeLogDirs",
+    versions=(1, 5),
+    access=Access(Operation.DESCRIBE, Resource.CLUSTER),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

@@ -1,0 +1,87 @@
+"""DescribeTopicPartitions (KIP-966): topics with their partitions, a page at a time; topics come in order of their names.
+
+An answer holds as many partitions as the client wants, 2000 at most, and a cursor that says where the next page begins.
+The client sends it back with the same topics: everything before it is left out. A page that is full at a topic's end
+points at the beginning of the next one, whether or not that one exists. An empty list of topics means all of them.
+"""
+
+from typing import Any
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from coordinator.requests import authorized
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+from coordinator.topics import names
+from coordinator.topics.engine import LEADER_EPOCH
+
+_PARTITIONS_MAX = 2_000
+
+_Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+_Cursor = DescribeTopicPartitionsResponse.Cursor
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    request: DescribeTopicPartitionsRequest = exchange.request
+    cursor = request.cursor
+    first = cursor.topic_name if cursor is not None else ""
+    topics = server.topics.registry.topics
+    wanted = sorted(name for name in {topic.name for topic in request.topics} or topics if name >= first)
+    if cursor is not None and request.topics and first not in wanted:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if cursor is not None and cursor.partition_index < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    answer = DescribeTopicPartitionsResponse()
+    left = max(1, min(request.response_partition_limit, _PARTITIONS_MAX))
+    for name in wanted:
+        if not left:
+            answer.next_cursor = _Cursor(topic_name=name, partition_index=0)
+            break
+        topic = topics.get(name)
+        described = _Topic(name=name, is_internal=name in names.INTERNAL, topic_authorized_operations=authorized.TOPIC)
+        answer.topics.append(described)
+        if topic is None:
+            wrong = names.complaint(name) is not None
+            described.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            continue
+        described.topic_id = topic.topic_id
+        start = cursor.partition_index if cursor is not None and name == first else 0
+        end = min(topic.partitions, start + left)
+        described.partitions = [_partition(server.node_id, index) for index in range(start, end)]
+        if end < topic.partitions:
+            answer.next_cursor = _Cursor(topic_name=name, partition_index=end)
+            break
+        left -= len(described.partitions)
+    exchange.reply(answer)
+
+
+def refuse(
+    request: DescribeTopicPartitionsRequest, error: KafkaError, _api_version: int
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[_Topic(name=topic.name, error_code=error.code) for topic in request.topics]
+    )
+
+
+def _partition(node_id: int, index: int) -> DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition:
+    return _Partition(
+        partition_index=index,
+        leader_id=node_id,
+        leader_epoch=LEADER_EPOCH,
+        replica_nodes=[node_id],
+        isr_nodes=[node_id],
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+    )
+
+
+API = Api(
+    key=75,
+    name="DescribeTopicPartitions",
+    versions=(0, 0),
+    access=Access(Operation.DESCRIBE, Resource.TOPIC),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

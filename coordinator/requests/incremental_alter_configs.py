@@ -1,0 +1,122 @@
+"""IncrementalAlterConfigs: sets, removes, appends to and takes from settings; each resource is all or nothing.
+
+AlterConfigs, its predecessor, shares everything from here but how the changes are told (`alter_resources`).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.config_resources import RESOURCES, ConfigResource, ResourceType, resource
+from coordinator.requests.exchange import Exchange
+from coordinator.topics.alter_configs import Change, Done, Plan, check_entries, incremental
+
+_Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+
+
+class Altered(NamedTuple):
+    """A resource whose settings shall change, and by what; `plan` makes a plan of the entries."""
+
+    resource_type: int
+    name: str
+    entries: Sequence[Change]
+    plan: Callable[[ConfigResource], Plan]
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    request: IncrementalAlterConfigsRequest = exchange.request
+
+    def altered(asked: IncrementalAlterConfigsRequest.AlterConfigsResource) -> Altered:
+        entries = [Change(entry.name, entry.config_operation, entry.value) for entry in asked.configs]
+        return Altered(asked.resource_type, asked.resource_name, entries, lambda kind: incremental(entries, kind.lists))
+
+    def answer(errors: list[KafkaError | None]) -> None:
+        exchange.reply(
+            IncrementalAlterConfigsResponse(
+                responses=[_result(asked, error) for asked, error in zip(request.resources, errors, strict=True)]
+            )
+        )
+
+    wanted = [altered(asked) for asked in request.resources]
+    alter_resources(server, wanted, answer, validate_only=request.validate_only, legacy=False)
+
+
+def alter_resources(
+    server: Any,
+    wanted: Sequence[Altered],
+    answer: Callable[[list[KafkaError | None]], None],
+    *,
+    validate_only: bool,
+    legacy: bool,
+) -> None:
+    """Changes each resource by itself; answers with an error or None for each when all are through."""
+    times_named = Counter((asked.resource_type, asked.name) for asked in wanted)
+    errors: list[KafkaError | None] = [None] * len(wanted)
+    left = len(wanted)
+
+    def done(index: int, error: KafkaError | None) -> None:
+        nonlocal left
+        errors[index] = error
+        left -= 1
+        if not left:
+            answer(errors)
+
+    if not wanted:
+        answer([])
+    for index, asked in enumerate(wanted):
+        try:
+            _alter(
+                server,
+                asked,
+                times_named[asked.resource_type, asked.name],
+                lambda error, index=index: done(index, error),  # type: ignore[misc]
+                validate_only=validate_only,
+                legacy=legacy,
+            )
+        except KafkaError as error:
+            done(index, error)
+
+
+def _alter(server: Any, asked: Altered, times_named: int, done: Done, *, validate_only: bool, legacy: bool) -> None:
+    if times_named > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    check_entries(asked.entries)
+    kind = _kind(asked.resource_type, legacy=legacy)
+    kind.alter(server, asked.name, asked.plan(kind), done, validate_only=validate_only)
+
+
+def refuse(
+    request: IncrementalAlterConfigsRequest, error: KafkaError, _api_version: int
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(responses=[_result(asked, error) for asked in request.resources])
+
+
+def _kind(resource_type: int, *, legacy: bool) -> ConfigResource:
+    known = resource_type in set(ResourceType)
+    if not known or (legacy and resource_type in RESOURCES and not RESOURCES[resource_type].legacy):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+    return resource(resource_type)
+
+
+def _result(
+    asked: IncrementalAlterConfigsRequest.AlterConfigsResource, error: KafkaError | None
+) -> IncrementalAlterConfigsResponse.AlterConfigsResourceResponse:
+    return _Result(
+        error_code=error.code if error is not None else ErrorCode.NONE,
+        error_message=error.message if error is not None else None,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+    )
+
+
+API = Api(
+    key=44,
+    name="IncrementalAlterConfigs",
+    versions=(0, 1),
+    access=Access(Operation.ALTER_CONFIGS, Resource.TOPIC),
+    handle=handle,
+    refuse=refuse,
+)

@@ -1,0 +1,150 @@
+"""Changing settings: what is asked of a resource becomes what its settings shall be, and that becomes records.
+
+Two requests do it. IncrementalAlterConfigs names the changes; AlterConfigs, its predecessor, names all that shall be
+set, and everything else falls back to the server's value. Both are a `Plan` here: a function from the settings there are
+to those that change. It is asked when its turn comes (`Topics.in_turn`), so that two changes at once both count.
+
+A resource's changes are one batch of the metadata log: all or none, in force when they are durable.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import ConfigRecord
+from coordinator.topics import configs, names
+from coordinator.topics.engine import Topics
+from coordinator.topics.metadata_records import TOPIC_RESOURCE
+
+Changes = dict[str, str | None]
+"""Name -> new value; None: the resource has none of its own any more."""
+Plan = Callable[[Mapping[str, str]], Changes]
+Done = Callable[[KafkaError | None], None]
+
+
+class Operation(IntEnum):
+    """What to do with one setting, in Kafka's numbers."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    """One entry of an incremental change."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def check_entries(entries: Iterable[Change]) -> None:
+    """What must be so whatever the resource is. Raises KafkaError."""
+    entries = list(entries)
+    if len({entry.name for entry in entries}) < len(entries):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [entry.name for entry in entries if entry.value is None and entry.operation != Operation.DELETE]
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    for entry in entries:
+        if entry.operation not in set(Operation):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {entry.operation}")
+
+
+def incremental(entries: Iterable[Change], lists: Mapping[str, str]) -> Plan:
+    """The changes that entries make; `lists` has the settings that are lists, with their defaults."""
+
+    def plan(current: Mapping[str, str]) -> Changes:
+        return {entry.name: _changed(current.get(entry.name), entry, lists) for entry in entries}
+
+    return plan
+
+
+def replacing(values: Mapping[str, str]) -> Plan:
+    """The changes after which these are all the settings a resource has of its own."""
+
+    def plan(current: Mapping[str, str]) -> Changes:
+        return dict.fromkeys(current) | dict(values)
+
+    return plan
+
+
+def _changed(current: str | None, entry: Change, lists: Mapping[str, str]) -> str | None:
+    if entry.operation == Operation.SET:
+        return entry.value
+    if entry.operation == Operation.DELETE or entry.value is None:
+        return None
+    if entry.name not in lists:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {Operation(entry.operation).name} to key {entry.name} because its type is not LIST.",
+        )
+    items = [item for item in (lists[entry.name] if current is None else current).split(",") if item]
+    for item in entry.value.split(","):
+        if entry.operation == Operation.SUBTRACT:
+            if item in items:
+                items.remove(item)
+        elif item not in items:
+            items.append(item)
+    return ",".join(items)
+
+
+def alter_topic(topics: Topics, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
+    """Changes a topic's settings; `done(None)` when they are in force."""
+
+    def check(after: Mapping[str, str]) -> None:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        reason = names.complaint(name)
+        if reason is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+        configs.check(after.items())
+        topic = topics.registry.topics.get(name)
+        if topic is None or names.collision_key(name) in topics.claimed:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        if topics.is_served_by_shards(name):
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"The settings of the internal topic '{name}' are the server's own."
+            )
+
+    alter(topics, TOPIC_RESOURCE, name, plan, check, done, validate_only=validate_only)
+
+
+def alter(
+    topics: Topics,
+    resource_type: int,
+    name: str,
+    plan: Plan,
+    check: Callable[[Mapping[str, str]], None],
+    done: Done,
+    *,
+    validate_only: bool,
+) -> None:
+    """Changes the settings of any resource that keeps them in the registry.
+
+    `check` is given what the resource's own settings would be, and raises KafkaError if that cannot be.
+    """
+
+    def turn() -> None:
+        current = topics.registry.configs_of(resource_type, name)
+        try:
+            changes = {key: value for key, value in plan(current).items() if current.get(key) != value}
+            after = {key: value for key, value in (dict(current) | changes).items() if value is not None}
+            check(after)
+        except KafkaError as error:
+            done(error)
+            return
+        if validate_only or not changes:
+            done(None)
+            return
+        topics.commit(
+            [
+                ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+                for key, value in changes.items()
+            ],
+            lambda error: done(None if error is ErrorCode.NONE else KafkaError(error)),
+        )
+
+    topics.in_turn(turn)

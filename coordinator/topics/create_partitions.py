@@ -1,0 +1,94 @@
+"""CreatePartitions: more partitions for topics that are there. There is no way to have fewer.
+
+The topics that pass are given their partitions by one batch of the metadata log. With one node there is one way to place
+a replica, so a manual assignment is checked and says nothing new.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from coordinator.topics import names
+from coordinator.topics.create import check_brokers
+from coordinator.topics.engine import Topics
+
+_Result = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+
+def create_partitions(
+    topics: Topics, request: CreatePartitionsRequest, reply: Callable[[CreatePartitionsResponse], None]
+) -> None:
+    """Replies when the new partitions are there for everybody."""
+    topics.in_turn(lambda: _create(topics, request, reply))
+
+
+def refusal(name: str, error: KafkaError) -> CreatePartitionsResponse.CreatePartitionsTopicResult:
+    """One topic's result when it did not grow."""
+    return _Result(name=name, error_code=error.code, error_message=error.message)
+
+
+def _create(
+    topics: Topics, request: CreatePartitionsRequest, reply: Callable[[CreatePartitionsResponse], None]
+) -> None:
+    times_named = Counter(topic.name for topic in request.topics)
+    results: dict[str, CreatePartitionsResponse.CreatePartitionsTopicResult] = {}
+    wanted: dict[str, int] = {}
+    added = sum(_added(topics, topic) for topic in request.topics)
+    for topic in request.topics:
+        try:
+            _check_request(topics, times_named[topic.name], added)
+            _check(topics, topic)
+        except KafkaError as error:
+            results[topic.name] = refusal(topic.name, error)
+        else:
+            results[topic.name] = _Result(name=topic.name)
+            wanted[topic.name] = topic.count
+
+    def finished(error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            results.update({name: refusal(name, KafkaError(error)) for name in wanted})
+        reply(CreatePartitionsResponse(results=list(results.values())))
+
+    if wanted and not request.validate_only:
+        topics.grow(wanted, finished)
+    else:
+        finished(ErrorCode.NONE)
+
+
+def _added(topics: Topics, wanted: CreatePartitionsRequest.CreatePartitionsTopic) -> int:
+    return max(0, wanted.count - (topics.partition_count(wanted.name) or 0))
+
+
+def _check_request(topics: Topics, times_named: int, added: int) -> None:
+    if times_named > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    if added > topics.config.topic_partitions_max:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of additional partitions per request.")
+
+
+def _check(topics: Topics, wanted: CreatePartitionsRequest.CreatePartitionsTopic) -> None:
+    topic = topics.registry.topics.get(wanted.name)
+    if topic is None or names.collision_key(wanted.name) in topics.claimed:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if wanted.count == topic.partitions:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {topic.partitions} partition(s).")
+    if wanted.count < topic.partitions:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {topic.partitions} partition(s); "
+            f"{wanted.count} would not be an increase.",
+        )
+    if topics.is_served_by_shards(topic.name):
+        # A group lives in the partition that its name hashes to: it would not be found again.
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"The partitions of internal topic {topic.name} are its shards.")
+    if wanted.assignments is not None:
+        more = wanted.count - topic.partitions
+        if len(wanted.assignments) != more:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {more} additional partition(s), but only {len(wanted.assignments)} "
+                "assignment(s) were specified.",
+            )
+        for assignment in wanted.assignments:
+            check_brokers(topics.node_id, assignment.broker_ids)

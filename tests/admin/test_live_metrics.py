@@ -1,0 +1,92 @@
+"""The metrics of a server that runs: a flood of names changes no label, connections are counted by how they ended."""
+
+import socket
+import time
+import urllib.request
+
+from prometheus_client.parser import text_string_to_metric_families
+from wire import Connection
+
+
+def scrape(server):
+    """Sample name -> label values -> number, without those of the process."""
+    with urllib.request.urlopen(f"{server.admin}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name.startswith("coordinator_"):
+                samples.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return samples
+
+
+def until(server, name, labels, value):
+    """Waits until a sample has a value: a connection ends a moment after its socket was closed."""
+    deadline = time.monotonic() + 10
+    while scrape(server)[name][labels] < value:
+        assert time.monotonic() < deadline, scrape(server)[name]
+        time.sleep(0.02)
+
+
+def ask_with_names(server, suffix):
+    """Requests that name a group, a member, a topic and a client of their own."""
+    with Connection(server.bootstrap, client_id=f"client-{suffix}") as connection:
+        partition = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}
+        topics = [{"name": "orders", "partitions": [partition]}]
+        connection.call("OffsetCommit", 8, group_id=f"group-{suffix}", topics=topics)
+        connection.call("Heartbeat", 4, group_id=f"group-{suffix}", generation_id=1, member_id=f"member-{suffix}")
+        connection.call(
+            "JoinGroup", 5, group_id=f"group-{suffix}", session_timeout_ms=30_000, rebalance_timeout_ms=1_000,
+            member_id="", protocol_type="consumer", protocols=[{"name": f"protocol-{suffix}", "metadata": b""}],
+        )  # fmt: skip
+        connection.call("Metadata", 8, topics=[{"name": f"topic-{suffix}"}])
+
+
+def test_a_flood_of_names_changes_no_label(coordinator_process):
+    server = coordinator_process()
+    ask_with_names(server, "first")
+    few = scrape(server)
+    for number in range(100):
+        ask_with_names(server, number)
+    many = scrape(server)
+    assert {name: few[name].keys() for name in few} == {name: many[name].keys() for name in many}
+    assert many["coordinator_offset_commits_total"][()] == 101
+    assert many["coordinator_request_seconds_count"]["JoinGroup",] == 101
+
+
+def test_a_commit_of_a_former_member_is_counted_with_its_reason(coordinator_process):
+    server = coordinator_process()
+    with Connection(server.bootstrap) as connection:
+        partition = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}
+        topics = [{"name": "orders", "partitions": [partition]}]
+        late = {"group_id": "g", "generation_id_or_member_epoch": 3, "member_id": "gone", "topics": topics}
+        connection.call("OffsetCommit", 8, **late)
+    assert scrape(server)["coordinator_commits_fenced_total"]["ILLEGAL_GENERATION",] == 1
+    assert scrape(server)["coordinator_requests_total"]["OffsetCommit", "ILLEGAL_GENERATION"] == 1
+
+
+def test_connections_are_counted_by_how_they_ended(coordinator_process):
+    server = coordinator_process(settings={"connections.max.idle.ms": 1500})
+    host, port = server.host, server.port
+    closed = "coordinator_connections_closed_total"
+    with socket.create_connection((host, port)):
+        pass
+    until(server, closed, ("peer",), 1)
+    with socket.create_connection((host, port)) as client:
+        client.sendall(b"\x7f\xff\xff\xff")
+        assert client.recv(1) == b""
+    until(server, closed, ("frame too large or malformed",), 1)
+    with socket.create_connection((host, port)) as client:
+        client.sendall(b"\0\0\0\x0a\x03\xe7\0\0\0\0\0\1\xff\xff")
+        assert client.recv(1) == b""
+    until(server, closed, ("request refused",), 1)
+    with socket.create_connection((host, port), timeout=10) as client:
+        assert client.recv(1) == b""
+    until(server, closed, ("idle",), 1)
+
+
+def test_the_loops_lag_and_the_size_of_the_log_are_told(coordinator_process):
+    server = coordinator_process()
+    ask_with_names(server, "one")
+    until(server, "coordinator_loop_lag_seconds_count", (), 2)
+    assert scrape(server)["coordinator_log_bytes"]["groups",] > 0

@@ -1,0 +1,147 @@
+"""KIP-792 and KIP-568 with a real client: kafka-python, extended to say its generation when it joins.
+
+What is shown: a member that missed a generation is fenced before its stale claim can reach the leader, and comes back with
+its id; of two owners that a lost answer makes, one is left; and a follower's enforceRebalance rebalances whenever it is
+asked for, where the same request without the field is taken for a repetition.
+"""
+
+import json
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compatibility.cutting_proxy import CuttingProxy
+from compatibility.members import HERE, Client, Program, shared, wait_for_all
+from kafka_broker import free_ports
+from server_process import ServerProcess
+
+JOIN_GROUP = 11
+MakeTopic = Callable[..., str]
+Start = Callable[[Client, str], Program]
+
+
+class Extended(Client):
+    """kafka-python with the field, or as it is."""
+
+    def __init__(self, *, says_generation: bool):
+        super().__init__("kafka-python", cooperative=True, admin=frozenset())
+        self.options = ["792"] if says_generation else []
+
+    def command(self, bootstrap: str, folder: Path) -> list[str]:
+        return [sys.executable, str(HERE / "clients" / "generation_client.py"), bootstrap, *self.options]
+
+
+SAYS_GENERATION, SAYS_NOTHING = Extended(says_generation=True), Extended(says_generation=False)
+
+
+@pytest.fixture
+def proxy() -> Iterator[CuttingProxy]:
+    proxy = CuttingProxy()
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def proxied(coordinator_process: Callable[..., ServerProcess], proxy: CuttingProxy) -> ServerProcess:
+    """A server whose second listener sends its clients through the proxy."""
+    (behind,) = free_ports(1)
+    listeners = [
+        {"address": "127.0.0.1:0"},
+        {"address": f"127.0.0.1:{behind}", "advertise": f"127.0.0.1:{proxy.port}"},
+    ]
+    proxy.target = ("127.0.0.1", behind)
+    return coordinator_process(settings={"listeners": json.dumps(listeners)})
+
+
+@pytest.fixture
+def run(program_folder: Path) -> Iterator[Start]:
+    programs: list[Program] = []
+
+    def run(client: Client, bootstrap: str) -> Program:
+        programs.append(Program(client, bootstrap, program_folder))
+        return programs[-1]
+
+    yield run
+    for program in programs:
+        program.stop()
+
+
+def group_view(server: ServerProcess, group: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{server.admin}/v1/groups/{group}", timeout=10) as answer:
+        return json.load(answer)
+
+
+def pair(
+    run: Start, client: Client, server: ServerProcess, topic: str, assignors: str = "range"
+) -> tuple[Program, Program]:
+    """The leader and the follower of a Stable group g."""
+    members = [run(client, server.bootstrap) for _ in range(2)]
+    for member, name in zip(members, "ab", strict=True):
+        member.join("g", [topic], name=name, assignors=assignors)
+        member.wait_until(lambda member=member: bool(member.owned), "its partitions")
+    wait_for_all(members, lambda: shared(members, {(topic, p) for p in range(4)}), "both to share")
+    leader_id = group_view(server, "g")["leader"]
+    first, second = members
+    return (first, second) if first.call("member_id") == leader_id else (second, first)
+
+
+def test_a_follower_enforces_a_rebalance_ten_times_of_ten(
+    coordinator_process: Callable[..., ServerProcess], run: Start, make_topic: MakeTopic
+) -> None:
+    server = coordinator_process()
+    leader, follower = pair(run, SAYS_GENERATION, server, make_topic(server, 4))
+    members = [leader, follower]
+    for _ in range(10):
+        generation, before = follower.call("generation"), [member.rebalances() for member in members]
+        follower.call("enforce")
+        for member, count in zip(members, before, strict=True):
+            member.wait_until(
+                lambda member=member, count=count: member.rebalances() >= count + 2, "its partitions again"
+            )
+        assert [member.call("generation") for member in members] == [generation + 1] * 2
+    assert follower.call("fenced") == leader.call("fenced") == 0
+
+
+def test_without_the_field_the_same_request_is_a_repetition(
+    coordinator_process: Callable[..., ServerProcess], run: Start, make_topic: MakeTopic
+) -> None:
+    server = coordinator_process()
+    leader, follower = pair(run, SAYS_NOTHING, server, make_topic(server, 4))
+    generation, undisturbed = follower.call("generation"), leader.rebalances()
+    for _ in range(3):
+        before = follower.rebalances()
+        follower.call("enforce")
+        follower.wait_until(lambda before=before: follower.rebalances() >= before + 2, "its partitions again")
+    assert follower.call("generation") == leader.call("generation") == generation
+    assert leader.rebalances() == undisturbed
+
+
+def test_a_member_that_missed_a_generation_is_fenced_and_comes_back_with_its_id(
+    proxied: ServerProcess, proxy: CuttingProxy, run: Start, make_topic: MakeTopic
+) -> None:
+    """Its answer to JoinGroup is lost: it still believes in the generation before, and in what it owned there."""
+    topic = make_topic(proxied, 6)
+    partitions = {(topic, p) for p in range(6)}
+    steady = run(SAYS_GENERATION, proxied.bootstrap)
+    cut_off = run(SAYS_GENERATION, f"127.0.0.1:{proxy.port}")
+    steady.join("g", [topic], name="steady", assignors="cooperative-sticky")
+    steady.wait_until(lambda: bool(steady.owned), "its partitions")
+    cut_off.join("g", [topic], name="cut-off", assignors="cooperative-sticky")
+    wait_for_all([steady, cut_off], lambda: shared([steady, cut_off], partitions), "both to share")
+    member_id = cut_off.call("member_id")
+
+    proxy.lose_next(JOIN_GROUP)
+    newcomer = run(SAYS_GENERATION, proxied.bootstrap)
+    newcomer.join("g", [topic], name="newcomer", assignors="cooperative-sticky")
+    assert proxy.lost.wait(20), "no answer to JoinGroup was lost"
+
+    members = [steady, cut_off, newcomer]
+    wait_for_all(members, lambda: shared(members, partitions), "every partition to have one owner")
+    assert cut_off.call("fenced") >= 1
+    assert cut_off.call("member_id") == member_id
+    assert "event=member_fenced" in proxied.log
+    claims = group_view(proxied, "g")["claims"]
+    assert not any(value for value in claims.values()), claims

@@ -1,0 +1,123 @@
+"""Our log is Kafka's: Kafka's own tool reads our segments, and our server takes over what a Kafka broker wrote."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from java_support import kafka_classpath
+from kafka_broker import TOOLS, KafkaBroker
+from protocol_client import ProtocolMember, wait_for_correct_group
+from scenarios.conftest import wait_until_serving
+from server_process import ServerProcess
+from wire import Connection
+
+pytestmark = pytest.mark.java
+
+
+def make_history(bootstrap: str) -> list[ProtocolMember]:
+    """A topic, a group of two members with offsets, one that was emptied, a simple one, a static one, and a deleted offset."""
+    with Connection(bootstrap, "history") as link:
+        wanted = {"name": "t", "num_partitions": 3, "replication_factor": 1}
+        link.call("CreateTopics", 4, topics=[wanted], timeout_ms=10_000)
+        while link.call("Metadata", 4, topics=[{"name": "t"}], allow_auto_topic_creation=False)["topics"][0][
+            "error_code"
+        ]:
+            pass
+        members = [ProtocolMember(bootstrap, "pair", name, 4, session_ms=60_000).start() for name in "ab"]
+        wait_for_correct_group(bootstrap, members)
+        first = members[0]
+        commit(link, "pair", {0: 5, 1: 6}, generation_id_or_member_epoch=first.generation, member_id=first.member_id)
+        commit(link, "simple", {0: 1, 2: 3})
+        commit(link, "simple", {0: 2})
+        link.call("OffsetDelete", 0, group_id="simple", topics=[{"name": "t", "partitions": [{"partition_index": 2}]}])
+        commit(link, "gone", {0: 9})
+        link.call("DeleteGroups", 2, groups_names=["gone"])
+        for group, instance in (("static", "i"), ("emptied", None)):
+            who = {"group_instance_id": instance} if instance else {}
+            joined = link.call(
+                "JoinGroup", 5 if instance else 3, group_id=group, session_timeout_ms=60_000, rebalance_timeout_ms=60_000,
+                protocol_type="consumer", protocols=[{"name": "range", "metadata": b"\x00\x00"}], **who,
+            )  # fmt: skip
+            mine = [{"member_id": joined["member_id"], "assignment": b"mine"}]
+            sync = {"group_id": group, "generation_id": 1, "member_id": joined["member_id"], "assignments": mine}
+            assert link.call("SyncGroup", 3, **sync, group_instance_id=instance)["error_code"] == 0
+            if instance is None:
+                link.call("LeaveGroup", 1, group_id=group, member_id=joined["member_id"])
+    return members
+
+
+def commit(link: Connection, group: str, offsets: dict[int, int], **who: Any) -> None:
+    partitions = [
+        {"partition_index": partition, "committed_offset": offset, "committed_metadata": f"note {offset}"}
+        for partition, offset in offsets.items()
+    ]
+    who = {"generation_id_or_member_epoch": -1, "member_id": ""} | who
+    answer = link.call("OffsetCommit", 8, group_id=group, **who, topics=[{"name": "t", "partitions": partitions}])
+    assert all(one["error_code"] == 0 for one in answer["topics"][0]["partitions"]), answer
+
+
+def what_a_client_sees(bootstrap: str) -> dict[str, Any]:
+    """Every group and its offsets, in one order."""
+    with Connection(bootstrap) as link:
+        names = sorted(group["group_id"] for group in link.call("ListGroups", 5)["groups"])
+        described = link.call("DescribeGroups", 5, groups=names)["groups"]
+        for group in described:
+            group["members"].sort(key=lambda member: member["member_id"])
+        offsets = {name: link.call("OffsetFetch", 7, group_id=name, topics=None) for name in names}
+        for answer in offsets.values():
+            for topic in answer["topics"]:
+                topic["partitions"].sort(key=lambda partition: partition["partition_index"])
+    return {"groups": described, "offsets": offsets}
+
+
+def dump(segment: Path) -> str:
+    """What Kafka's DumpLogSegments makes of a segment of ours."""
+    tool = ["org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--print-data-log", "--files", str(segment)]
+    command = ["java", "-Xmx256m", "-cp", kafka_classpath(TOOLS), *tool]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+def test_kafkas_own_tool_reads_our_segments(coordinator_process: Callable[..., ServerProcess]) -> None:
+    server = coordinator_process()
+    members = make_history(server.bootstrap)
+    for member in members:
+        member.die()
+    server.terminate()
+    (segment,) = sorted((server.data_dir / "__consumer_offsets-0").glob("*.log"))
+    said = dump(segment)
+    assert "isvalid: true" in said
+    assert "isvalid: false" not in said
+    for record in (
+        '"group":"pair"', '"group":"static"', '"groupInstanceId":"i"', '"group":"simple","topic":"t","partition":0',
+        '"metadata":"note 2"', '"protocolType":"consumer"', f'"memberId":"{members[0].member_id}"',
+    ):  # fmt: skip
+        assert record in said, f"{record} is missing in\n{said[-3000:]}"
+    assert "payload: null" in said or "payload:null" in said or "<DELETE>" in said, "no tombstone"
+
+
+def test_a_folder_that_kafka_wrote_has_the_same_groups_and_offsets_here(tmp_path: Path) -> None:
+    """Its members too: they go on in their generation against our server."""
+    kafka = KafkaBroker(tmp_path / "kafka")
+    kafka.start()
+    try:
+        wait_until_serving(kafka.bootstrap)
+        members = make_history(kafka.bootstrap)
+        wanted = what_a_client_sees(kafka.bootstrap)
+    finally:
+        kafka.stop()
+    folder = tmp_path / "ours"
+    shutil.copytree(kafka.data_dir / "__consumer_offsets-0", folder / "data" / "__consumer_offsets-0")
+    with ServerProcess(folder) as server:
+        seen = what_a_client_sees(server.bootstrap)
+        assert seen["offsets"] == wanted["offsets"]
+        assert seen["groups"] == wanted["groups"]
+        before = [(member.generation, member.assignment) for member in members]
+        for member in members:
+            member.bootstrap = server.bootstrap
+        wait_for_correct_group(server.bootstrap, members)
+        assert [(member.generation, member.assignment) for member in members] == before
+        for member in members:
+            member.die()

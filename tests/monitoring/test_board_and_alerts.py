@@ -1,0 +1,76 @@
+"""The board and the alert rules ask for metrics that exist, by labels that those have."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from coordinator.admin.metrics import COUNTER, HISTOGRAM, METRICS
+
+MONITORING = Path(__file__).resolve().parents[2] / "monitoring"
+BOARD = json.loads((MONITORING / "grafana" / "dashboards" / "coordinator.json").read_text())
+RULES = [rule for group in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
+PROCESS = {"process_cpu_seconds_total": set(), "process_resident_memory_bytes": set()}
+"""What the metrics library tells of any process on Linux."""
+WORDS = {"sum", "by", "rate", "increase", "histogram_quantile", "count", "le", "job", "m", "s"}
+
+
+def samples() -> dict[str, set[str]]:
+    """Every sample name there is, with its labels."""
+    found: dict[str, set[str]] = {"up": {"job"}, **PROCESS}
+    for metric in METRICS:
+        labels = set(metric.labels)
+        if metric.kind == HISTOGRAM:
+            found[f"{metric.name}_bucket"] = labels | {"le"}
+            found[f"{metric.name}_sum"] = found[f"{metric.name}_count"] = labels
+        else:
+            found[metric.name + ("_total" if metric.kind == COUNTER else "")] = labels
+    return found
+
+
+def expressions() -> list[str]:
+    on_board = [target["expr"] for panel in BOARD["panels"] for target in panel.get("targets", ())]
+    return [*on_board, *(rule["expr"] for rule in RULES)]
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_every_name_and_label_in_an_expression_exists(expression):
+    known = samples()
+    bare = re.sub(r'"[^"]*"|\$__rate_interval|\[[^\]]*\]', "", expression)
+    words = set(re.findall(r"[a-zA-Z_]\w*", bare))
+    names = words & known.keys()
+    assert names, "it asks for nothing"
+    labels = set().union(*(known[name] for name in names))
+    assert words <= names | labels | WORDS
+
+
+def test_legends_use_labels_that_their_expressions_keep():
+    for panel in BOARD["panels"]:
+        for target in panel.get("targets", ()):
+            for label in re.findall(r"{{(\w+)}}", target["legendFormat"]):
+                assert label in target["expr"] or label in samples()[target["expr"]], panel["title"]
+
+
+def test_every_alert_says_what_it_means_and_what_to_do():
+    for rule in RULES:
+        assert set(rule["annotations"]) == {"summary", "action"}, rule["alert"]
+        assert rule["labels"]["severity"] in {"warning", "critical"}
+
+
+def test_what_the_issue_asks_to_see_is_on_the_board():
+    shown = " ".join(expressions())
+    unseen = {"coordinator_events"}
+    """Counts of single events: for whoever looks for one, not for everybody."""
+    assert [metric.name for metric in METRICS if metric.name not in shown] == sorted(unseen)
+
+
+def test_panels_do_not_overlap():
+    taken = set()
+    for panel in BOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])

@@ -1,0 +1,235 @@
+"""A connection answers in order, within limits, and says why it closes."""
+
+import logging
+
+import pytest
+
+from coordinator.bench.load import frame
+from coordinator.network.connection import Connection, ConnectionLimits, Turn
+from coordinator.network.once import OncePerClient
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.dispatch import Dispatcher
+
+CODEC = Codec.of(None)
+
+
+class Transport:
+    def __init__(self):
+        self.written = b""
+        self.reading = True
+        self.closed = False
+
+    def write(self, data):
+        assert not self.closed
+        self.written += data
+
+    def get_extra_info(self, name):
+        return ("127.0.0.1", 4711)
+
+    def set_write_buffer_limits(self, high=None):
+        pass
+
+    def pause_reading(self):
+        assert self.reading
+        self.reading = False
+
+    def resume_reading(self):
+        assert not self.reading
+        self.reading = True
+
+    def close(self):
+        self.closed = True
+
+    def abort(self):
+        self.closed = True
+
+    def answers(self):
+        """(correlation id, error code) of every answer written so far."""
+        found, position = [], 0
+        while position < len(self.written):
+            size = int.from_bytes(self.written[position : position + 4])
+            body = self.written[position + 4 : position + 4 + size]
+            found.append((int.from_bytes(body[:4]), CODEC.decoder("HeartbeatResponse", 4)(body, 5)[0].error_code))
+            position += 4 + size
+        return found
+
+
+class Peer:
+    """One connection whose requests wait until the test answers them (`held`), or are answered at once."""
+
+    def __init__(self, in_flight=5, held=True, frame_bytes=1_000):
+        self.now, self.soon, self.exchanges, self.lost = 0, [], [], []
+        self.transport = Transport()
+
+        def handle(server, exchange):
+            self.exchanges.append(exchange)
+            if not held:
+                exchange.reply(HeartbeatResponse())
+
+        api = Api(
+            key=12,
+            name="Heartbeat",
+            versions=(0, 4),
+            access=Access(Operation.READ, Resource.GROUP),
+            handle=handle,
+            refuse=lambda request, error, version: HeartbeatResponse(error_code=error.code),
+        )
+        limits = ConnectionLimits(
+            frame_bytes_max=frame_bytes,
+            requests_in_flight_max=in_flight,
+            write_buffer_bytes_max=1 << 16,
+            idle_ms_max=600_000,
+            frame_ms_max=30_000,
+            drain_ms_max=30_000,
+        )
+        self.connection = Connection(
+            Dispatcher(None, {12: api}, CODEC),
+            limits,
+            Turn(self.soon.append),
+            OncePerClient(logging.getLogger("test")),
+            ("localhost", 9092),
+            lambda: self.now,
+            lambda connection: True,
+            self.lost.append,
+        )
+        self.connection.connection_made(self.transport)
+
+    def send(self, *correlation_ids):
+        self.connection.data_received(b"".join(request(number) for number in correlation_ids))
+
+    def answer(self, number):
+        self.exchanges[number].reply(HeartbeatResponse())
+
+    def turn(self):
+        callbacks, self.soon[:] = list(self.soon), []
+        for callback in callbacks:
+            callback()
+
+
+def request(correlation_id):
+    return frame(CODEC, "HeartbeatRequest", 4, correlation_id, HeartbeatRequest(group_id="g", member_id="m"))
+
+
+def test_answers_leave_in_the_order_of_the_requests_however_they_are_given():
+    peer = Peer()
+    peer.send(1, 2, 3)
+    peer.answer(2)
+    peer.answer(1)
+    peer.turn()
+    assert peer.transport.answers() == []
+    peer.answer(0)
+    peer.turn()
+    assert [number for number, _ in peer.transport.answers()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 7, 1_000])
+def test_a_stream_means_the_same_in_pieces_of_any_size(piece):
+    peer = Peer(held=False)
+    stream = b"".join(request(number) for number in range(20))
+    for position in range(0, len(stream), piece):
+        peer.connection.data_received(stream[position : position + piece])
+        peer.turn()
+    assert [number for number, _ in peer.transport.answers()] == list(range(20))
+
+
+def test_a_request_is_answered_once_even_if_it_is_answered_twice():
+    peer = Peer()
+    peer.send(1)
+    peer.answer(0)
+    peer.answer(0)
+    peer.turn()
+    assert len(peer.transport.answers()) == 1
+
+
+def test_no_more_requests_are_handled_than_may_be_in_flight_and_reading_stops_until_answers_leave():
+    peer = Peer(in_flight=2)
+    peer.send(1, 2, 3, 4, 5)
+    assert len(peer.exchanges) == 2
+    assert not peer.transport.reading
+    peer.answer(0)
+    peer.turn()
+    assert len(peer.exchanges) == 3
+    for number in range(1, 5):
+        peer.answer(number)
+        peer.turn()
+    assert [number for number, _ in peer.transport.answers()] == [1, 2, 3, 4, 5]
+    assert peer.transport.reading
+
+
+def test_a_burst_of_requests_that_are_answered_at_once_is_not_held_up():
+    peer = Peer(in_flight=2, held=False)
+    peer.send(*range(50))
+    peer.turn()
+    assert [number for number, _ in peer.transport.answers()] == list(range(50))
+    assert peer.transport.reading
+
+
+def test_a_reader_that_does_not_read_is_asked_nothing_more():
+    peer = Peer(held=False)
+    peer.connection.pause_writing()
+    assert not peer.transport.reading
+    peer.connection.resume_writing()
+    assert peer.transport.reading
+
+
+def test_garbage_closes_the_connection_after_the_answers_given_before_it(caplog):
+    peer = Peer(held=False)
+    peer.send(1)
+    peer.connection.data_received(b"\0\0\0\x04\x00\x0c\x7f\xff")
+    peer.connection.data_received(request(2))
+    assert peer.transport.answers() == [(1, 0)]
+    assert peer.transport.closed
+    assert "connection_closed" in caplog.text
+
+
+@pytest.mark.parametrize("size", [-1, 1_001, 0x7FFFFFFF])
+def test_a_frame_of_impossible_size_closes_the_connection(size, caplog):
+    peer = Peer()
+    peer.connection.data_received(size.to_bytes(4, "big", signed=True))
+    assert peer.transport.closed
+    assert str(size) in caplog.text
+
+
+def test_a_frame_of_the_largest_size_is_read():
+    peer = Peer(held=False, frame_bytes=len(request(1)) - 4)
+    peer.send(1)
+    peer.turn()
+    assert peer.transport.answers() == [(1, 0)]
+    assert not peer.transport.closed
+
+
+def test_an_answer_to_a_client_that_is_gone_goes_nowhere_and_its_waiter_is_told():
+    peer, gone = Peer(), []
+    peer.send(1)
+    peer.exchanges[0].on_close = lambda: gone.append(1)
+    peer.connection.connection_lost(None)
+    peer.answer(0)
+    peer.turn()
+    assert gone == [1]
+    assert peer.transport.written == b""
+    assert peer.lost == [peer.connection]
+
+
+def test_the_reason_of_a_close_is_logged_once_per_client(caplog):
+    once = OncePerClient(logging.getLogger("test"))
+    for _ in range(3):
+        once.warn(("host", "client"), "event=connection_closed")
+    once.warn(("host", "other client"), "event=connection_closed")
+    assert caplog.text.count("connection_closed") == 2
+
+
+def test_quiet_time_counts_from_the_sweep_that_saw_the_last_frame_end_or_begin():
+    peer = Peer(held=False)
+    first, second = request(1), request(2)
+    assert peer.connection.quiet_ms(300_000) == (300_000, False)
+    peer.connection.data_received(first[:10])
+    assert peer.connection.quiet_ms(301_000) == (0, True)
+    peer.connection.data_received(first[10:20])
+    assert peer.connection.quiet_ms(311_000) == (10_000, True)
+    peer.connection.data_received(first[20:] + second[:10])
+    assert peer.connection.quiet_ms(312_000) == (0, True)
+    peer.connection.data_received(second[10:])
+    assert peer.connection.quiet_ms(313_000) == (0, False)
+    assert peer.connection.quiet_ms(399_000) == (86_000, False)

@@ -1,0 +1,137 @@
+"""A listener accepts within its limits and closes who wastes them."""
+
+import asyncio
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from coordinator.network.connection import ConnectionLimits
+from coordinator.network.listener import Listener
+from coordinator.protocol.codec import Codec
+from coordinator.requests import api_versions
+from coordinator.requests.dispatch import Dispatcher
+
+HELLO = b"\0\0\0\x0a\0\x12\0\0\0\0\0\x07\0\0"
+"""ApiVersions v0, correlation id 7, empty client id."""
+
+
+class Clock:
+    now = 0
+
+
+async def listening(clock, **changes):
+    server = SimpleNamespace(cluster_id="c", node_id=1)
+    limits = ConnectionLimits(
+        frame_bytes_max=1_000,
+        requests_in_flight_max=5,
+        write_buffer_bytes_max=1 << 16,
+        idle_ms_max=1_000,
+        frame_ms_max=500,
+        drain_ms_max=500,
+    )
+    listener = Listener(
+        Dispatcher(server, {18: api_versions.API}, Codec.of(None)),
+        limits,
+        **{
+            "advertised": ("localhost", 0),
+            "connections_max": 10,
+            "connections_per_ip_max": 10,
+            "now_ms": lambda: clock.now,
+        }
+        | changes,
+    )
+    await listener.start("127.0.0.1", 0)
+    return listener
+
+
+class Client:
+    """A socket on the test's own loop."""
+
+    def __init__(self, listener):
+        self.address = ("127.0.0.1", listener.advertised[1])
+        self.loop = asyncio.get_running_loop()
+        self.socket = socket.socket()
+        self.socket.setblocking(False)
+
+    async def __aenter__(self):
+        await self.loop.sock_connect(self.socket, self.address)
+        return self
+
+    async def __aexit__(self, *_):
+        self.socket.close()
+
+    async def send(self, data):
+        await self.loop.sock_sendall(self.socket, data)
+
+    async def receive(self):
+        """Bytes, or nothing when the server closed."""
+        try:
+            return await self.loop.sock_recv(self.socket, 65_536)
+        except ConnectionError:
+            return b""
+
+    async def is_served(self):
+        try:
+            await self.send(HELLO)
+        except ConnectionError:
+            return False
+        return await self.receive() != b""
+
+
+async def turns(condition):
+    """Lets the loop turn until the condition holds (pytest's timeout ends a test in which it never does)."""
+    while not condition():  # noqa: ASYNC110 - the condition is the server's state; it has no event for a test
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("limit", ["connections_max", "connections_per_ip_max"])
+def test_connections_beyond_the_limit_are_closed_and_those_within_are_served(limit):
+    async def story():
+        listener = await listening(Clock(), **{limit: 2})
+        async with Client(listener) as first, Client(listener) as second:
+            assert await first.is_served()
+            assert await second.is_served()
+            async with Client(listener) as third:
+                assert not await third.is_served()
+        assert listener.refused_count == 1
+        await turns(lambda: not listener.connections)
+        async with Client(listener) as fourth:
+            assert await fourth.is_served()
+        await listener.stop(0)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("sent", "waited_ms"), [(b"", 1_001), (HELLO[:6], 501)])
+def test_the_idle_and_the_stalled_are_closed_and_not_before_their_time(sent, waited_ms):
+    async def story():
+        clock = Clock()
+        listener = await listening(clock)
+        async with Client(listener) as client:
+            await turns(lambda: listener.connections)
+            connection = next(iter(listener.connections))
+            if sent:
+                await client.send(sent)
+                await turns(lambda: connection._splitter.pending_bytes)
+            listener.sweep()
+            clock.now = waited_ms - 1
+            listener.sweep()
+            assert listener.connections
+            clock.now = waited_ms
+            listener.sweep()
+            assert await client.receive() == b""
+        await listener.stop(0)
+
+    asyncio.run(story())
+
+
+def test_a_stop_closes_the_connections_that_wait_for_nothing_at_once():
+    async def story():
+        listener = await listening(Clock())
+        async with Client(listener) as client:
+            assert await client.is_served()
+            await listener.stop(60_000)
+            assert await client.receive() == b""
+
+    asyncio.run(story())

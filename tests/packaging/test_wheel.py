@@ -1,0 +1,79 @@
+"""The wheel holds everything that a server needs, and what is installed from it runs where no checkout is."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SOURCES = ("coordinator", "protocol_schemas", "config", "pyproject.toml", "setup.py", "README.md")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """A folder with the content of the wheel, built offline from a copy of the sources."""
+    folder = tmp_path_factory.mktemp("wheel")
+    sources = folder / "sources"
+    sources.mkdir()
+    for name in SOURCES:
+        path = REPOSITORY / name
+        if path.is_dir():
+            shutil.copytree(path, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(path, sources)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", str(folder), "."]
+    built = subprocess.run(command, cwd=sources, capture_output=True, text=True, timeout=120, check=False)
+    assert built.returncode == 0, built.stderr
+    [wheel] = folder.glob("*.whl")
+    target = folder / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(target)
+    shutil.rmtree(sources)
+    return target
+
+
+def run(installed: Path, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        cwd=installed.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+def test_every_definition_and_configuration_is_in_the_wheel(installed):
+    for name in ("protocol_schemas", "config"):
+        bundled = installed / "coordinator" / "bundled" / name
+        there = {path.relative_to(bundled) for path in bundled.rglob("*") if path.is_file()}
+        assert there == {
+            path.relative_to(REPOSITORY / name) for path in (REPOSITORY / name).rglob("*") if path.is_file()
+        }
+
+
+def test_tests_and_tools_are_not_in_the_wheel(installed):
+    assert {path.name.partition("-")[0] for path in installed.iterdir()} == {"coordinator", "kafka_group_coordinator"}
+
+
+def test_what_is_installed_serves(installed):
+    script = (
+        "import coordinator, subprocess, sys, json\n"
+        "server = subprocess.Popen([sys.executable, '-m', 'coordinator', 'serve', '--listen', '127.0.0.1:0',"
+        " '--admin', '127.0.0.1:0', '--data-dir', 'data'], stdout=subprocess.PIPE)\n"
+        "ready = json.loads(server.stdout.readline())\n"
+        "server.terminate()\n"
+        "print(json.dumps([coordinator.__file__, ready['ready'], server.wait(20)]))\n"
+    )
+    done = run(installed, "-c", script)
+    assert done.returncode == 0, done.stderr
+    where, ready, code = json.loads(done.stdout)
+    assert Path(where).is_relative_to(installed)
+    assert (ready, code) == (True, 0)

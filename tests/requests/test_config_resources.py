@@ -1,0 +1,133 @@
+"""Settings as clients read and change them: what stories told to Kafka as well cannot say."""
+
+import logging
+
+import pytest
+from asking import Server, answer
+
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
+from coordinator.topics.configs import ROWS
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+@pytest.fixture
+def server():
+    return Server(message_max_bytes=2_000_000)
+
+
+def describe(server, kind, name, keys=None, **fields):
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=keys
+    )
+    (result,) = answer(server, "DescribeConfigs", 4, resources=[resource], **fields).results
+    return result
+
+
+def change(server, kind, name, operation=0, **values):
+    entries = [
+        IncrementalAlterConfigsRequest.AlterableConfig(
+            name=key.replace("_", "."), config_operation=operation, value=value
+        )
+        for key, value in values.items()
+    ]
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=kind, resource_name=name, configs=entries
+    )
+    (result,) = answer(server, "IncrementalAlterConfigs", 1, resources=[resource]).responses
+    return result
+
+
+def test_a_setting_that_the_server_was_given_is_told_as_such(server):
+    server.plane.create("t")
+    (entry,) = describe(server, TOPIC, "t", ["max.message.bytes"], include_synonyms=True).configs
+    assert (entry.value, entry.config_source) == ("2000000", 4)
+    assert [(place.name, place.value, place.source) for place in entry.synonyms] == [
+        ("message.max.bytes", "2000000", 4),
+        ("message.max.bytes", "1048588", 5),
+    ]
+
+
+def test_every_setting_has_words_for_whoever_asks(server):
+    server.plane.create("t")
+    assert all(entry.documentation for entry in describe(server, TOPIC, "t", include_documentation=True).configs)
+    assert all(entry.documentation for entry in describe(server, BROKER, "1", include_documentation=True).configs)
+    assert all(entry.documentation is None for entry in describe(server, TOPIC, "t").configs)
+
+
+def test_the_settings_of_the_server_can_be_read_and_not_changed(server):
+    entries = {entry.name: entry for entry in describe(server, BROKER, "1").configs}
+    assert (entries["message.max.bytes"].value, entries["message.max.bytes"].config_source) == ("2000000", 4)
+    assert entries["auto.create.topics.enable"].value == "true"
+    assert all(entry.read_only for name, entry in entries.items() if name != "min.insync.replicas")
+    refused = change(server, BROKER, "1", message_max_bytes="1")
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert refused.error_message == "Cannot update these configs dynamically: [message.max.bytes]"
+    assert change(server, BROKER, "1", operation=1, message_max_bytes=None).error_code == ErrorCode.NONE
+
+
+def test_the_groups_topic_is_told_as_it_is_and_not_changed(server):
+    server.topics.attach_internal("__consumer_offsets", [])
+    entries = {entry.name: entry for entry in describe(server, TOPIC, "__consumer_offsets").configs}
+    assert (entries["cleanup.policy"].value, entries["cleanup.policy"].config_source) == ("compact", 1)
+    assert change(server, TOPIC, "__consumer_offsets", retention_ms="1").error_code == ErrorCode.POLICY_VIOLATION
+
+
+def test_a_level_of_the_log_changes_at_once(server):
+    logger = logging.getLogger("coordinator.test.configs")
+    try:
+        assert change(server, LOGGER, "1", **{logger.name: "DEBUG"}).error_code == ErrorCode.NONE
+        assert logger.isEnabledFor(logging.DEBUG)
+        (entry,) = describe(server, LOGGER, "1", [logger.name]).configs
+        assert (entry.value, entry.config_source) == ("DEBUG", 6)
+        assert change(server, LOGGER, "1", operation=1, **{logger.name: None}).error_code == ErrorCode.NONE
+        assert logger.level == logging.NOTSET
+    finally:
+        logger.setLevel(logging.NOTSET)
+
+
+@pytest.mark.parametrize("kind", [METRICS])
+def test_what_kafka_has_and_we_have_not_is_refused_in_words(server, kind):
+    assert describe(server, kind, "x").error_code == ErrorCode.INVALID_REQUEST
+    refused = change(server, kind, "x", a="1")
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert refused.error_message.startswith("Unsupported resource type")
+
+
+def test_an_operation_that_is_none_is_refused(server):
+    server.plane.create("t")
+    assert change(server, TOPIC, "t", operation=9, retention_ms="1").error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_an_answer_waits_until_all_its_resources_are_through(server):
+    server.plane.create("a")
+    server.plane.create("b")
+    server.plane.late = True
+    resources = [
+        AlterConfigsRequest.AlterConfigsResource(
+            resource_type=TOPIC,
+            resource_name=name,
+            configs=[AlterConfigsRequest.AlterableConfig(name="retention.ms", value=value)],
+        )
+        for name, value in [("a", "1"), ("none", "1"), ("b", "soon")]
+    ]
+    from asking import ask
+
+    asker = ask(server, "AlterConfigs", 2, resources=resources)
+    assert asker.answer is None
+    server.plane.sync()
+    assert [result.error_code for result in asker.answer.responses] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_CONFIG,
+    ]
+
+
+def test_the_rows_are_kafkas_37():
+    assert len(ROWS) == 37
+    assert list(ROWS) == sorted(ROWS)

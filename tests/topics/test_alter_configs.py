@@ -1,0 +1,163 @@
+"""Settings of a topic that change while it lives: whole or not at all, kept, and in force for the next batch."""
+
+import pytest
+from topics.data_plane import NOW_MS, DataPlane, batch
+
+from coordinator.protocol.errors import ErrorCode
+from coordinator.topics.alter_configs import Change, Operation, alter, alter_topic, incremental, replacing
+from coordinator.topics.configs import LISTS
+
+GROUP = 32
+
+
+@pytest.fixture
+def plane():
+    plane = DataPlane()
+    plane.create("t", configs={"retention.ms": "1000"})
+    return plane
+
+
+def set_to(**values):
+    entries = [Change(name.replace("_", "."), Operation.SET, str(value)) for name, value in values.items()]
+    return incremental(entries, LISTS)
+
+
+def change(plane, plan, name="t", validate_only=False):
+    """The list that will hold the outcome."""
+    outcome = []
+    alter_topic(plane.topics, name, plan, outcome.append, validate_only=validate_only)
+    return outcome
+
+
+def own(plane, name="t"):
+    return dict(plane.topics.registry.topics[name].configs)
+
+
+def test_a_change_survives_a_restart(plane):
+    assert change(plane, set_to(retention_ms=5)) == [None]
+    plane.killed()
+    assert own(plane) == {"retention.ms": "5"}
+
+
+def test_a_change_is_seen_when_it_is_durable():
+    plane = DataPlane(late=True)
+    plane.create("t")
+    plane.sync()
+    outcome = change(plane, set_to(retention_ms=5))
+    assert (outcome, own(plane)) == ([], {})
+    plane.sync()
+    assert (outcome, own(plane)) == ([None], {"retention.ms": "5"})
+
+
+def test_two_changes_at_once_both_count():
+    plane = DataPlane(late=True)
+    plane.create("t")
+    plane.sync()
+    entry = Change("cleanup.policy", Operation.APPEND, "compact")
+    first = change(plane, incremental([entry], LISTS))
+    second = change(plane, incremental([entry._replace(operation=Operation.SUBTRACT, value="delete")], LISTS))
+    plane.sync()
+    assert (first, second, own(plane)) == ([None], [None], {"cleanup.policy": "compact"})
+
+
+def test_a_list_never_set_begins_at_its_default(plane):
+    change(plane, incremental([Change("cleanup.policy", Operation.APPEND, "compact")], LISTS))
+    assert own(plane)["cleanup.policy"] == "delete,compact"
+
+
+def test_replacing_takes_away_what_is_not_named(plane):
+    assert change(plane, replacing({"flush.ms": "7"})) == [None]
+    assert own(plane) == {"flush.ms": "7"}
+
+
+def test_one_wrong_value_leaves_everything_as_it_was(plane):
+    (error,) = change(plane, set_to(retention_ms=5, segment_bytes=1))
+    assert error.code == ErrorCode.INVALID_CONFIG
+    assert own(plane) == {"retention.ms": "1000"}
+
+
+def test_validating_changes_nothing(plane):
+    assert change(plane, set_to(retention_ms=5), validate_only=True) == [None]
+    assert own(plane) == {"retention.ms": "1000"}
+
+
+def test_a_value_longer_than_a_record_may_hold_is_refused(plane):
+    (error,) = change(plane, set_to(leader_replication_throttled_replicas="1:1," * 9000))
+    assert error.code == ErrorCode.INVALID_CONFIG
+
+
+def test_a_disk_that_fails_changes_nothing(plane):
+    plane.disk.capacity_bytes = 0
+    (error,) = change(plane, set_to(retention_ms=5))
+    assert error.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert own(plane) == {"retention.ms": "1000"}
+
+
+def test_a_topic_that_is_being_removed_is_not_there_any_more(plane):
+    plane.late = True
+    plane.delete("t")
+    outcome = change(plane, set_to(retention_ms=5))
+    plane.sync()
+    assert [error.code for error in outcome] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_the_largest_batch_is_the_new_one(plane):
+    data = batch(b"x" * 100)
+    assert plane.produce(data).error_code == ErrorCode.NONE
+    change(plane, set_to(max_message_bytes=len(data) - 1))
+    assert plane.produce(data).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_the_clock_is_the_new_one(plane):
+    plane.produce(batch(timestamp=NOW_MS - 5))
+    change(plane, incremental([Change("message.timestamp.type", Operation.SET, "LogAppendTime")], LISTS))
+    assert plane.produce(batch(timestamp=NOW_MS - 5)).log_append_time_ms == NOW_MS
+
+
+def test_keys_are_needed_from_now_on(plane):
+    assert plane.produce(batch(key=None)).error_code == ErrorCode.NONE
+    change(plane, set_to(cleanup_policy="compact"))
+    assert plane.produce(batch(key=None)).error_code == ErrorCode.INVALID_RECORD
+
+
+def test_segments_roll_at_the_new_size(plane):
+    plane.produce(batch(b"x" * 700_000))
+    change(plane, set_to(segment_bytes=1 << 20))
+    plane.produce(batch(b"x" * 700_000))
+    assert len(plane.topics.partition("t", 0).log.segments) == 2
+
+
+def test_retention_is_the_new_one():
+    plane = DataPlane(log_retention_check_interval_ms=1000)
+    plane.create("t")
+    plane.produce(batch(timestamp=NOW_MS - 500))
+    plane.advance(1000)
+    assert plane.topics.partition("t", 0).start_offset == 0
+    change(plane, set_to(retention_ms=100))
+    plane.advance(1000)
+    assert plane.topics.partition("t", 0).start_offset == 1
+
+
+def test_settings_given_back_are_the_servers():
+    plane = DataPlane(message_max_bytes=500)
+    plane.create("t", configs={"max.message.bytes": "100"})
+    assert plane.produce(batch(b"x" * 200)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    change(plane, replacing({}))
+    assert plane.produce(batch(b"x" * 200)).error_code == ErrorCode.NONE
+
+
+def test_a_successor_does_not_inherit_settings(plane):
+    plane.delete("t")
+    plane.create("t")
+    plane.killed()
+    assert own(plane) == {}
+
+
+def test_resources_that_are_no_topics_are_kept_alike(plane):
+    outcome = []
+    alter(plane.topics, GROUP, "g", replacing({"a": "1"}), lambda _after: None, outcome.append, validate_only=False)
+    plane.killed()
+    assert plane.topics.registry.configs_of(GROUP, "g") == {"a": "1"}
+    alter(plane.topics, GROUP, "g", replacing({}), lambda _after: None, outcome.append, validate_only=False)
+    assert outcome == [None, None]
+    assert plane.topics.registry.other_configs == {}

@@ -1,0 +1,110 @@
+"""Partitions that are added: there for everybody at once, or not at all, and kept."""
+
+import pytest
+from topics.data_plane import DataPlane, batch
+
+from coordinator.faults.disk import PowerCut
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import CreatePartitionsRequest
+from coordinator.topics.create_partitions import create_partitions
+
+
+def grow(plane, counts, **fields):
+    """The list that will hold the answer. `counts`: (name, count) pairs."""
+    wanted = [CreatePartitionsRequest.CreatePartitionsTopic(name=n, count=c, assignments=None) for n, c in counts]
+    answers = []
+    create_partitions(plane.topics, CreatePartitionsRequest(topics=wanted, **fields), answers.append)
+    return answers
+
+
+def errors(answers):
+    return [result.error_code for result in answers[0].results]
+
+
+@pytest.fixture
+def plane():
+    plane = DataPlane()
+    plane.create("t", 2)
+    return plane
+
+
+def test_new_partitions_take_records_and_survive_a_restart(plane):
+    assert errors(grow(plane, [("t", 4)])) == [ErrorCode.NONE]
+    assert plane.produce(batch(), partition=3).error_code == ErrorCode.NONE
+    plane.killed()
+    assert plane.topics.partition_count("t") == 4
+    assert plane.fetch(partition=3).high_watermark == 1
+
+
+def test_the_old_partitions_go_on_as_they_were(plane):
+    plane.produce(batch(b"before"))
+    before = plane.topics.partition("t", 0)
+    grow(plane, [("t", 3)])
+    assert plane.topics.partition("t", 0) is before
+
+
+def test_new_partitions_have_the_topics_settings(plane):
+    plane.create("small", configs={"max.message.bytes": "100"})
+    grow(plane, [("small", 2)])
+    assert plane.produce(batch(b"x" * 100), topic="small", partition=1).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_nobody_sees_partitions_before_they_are_durable():
+    plane = DataPlane(late=True)
+    plane.create("t")
+    plane.sync()
+    answers = grow(plane, [("t", 2)])
+    assert (answers, plane.topics.partition_count("t")) == ([], 1)
+    assert plane.produce(batch(), partition=1).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    plane.sync()
+    assert errors(answers) == [ErrorCode.NONE]
+
+
+def test_two_growths_at_once_do_not_overlap():
+    plane = DataPlane(late=True)
+    plane.create("t")
+    plane.sync()
+    first, second = grow(plane, [("t", 3)]), grow(plane, [("t", 2)])
+    plane.sync()
+    assert (errors(first), errors(second)) == ([ErrorCode.NONE], [ErrorCode.INVALID_PARTITIONS])
+    assert plane.topics.partition_count("t") == 3
+
+
+@pytest.mark.parametrize("cut_at", range(1, 6))
+def test_a_power_cut_leaves_all_topics_grown_or_none(plane, cut_at):
+    plane.create("u")
+    plane.disk.cut_after(cut_at)
+    try:
+        acknowledged = bool(grow(plane, [("t", 5), ("u", 5)]))
+    except PowerCut:
+        acknowledged = False
+    plane.crashed(seed=cut_at)
+    counts = plane.topics.partition_count("t"), plane.topics.partition_count("u")
+    assert counts in ({(5, 5)} if acknowledged else {(2, 1), (5, 5)})
+
+
+def test_a_full_disk_adds_nothing(plane):
+    plane.disk.capacity_bytes = 0
+    assert errors(grow(plane, [("t", 3)])) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert plane.topics.partition_count("t") == 2
+
+
+def test_the_bound_is_on_what_one_request_adds():
+    plane = DataPlane(topic_partitions_max=4)
+    plane.create("t", 2)
+    plane.create("u", 1)
+    assert errors(grow(plane, [("t", 5), ("u", 3)])) == [ErrorCode.POLICY_VIOLATION] * 2
+    assert errors(grow(plane, [("t", 6)])) == [ErrorCode.NONE]
+
+
+def test_the_shards_of_the_groups_are_as_many_as_they_are(plane):
+    plane.topics.attach_internal("__consumer_offsets", [])
+    assert errors(grow(plane, [("__consumer_offsets", 60)])) == [ErrorCode.POLICY_VIOLATION]
+
+
+def test_a_deleted_topic_does_not_grow(plane):
+    plane.late = True
+    plane.delete("t")
+    answers = grow(plane, [("t", 3)])
+    plane.sync()
+    assert errors(answers) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
