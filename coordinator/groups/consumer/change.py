@@ -10,6 +10,7 @@ collects its records here and asks here what the group *will* be. The steps, in 
     reconcile   the member's next step towards the target
 
 Nothing waits for the assignment interval: the first heartbeat after it finds the target behind and computes it (KIP-1263).
+One who comes back is not made to wait for it: it would get the epoch in which it left.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from coordinator.groups.assignors.assignor import AssignorError, GroupSpec, Memb
 from coordinator.groups.classic.protocols import in_java_order
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import (
+    JOINING_EPOCH,
     NO_PARTITIONS,
     ConsumerGroup,
     ConsumerMember,
@@ -188,6 +190,8 @@ class Change:
         if group.target_epoch >= self.group_epoch:
             return group.target_epoch, before
         interval_ms = self.groups.settings.consumer(self.group_id).assignment_interval_ms
+        if new.member_id in group.departed and new.member_epoch == JOINING_EPOCH:
+            interval_ms = 0
         if group.target_timestamp_ms and interval_ms and self.now_ms < group.target_timestamp_ms + interval_ms:
             return group.target_epoch, before
         return self.group_epoch, self._new_target(old, new)

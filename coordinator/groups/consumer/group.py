@@ -162,7 +162,7 @@ class ConsumerGroup:
     """One consumer group. Only replay.py calls what is under "replay"."""
 
     __slots__ = (
-        "assignors", "called", "catalog_version", "classic_members", "classic_protocols", "group_epoch", "group_id",
+        "assignors", "called", "catalog_version", "classic_members", "departed", "classic_protocols", "group_epoch", "group_id",
         "has_partition_metadata", "members", "metadata_hash", "owners", "rebalances", "regex_members",
         "regexes", "regexes_looked_at_ms", "regexes_version", "static_members", "steady", "subscribed",
         "target", "target_epoch", "target_timestamp_ms", "topic_ids", "unreconciled",
@@ -199,6 +199,9 @@ class ConsumerGroup:
         """Topic id -> partition -> member id."""
         self.unreconciled: set[str] = set()
         """Members that have not reached the target."""
+        self.departed: set[str] = set()
+        """Ids of members that had reached the target's epoch and are gone. Should one come back, it must not get this epoch
+        again: a commit that it made before it left would pass for one made after."""
 
         # Not in the log.
         self.called: set[str] = set()
@@ -259,6 +262,8 @@ class ConsumerGroup:
         """Puts a member in, or another value in the place of one."""
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
+        if old is not None and member.member_epoch < 0 <= old.member_epoch:
+            self._depart(old)
         self._count(old, -1)
         self._count(member, 1)
         if old is not None and old.instance_id is not None and old.instance_id != member.instance_id:
@@ -277,6 +282,7 @@ class ConsumerGroup:
         old = self.members.pop(member_id, None)
         if old is None:
             return
+        self._depart(old)
         self._count(old, -1)
         self._release(old)
         self._own(old, None)
@@ -289,7 +295,12 @@ class ConsumerGroup:
         self.metadata_hash = metadata_hash
         self.steady.clear()
 
+    def _depart(self, member: ConsumerMember) -> None:
+        if member.member_epoch >= self.target_epoch:
+            self.departed.add(member.member_id)
+
     def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        self.departed.clear()
         self.target_epoch = epoch
         self.target_timestamp_ms = timestamp_ms
         self.steady.clear()

@@ -15,10 +15,11 @@ this step. In sets, topic by topic:
 A member is asked what it owns; a heartbeat that does not say leaves the question open. When its subscription changes it
 gives up what it no longer subscribes to at once, before there is a target that knows of it.
 
-A member never loses a partition and keeps its epoch. Kafka lets it, in that last case; then nothing tells a commit made
-before the loss from one made after it. Here the member holds on to what it gave up until the next target moves it to a
-later epoch: it is UNRELEASED_PARTITIONS with something still pending revocation. Nobody else can be given the partition
-earlier than by that target, so nobody waits longer for it. And so `revocation_epoch`, the last epoch in which it had something
+A member never loses a partition and keeps its epoch. Kafka lets it, in two cases; then nothing tells a commit made before
+the loss from one made after it. In that last case the member here holds on to what it gave up until the next target moves it
+to a later epoch: it is UNRELEASED_PARTITIONS with something still pending revocation. Nobody else can be given the partition
+earlier than by that target, so nobody waits longer for it. The other case is a target that takes more from a member that
+has just given up what an earlier one took: it moves to an epoch between the two. And so `revocation_epoch`, the last epoch in which it had something
 that it has no more, is always before its epoch.
 """
 
@@ -95,13 +96,7 @@ def _advance(
         lost[topic_id] = {partition: epoch for partition, epoch in held.items() if partition not in wanted}
     still_owns = bool(lost) and _owns_any(owned, lost)
     if still_owns or (lost and member.member_epoch == target_epoch):
-        return replace(
-            member,
-            previous_member_epoch=member.member_epoch,
-            state=MemberState.UNREVOKED_PARTITIONS if still_owns else MemberState.UNRELEASED_PARTITIONS,
-            assigned=kept,
-            pending_revocation=lost,
-        )
+        return _give_up_more(member, target_epoch, kept, lost, still_owns=still_owns)
     for topic_id, wanted in target.items():
         if topic_id not in topics:
             continue
@@ -122,6 +117,28 @@ def _advance(
         assigned=_joined(kept, gained) if gained or lost else assigned,
         pending_revocation=NOTHING,
         revocation_epoch=member.member_epoch if gave_up else member.revocation_epoch,
+    )
+
+
+def _give_up_more(
+    member: ConsumerMember, target_epoch: int, kept: Epochs, lost: Epochs, *, still_owns: bool
+) -> ConsumerMember:
+    """Something must go before it reaches the target. What it has given up before that goes now, if there is an epoch
+    between its own and the target's for it to reach; else with the rest."""
+    epoch, revocation_epoch, pending = member.member_epoch, member.revocation_epoch, lost
+    if member.pending_revocation:
+        if target_epoch - 1 > epoch:
+            epoch, revocation_epoch = target_epoch - 1, epoch
+        else:
+            pending = _joined(member.pending_revocation, lost)
+    return replace(
+        member,
+        member_epoch=epoch,
+        previous_member_epoch=member.member_epoch,
+        state=MemberState.UNREVOKED_PARTITIONS if still_owns else MemberState.UNRELEASED_PARTITIONS,
+        assigned=kept,
+        pending_revocation=pending,
+        revocation_epoch=revocation_epoch,
     )
 
 

@@ -1,0 +1,413 @@
+"""Consumer groups in miniature: a shard (groups/harness.py), and clients that behave as Kafka's do.
+
+`Modern` speaks the consumer protocol: it reads what it was told it has, gives up what it was told to give up before it says
+so, repeats everything about itself after an answer got lost, and starts anew when it is fenced. `Classic` speaks the classic
+protocol, eager or cooperative. Both keep what they are reading in `owned`: no two clients that the coordinator counts as
+members may read the same partition at the same time.
+"""
+
+from typing import Any
+
+from groups.harness import Asked, GroupHarness
+
+from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
+from coordinator.groups.offsets.commit import commit
+from coordinator.groups.settings import ConsumerSettings
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, OffsetCommitRequest
+from coordinator.protocol.subscription import Subscription, encode_assignment, encode_subscription, parse_assignment
+from coordinator.requests import consumer_group_heartbeat as heartbeat_api
+from coordinator.requests import offset_commit as commit_api
+
+INTERVAL_MS = 1_000
+SESSION_MS = 45_000
+_Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
+_Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+_Partition = OffsetCommitRequest.OffsetCommitRequestPartition
+
+
+class ChangeableSettings:
+    """Group settings that a test may change at any time."""
+
+    def __init__(self, config: Any) -> None:
+        from coordinator.groups.group_configs import ConfiguredGroups
+
+        self.own: dict[str, dict[str, str]] = {}
+        self._groups = ConfiguredGroups(config, lambda group_id: self.own.get(group_id, {}))
+
+    def set(self, group_id: str, **values: str) -> None:
+        names = {name.replace("_", "."): value for name, value in values.items()}
+        self.own[group_id] = {**self.own.get(group_id, {}), **names}
+
+    def consumer(self, group_id: str) -> ConsumerSettings:
+        return self._groups.consumer(group_id)
+
+
+class ConsumerHarness(GroupHarness):
+    """A shard with two topics: t (4 partitions) and u (2)."""
+
+    def __init__(self, topics: Any = None, **config: Any) -> None:
+        self.own_settings: ChangeableSettings | None = None
+        super().__init__({"t": 4, "u": 2} if topics is None else topics, **config)
+
+    def beat(
+        self,
+        group_id: str = "g",
+        member_id: str = "m",
+        epoch: int = 0,
+        *,
+        topics: Any = None,
+        regex: str | None = None,
+        owned: Any = None,
+        instance: str | None = None,
+        rack: str | None = None,
+        assignor: str | None = None,
+        rebalance_ms: int = -1,
+        version: int = 1,
+        client_id: str | None = "client",
+    ) -> Asked:
+        """A heartbeat; `owned` is topic name -> partitions."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group_id,
+            member_id=member_id,
+            member_epoch=epoch,
+            instance_id=instance,
+            rack_id=rack,
+            rebalance_timeout_ms=rebalance_ms,
+            subscribed_topic_names=None if topics is None else list(topics),
+            subscribed_topic_regex=regex,
+            server_assignor=assignor,
+            topic_partitions=None
+            if owned is None
+            else [
+                _Owned(self.catalog.topic_id(name) or name.encode().ljust(16, b"\0"), sorted(parts))
+                for name, parts in owned.items()
+            ],
+        )
+        return self.call(consumer_group_heartbeat, request, version, heartbeat_api.API, client_id=client_id)
+
+    def join_modern(self, group_id: str = "g", member_id: str = "m", *, topics: Any = ("t",), **how: Any) -> Asked:
+        how = {"rebalance_ms": 60_000, "owned": {}} | how
+        return self.beat(group_id, member_id, 0, topics=topics, **how)
+
+    def commit(
+        self, group_id: str, member_id: str, epoch: int, partitions: Any, version: int = 9, metadata: str = ""
+    ) -> list[ErrorCode]:
+        """`partitions`: (topic, partition) pairs; returns their errors."""
+        by_topic: dict[str, list[int]] = {}
+        for name, partition in partitions:
+            by_topic.setdefault(name, []).append(partition)
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=epoch,
+            member_id=member_id,
+            topics=[
+                _Topic(
+                    name,
+                    self.catalog.topic_id(name) or bytes(16),
+                    [_Partition(each, 1, -1, metadata) for each in parts],
+                )
+                for name, parts in by_topic.items()
+            ],
+        )
+        asked = Asked(commit_api.API, version, "client", "/127.0.0.1", "")
+        from coordinator.protocol.errors import KafkaError
+
+        try:
+            result = commit(self.groups, request, asked, self.now_ms)
+        except KafkaError as error:
+            return [error.code for _ in partitions]
+        self._apply(result)
+        return [ErrorCode(each.error_code) for topic in result.reply.topics for each in topic.partitions]
+
+    def consumer(self, group_id: str = "g") -> Any:
+        return self.groups.consumer[group_id]
+
+    def member(self, member_id: str = "m", group_id: str = "g") -> Any:
+        return self.consumer(group_id).members[member_id]
+
+    def assigned(self, asked: Asked) -> dict[str, list[int]] | None:
+        """The assignment of an answer by topic name; None if there is none in it."""
+        assignment = asked.reply.assignment
+        if assignment is None:
+            return None
+        return {self.catalog.topic_name(each.topic_id): each.partitions for each in assignment.topic_partitions}
+
+    def kinds(self, since: int = 0) -> list[str]:
+        """The kinds of the records written since, tombstones with a minus."""
+        return [("-" if record.value is None else "") + str(record.key.API_KEY) for record in self.records[since:]]
+
+
+def pairs(assignment: Any) -> set[tuple[str, int]]:
+    return {(name, partition) for name, parts in assignment.items() for partition in parts}
+
+
+def by_topic(owned: set[tuple[str, int]]) -> dict[str, list[int]]:
+    result: dict[str, list[int]] = {}
+    for name, partition in sorted(owned):
+        result.setdefault(name, []).append(partition)
+    return result
+
+
+class Modern:
+    """A client of the consumer protocol."""
+
+    def __init__(
+        self,
+        h: ConsumerHarness,
+        name: str,
+        *,
+        group: str = "g",
+        topics: Any = ("t",),
+        instance: str | None = None,
+        regex: str | None = None,
+        assignor: str | None = None,
+    ) -> None:
+        self.h, self.group, self.id = h, group, name
+        self.topics, self.regex, self.instance, self.assignor = tuple(topics), regex, instance, assignor
+        self.epoch = 0
+        self.owned: set[tuple[str, int]] = set()
+        self.told: set[tuple[str, int]] | None = None
+        """What it was told to have, if that differs from what it has."""
+        self.says_all = True
+        self.says_owned = True
+        self.fenced = 0
+
+    @property
+    def is_in(self) -> bool:
+        group = self.h.groups.consumer.get(self.group)
+        return group is not None and self.id in group.members
+
+    def beat(self, *, lose_answer: bool = False) -> Asked:
+        self._revoke()
+        full = self.says_all or self.epoch == 0
+        asked = self.h.beat(
+            self.group,
+            self.id,
+            self.epoch,
+            topics=self.topics if full else None,
+            regex=self.regex if full else None,
+            owned=by_topic(self.owned) if full or self.says_owned else None,
+            instance=self.instance,
+            assignor=self.assignor if full else None,
+            rebalance_ms=60_000 if full else -1,
+        )
+        if lose_answer:
+            self.says_all = True
+            return asked
+        self._hear(asked)
+        return asked
+
+    def _revoke(self) -> None:
+        """Gives up what it was told to give up, before it says so."""
+        if self.told is not None:
+            self.owned &= self.told
+
+    def _hear(self, asked: Asked) -> None:
+        if not asked.ok:
+            if asked.error in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED):
+                return
+            self.fenced += 1
+            self.forget()
+            return
+        self.says_all = False
+        self.says_owned = False
+        self.epoch = asked.reply.member_epoch
+        told = self.h.assigned(asked)
+        if told is not None:
+            self.told = {(name, partition) for name, partition in pairs(told) if name is not None}
+        if self.told is not None:
+            lost = self.owned - self.told
+            if lost:
+                self.says_owned = True
+            elif self.told != self.owned:
+                self.owned = set(self.told)
+                self.says_owned = True
+                self.told = None
+
+    def forget(self) -> None:
+        """It was fenced, or restarts: it has nothing and knows nothing."""
+        self.epoch, self.owned, self.told = 0, set(), None
+        self.says_all = self.says_owned = True
+
+    def leave(self) -> Asked:
+        asked = self.h.beat(self.group, self.id, -1, instance=self.instance)
+        self.forget()
+        return asked
+
+    def commit_all(self) -> list[ErrorCode]:
+        return self.h.commit(self.group, self.id, self.epoch, sorted(self.owned))
+
+
+class Classic:
+    """A client of the classic protocol. It is driven by `beat`, which joins and syncs where it must."""
+
+    def __init__(
+        self,
+        h: ConsumerHarness,
+        *,
+        group: str = "g",
+        topics: Any = ("t",),
+        cooperative: bool = True,
+        instance: str | None = None,
+    ) -> None:
+        self.h, self.group, self.topics, self.cooperative, self.instance = (
+            h,
+            group,
+            tuple(topics),
+            cooperative,
+            instance,
+        )
+        self.id = ""
+        self.generation = -1
+        self.owned: set[tuple[str, int]] = set()
+        self.waiting: Asked | None = None
+        self.what = "join"
+        self.leads = False
+
+    @property
+    def is_in(self) -> bool:
+        group = self.h.groups.group(self.group)
+        return group is not None and self.id in group.members
+
+    def beat(self) -> None:
+        if self.waiting is not None:
+            if self.waiting.is_parked:
+                return
+            asked, self.waiting = self.waiting, None
+            self._hear(asked)
+        elif self.what == "join":
+            self._join()
+        elif self.what == "sync":
+            self._sync()
+        else:
+            self._heard_heartbeat(self.h.heartbeat(self.group, self.id, self.generation, instance=self.instance))
+
+    def _join(self) -> None:
+        if not self.cooperative:
+            self.owned = set()
+        owned = {name: tuple(parts) for name, parts in by_topic(self.owned).items()}
+        metadata = encode_subscription(
+            Subscription(
+                tuple(self.topics),
+                None,
+                owned if self.cooperative else {},
+                self.generation,
+                None,
+                3 if self.cooperative else 1,
+            )
+        )
+        asked = self.h.join(self.group, self.id, instance=self.instance, protocols={"a": metadata})
+        self._wait("join", asked)
+
+    def _sync(self) -> None:
+        assignments = self._assign() if self.leads else None
+        asked = self.h.sync(
+            self.group, self.id, self.generation, assignments, protocol_name="a", instance=self.instance
+        )
+        self._wait("sync", asked)
+
+    def _wait(self, what: str, asked: Asked) -> None:
+        self.what = what
+        self.waiting = asked
+        if not asked.is_parked:
+            self.waiting = None
+            self._hear(asked)
+
+    def _hear(self, asked: Asked) -> None:
+        if asked.error is ErrorCode.MEMBER_ID_REQUIRED:
+            self.id = asked.reply.member_id
+        elif not asked.ok:
+            self._refused(asked.error)
+        elif self.what == "join":
+            self.id, self.generation = asked.reply.member_id, asked.reply.generation_id
+            self.leads = asked.reply.leader == self.id
+            self.members = asked.reply.members
+            self.what = "sync"
+        else:
+            told = parse_assignment(asked.reply.assignment).partitions if asked.reply.assignment else {}
+            assigned = pairs(told)
+            lost = self.owned - assigned
+            self.owned = assigned
+            # A cooperative client that gave something up joins again to say so.
+            self.what = "join" if self.cooperative and lost else "heartbeat"
+
+    def _heard_heartbeat(self, asked: Asked) -> None:
+        if not asked.ok:
+            self._refused(asked.error)
+
+    def _refused(self, error: ErrorCode) -> None:
+        if error is not ErrorCode.REBALANCE_IN_PROGRESS:
+            self.owned = set()
+            self.generation = -1
+            if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+                self.id = ""
+        self.what = "join"
+
+    def _assign(self) -> dict[str, bytes]:
+        """As a cooperative leader does: nobody is given what another still has."""
+        from coordinator.protocol.subscription import Assignment, parse_subscription
+
+        claims = {member.member_id: parse_subscription(member.metadata) for member in self.members}
+        held = {pair: member_id for member_id, each in claims.items() for pair in pairs(each.owned)}
+        given: dict[str, set[tuple[str, int]]] = {member_id: set() for member_id in claims}
+        for name, count in sorted(self.h.catalog.topics.items()):
+            wanting = sorted(member_id for member_id, each in claims.items() if name in each.topics)
+            for partition in range(count):
+                if wanting:
+                    member_id = wanting[partition % len(wanting)]
+                    if held.get((name, partition), member_id) == member_id:
+                        given[member_id].add((name, partition))
+        return {
+            member_id: encode_assignment(Assignment({n: tuple(p) for n, p in by_topic(got).items()}, None, 1))
+            for member_id, got in given.items()
+        }
+
+    def leave(self) -> None:
+        self.h.leave(self.group, (self.id, self.instance))
+        self.id, self.generation, self.owned, self.what, self.waiting = "", -1, set(), "join", None
+
+
+def settle(h: ConsumerHarness, clients: Any, rounds: int = 40, step_ms: int = 600) -> None:
+    """Everybody is heard of again and again."""
+    for _ in range(rounds):
+        for client in clients:
+            client.beat()
+        h.advance(step_ms)
+
+
+def assert_one_owner(clients: Any) -> None:
+    """No two clients that are members read the same partition."""
+    seen: dict[tuple[str, int], str] = {}
+    for client in clients:
+        if not client.is_in:
+            continue
+        for pair in client.owned:
+            assert pair not in seen, f"{pair} is read by {seen[pair]} and {client.id}"
+            seen[pair] = client.id
+
+
+def assert_sound(h: ConsumerHarness) -> None:
+    """I1, I8 and the order of the epochs, seen from inside."""
+    for group in h.groups.consumer.values():
+        owners: dict[bytes, dict[int, str]] = {}
+        for member in group.members.values():
+            if member.member_epoch >= 0:
+                assert member.revocation_epoch < member.member_epoch <= group.target_epoch <= group.group_epoch, member
+            for held in (member.assigned, member.pending_revocation):
+                for topic_id, partitions in held.items():
+                    assert partitions
+                    for partition in partitions:
+                        assert partition not in owners.get(topic_id, {}), (partition, member)
+                        owners.setdefault(topic_id, {})[partition] = member.member_id
+        assert owners == group.owners
+        assert group.unreconciled == {
+            m for m, each in group.members.items() if not each.is_reconciled_to(group.target_epoch)
+        }
+    assert h.durable() == h.durable(h.records)
+
+
+def compacted(records: Any) -> list[Any]:
+    """What compaction leaves at the least: the last record of each key, tombstones too."""
+    last = {repr(record.key): index for index, record in enumerate(records)}
+    return [record for index, record in enumerate(records) if last[repr(record.key)] == index]

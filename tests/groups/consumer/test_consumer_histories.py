@@ -1,0 +1,277 @@
+"""Random histories of consumer groups: clients of both protocols, lost answers, crashes, time and topics that change.
+
+After every step, from inside: what memory holds is what the log says (I1), also when it was compacted (I2); a partition is
+held once (I8); RevocationEpoch < MemberEpoch <= target epoch <= group epoch (I7). From outside: no two clients that are
+members read the same partition. Commits: none that was made before a partition was lost is taken, under any policy (I9);
+and none is refused that a policy promises to take. In the end the group comes to rest with everything read once (I12).
+"""
+
+from groups.consumer.consumer_world import (
+    Classic,
+    ConsumerHarness,
+    Modern,
+    assert_one_owner,
+    assert_sound,
+    compacted,
+    settle,
+)
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from coordinator.groups.fencing import stale_because
+from coordinator.groups.settings import ASSIGNMENT_EPOCH, REVOCATION_EPOCH, STRICT, ConsumerSettings
+
+NAMES = ("t", "u", "v")
+clients = st.integers(0, 7)
+
+
+def policy(name, ownership=False):
+    return ConsumerSettings(
+        session_timeout_ms=1,
+        heartbeat_interval_ms=1,
+        assignment_interval_ms=1,
+        fencing_policy=name,
+        require_ownership=ownership,
+    )
+
+
+POLICIES = [policy(name, own) for name in (STRICT, REVOCATION_EPOCH, ASSIGNMENT_EPOCH) for own in (False, True)]
+
+
+class Seen:
+    """What was seen of one member id over the history."""
+
+    def __init__(self):
+        self.epochs = set()
+        self.lost = {}
+        """Partition -> the last epoch in which the member had a partition that it then lost."""
+        self.was_away = 0
+        """The last epoch it had before it was no member."""
+
+
+class ConsumerHistories(RuleBasedStateMachine):
+    @initialize(interval=st.sampled_from([0, 1_000]))
+    def start(self, interval):
+        self.h = ConsumerHarness(group_consumer_assignment_interval_ms=interval)
+        self.clients = []
+        self.names = 0
+        self.seen = {}
+        self.before = {}
+        self.come_modern(("t",), None)
+        self.come_modern(("t",), None)
+
+    # --- clients come and go ----------------------------------------------------------------------------------------
+
+    @rule(
+        topics=st.sampled_from([("t",), ("t", "u"), ("u",), ("v", "t")]),
+        regex=st.sampled_from([None, None, None, "[tv].*"]),
+        instance=st.sampled_from([None, None, "i"]),
+        assignor=st.sampled_from([None, None, "range"]),
+    )
+    def modern_comes(self, topics, regex, instance, assignor):
+        if len(self.clients) < 8 and not any(client.instance == instance for client in self.clients if instance):
+            self.come_modern(topics, instance, regex, assignor)
+
+    def come_modern(self, topics, instance, regex=None, assignor=None):
+        self.names += 1
+        self.clients.append(
+            Modern(self.h, f"m{self.names}", topics=topics, instance=instance, regex=regex, assignor=assignor)
+        )
+
+    @rule(cooperative=st.booleans(), topics=st.sampled_from([("t",), ("t", "u")]))
+    def classic_comes(self, cooperative, topics):
+        classics = [client for client in self.clients if isinstance(client, Classic)]
+        if len(self.clients) < 8 and all(client.cooperative == cooperative for client in classics):
+            self.clients.append(Classic(self.h, topics=topics, cooperative=cooperative))
+
+    @rule(i=clients)
+    def leaves(self, i):
+        client = self.pick(i)
+        if client is not None and client.is_in:
+            client.leave()
+
+    @rule(i=clients)
+    def dies(self, i):
+        """The process is gone; its member is not."""
+        client = self.pick(i)
+        if client is not None and len(self.clients) > 2:
+            self.clients.remove(client)
+
+    @rule(i=clients)
+    def static_steps_aside(self, i):
+        client = self.pick(i)
+        if isinstance(client, Modern) and client.instance and client.is_in:
+            self.h.beat(client.group, client.id, -2, instance=client.instance)
+            client.forget()
+            self.names += 1
+            client.id = f"m{self.names}"
+
+    def pick(self, i):
+        return self.clients[i % len(self.clients)] if self.clients else None
+
+    # --- and are heard of -------------------------------------------------------------------------------------------
+
+    @rule(i=clients)
+    def beats(self, i):
+        client = self.pick(i)
+        if client is not None:
+            client.beat()
+
+    @rule(i=clients)
+    def all_beat(self, i):
+        for client in self.clients[i % 8 :] + self.clients[: i % 8]:
+            client.beat()
+            self.watch()
+
+    @rule(i=clients)
+    def the_answer_gets_lost(self, i):
+        client = self.pick(i)
+        if isinstance(client, Modern):
+            client.beat(lose_answer=True)
+
+    @rule(i=clients, topics=st.sampled_from([("t",), ("t", "u"), ("v",), ()]))
+    def changes_its_subscription(self, i, topics):
+        client = self.pick(i)
+        if client is not None:
+            client.topics = topics or ("t",)
+            if isinstance(client, Modern):
+                client.says_all = True
+            elif client.what == "heartbeat":
+                client.what = "join"
+
+    # --- the world --------------------------------------------------------------------------------------------------
+
+    @rule(ms=st.sampled_from([10, 500, 1_100, 30_000, 46_000]))
+    def time_passes(self, ms):
+        self.h.advance(ms)
+
+    @rule(name=st.sampled_from(NAMES), count=st.integers(0, 5))
+    def a_topic_changes(self, name, count):
+        topics = self.h.catalog.topics
+        if count == 0:
+            topics.pop(name, None)
+        else:
+            topics[name] = max(count, topics.get(name, 0))
+
+    @rule()
+    def the_server_crashes(self):
+        self.h.restart()
+        for client in self.clients:
+            if isinstance(client, Classic) and client.waiting is not None:
+                client.waiting = None
+
+    # --- what must be true ------------------------------------------------------------------------------------------
+
+    @invariant()
+    def all_is_sound(self):
+        if not hasattr(self, "h"):
+            return
+        self.watch()
+        assert_sound(self.h)
+        assert self.h.durable(compacted(self.h.records)) == self.h.durable()
+        assert_one_owner(self.clients)
+
+    def watch(self):
+        group = self.h.groups.consumer.get("g")
+        members = {} if group is None else dict(group.members)
+        classic = self.h.groups.classic.get("g")
+        for member_id, before in self.before.items():
+            now = members.get(member_id)
+            if classic is not None and member_id in classic.members:
+                continue  # It holds what it held, in a group of the other kind.
+            seen = self.seen[member_id]
+            for partition in held(before):
+                since = None if now is None else now.assignment_epoch(*partition)
+                if since is None or since > before.assignment_epoch(*partition):
+                    seen.lost[partition] = before.member_epoch
+            if now is None:
+                seen.was_away = max(seen.was_away, before.member_epoch)
+        for member_id, now in members.items():
+            seen = self.seen.setdefault(member_id, Seen())
+            if now.member_epoch > 0:
+                seen.epochs.add(now.member_epoch)
+        self.before = members
+        if group is None and (classic is None or classic.generation <= 1):
+            self.seen = {}  # Another group of the same name: its epochs start anew.
+
+    @rule()
+    def commits_are_fenced(self):
+        for member_id, member in self.before.items():
+            seen = self.seen[member_id]
+            if member.member_epoch <= 0:
+                continue
+            has = held(member)
+            for epoch in seen.epochs:
+                for partition in has | seen.lost.keys():
+                    self.judge(member, seen, epoch, partition, partition in has)
+
+    def judge(self, member, seen, epoch, partition, has_it):
+        taken = {
+            (each.fencing_policy, each.require_ownership): stale_because(member, epoch, [partition], each) is None
+            for each in POLICIES
+        }
+        told = (
+            f"{member.member_id} {member.state.name} at {member.member_epoch} (before {member.previous_member_epoch}, "
+            f"revocation {member.revocation_epoch}) commits {partition[0][:1]}{partition[1]} with {epoch}; "
+            f"lost {[(t[:1], p, e) for (t, p), e in seen.lost.items()]}, away {seen.was_away}, taken {taken}"
+        )
+        if epoch <= seen.lost.get(partition, -1):
+            assert not any(taken.values()), told
+        if not has_it:
+            assert not any(is_taken for (_, ownership), is_taken in taken.items() if ownership), told
+        since = member.assignment_epoch(*partition)
+        if has_it and since <= epoch <= member.member_epoch and epoch > seen.was_away:
+            assert taken[ASSIGNMENT_EPOCH, False], told
+            if epoch == member.member_epoch or epoch > max(seen.lost.values(), default=0):
+                assert taken[REVOCATION_EPOCH, False], told
+        if epoch == member.member_epoch:
+            assert taken[STRICT, False]
+
+    def teardown(self):
+        if not hasattr(self, "h"):
+            return
+        h = self.h
+        h.advance(120_000)
+        for round_ in range(60):
+            settle(h, self.clients, 1)
+            assert_one_owner(self.clients)
+            if round_ > 8 and self.is_at_rest():
+                break
+        assert_sound(h)
+        wanted = {
+            (name, p)
+            for client in self.clients
+            for name in self.topics_of(client)
+            for p in range(h.catalog.topics[name])
+        }
+        read = {pair for client in self.clients for pair in client.owned}
+        assert read == wanted, (read, wanted, [(c.id, c.owned, c.topics) for c in self.clients])
+        group = h.groups.group("g")
+        if self.clients:
+            assert group.state.value == "Stable"
+
+    def is_at_rest(self):
+        group = self.h.groups.group("g")
+        return group is not None and group.state.value == "Stable" and all(client.is_in for client in self.clients)
+
+    def topics_of(self, client):
+        names = set(client.topics)
+        if getattr(client, "regex", None):
+            names |= {name for name in self.h.catalog.topics if name[0] in "tv"}
+        return names & self.h.catalog.topics.keys()
+
+
+def held(member):
+    return {
+        (topic_id, partition)
+        for each in (member.assigned, member.pending_revocation)
+        for topic_id, partitions in each.items()
+        for partition in partitions
+    }
+
+
+ConsumerHistories.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestConsumerHistories = ConsumerHistories.TestCase
