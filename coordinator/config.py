@@ -174,7 +174,7 @@ def caseless(*options: str) -> Parser:
 
 def _read_names(value: Any, _is_text: bool) -> Any:
     names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names or len(set(map(str, names))) < len(names):
+    if not isinstance(names, list | tuple) or not names or len(set(map(str, names))) < len(names):
         return None
     return tuple(names) if all(isinstance(name, str) and _NAME.fullmatch(name) for name in names) else None
 

@@ -9,6 +9,7 @@ from typing import Any
 from coordinator.admin.http import RefusedRequest, Request, Response, Routes, json_response
 from coordinator.admin.served import Served
 from coordinator.groups.classic.group import ClassicGroup, ClassicMember, Rebalance
+from coordinator.groups.consumer.describe import details as consumer_details
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.subscription import parse_assignment
 
@@ -30,7 +31,7 @@ def list_groups(server: Served) -> list[dict[str, Any]]:
     rows = []
     for shard in server.groups.shards:
         state: Any = shard.state
-        names = state.classic.keys() | state.offsets.by_group.keys()
+        names = state.classic.keys() | state.consumer.keys() | state.offsets.by_group.keys()
         rows += [_summary(state, group_id) for group_id in names]
     return sorted(rows, key=lambda row: row["group_id"])
 
@@ -40,13 +41,16 @@ def describe_group(server: Served, group_id: str) -> dict[str, Any]:
     state: Any = server.groups.shard_of(group_id).state
     group = state.classic.get(group_id)
     committed = state.offsets.by_group.get(group_id, {})
-    if group is None and not committed:
+    consumer = state.consumer.get(group_id)
+    if group is None and consumer is None and not committed:
         raise RefusedRequest(404, "no such group")
     view = _summary(state, group_id)
     view["committed"] = [
         {"topic": topic, "partition": partition, "offset": each.offset, "metadata": each.metadata}
         for (topic, partition), each in sorted(committed.items())
     ]
+    if consumer is not None:
+        return view | consumer_details(state, consumer)
     if group is None:
         return view
     view |= {
@@ -62,6 +66,16 @@ def describe_group(server: Served, group_id: str) -> dict[str, Any]:
 
 
 def _summary(state: Any, group_id: str) -> dict[str, Any]:
+    consumer = state.consumer.get(group_id)
+    if consumer is not None:
+        return {
+            "group_id": group_id,
+            "kind": "consumer",
+            "state": consumer.state.value,
+            "generation": consumer.group_epoch,
+            "member_count": len(consumer.members),
+            "offset_count": len(state.offsets.by_group.get(group_id, ())),
+        }
     group = state.classic.get(group_id)
     return {
         "group_id": group_id,

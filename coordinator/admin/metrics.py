@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from coordinator.admin.http import Request, Response, Routes
 from coordinator.admin.served import Served
+from coordinator.groups.fencing import STALE_REASONS
 from coordinator.protocol.errors import ErrorCode
 from coordinator.requests.exchange import Route
 from coordinator.runtime.shard import Status
@@ -98,11 +99,13 @@ def _groups(server: Served) -> Samples:
     counts: Counter[tuple[str, str]] = Counter()
     for state in _states(server):
         counts.update(("classic", group.state.value) for group in state.classic.values())
+        counts.update(("consumer", group.state.value) for group in state.consumer.values())
     return counts.items()
 
 
 def _members(server: Served) -> Samples:
     yield ("classic",), sum(len(group.members) for state in _states(server) for group in state.classic.values())
+    yield ("consumer",), sum(len(group.members) for state in _states(server) for group in state.consumer.values())
 
 
 def _offsets(server: Served) -> Samples:
@@ -120,6 +123,13 @@ def _commits_fenced(server: Served) -> Samples:
             for error in FENCES:
                 counts[error] += route.errors.get(error, 0)
     return (((error.name,), count) for error, count in counts.items())
+
+
+def _stale_commits(server: Served) -> Samples:
+    counts: Counter[str] = Counter(dict.fromkeys(STALE_REASONS, 0))
+    for state in _states(server):
+        counts.update(state.commits_fenced)
+    return (((reason,), count) for reason, count in counts.items())
 
 
 def _states(server: Served) -> Iterable[Any]:
@@ -220,6 +230,7 @@ METRICS = (
     Metric("coordinator_events", COUNTER, ("event",), "What the groups told, by event, as in the log.", _facts),
     Metric("coordinator_offsets", GAUGE, (), "Committed offsets held.", _offsets),
     Metric("coordinator_offset_commits", COUNTER, (), "Offsets committed since the state was loaded.", _commits),
+    Metric("coordinator_commits_stale", COUNTER, ("reason",), "Commits of members refused for their epoch.", _stale_commits),
     Metric("coordinator_commits_fenced", COUNTER, ("reason",), "Commits refused to former members.", _commits_fenced),
     Metric("coordinator_shards", GAUGE, ("status",), "Shards of the groups' log.", _shards),
     Metric("coordinator_timers", GAUGE, (), "Timers armed: sessions, rebalances, expiry.", _timers),

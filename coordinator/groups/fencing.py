@@ -41,6 +41,14 @@ _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE
 
 GROUP_ID_NOT_FOUND_SINCE = 9
 """OffsetCommit before this version says ILLEGAL_GENERATION to a member of a group that does not exist."""
+NOT_OWNED = "the member does not own the partition"
+AHEAD = "the epoch is ahead of the member's"
+BEHIND = "the epoch is behind the member's"
+LOST_SINCE = "the member lost a partition since that epoch"
+NOT_OWNED_THEN = "the member did not own the partition in that epoch"
+STALE_REASONS = (NOT_OWNED, AHEAD, BEHIND, LOST_SINCE, NOT_OWNED_THEN)
+"""Why a member of a consumer group may not commit."""
+
 MEMBER_EPOCH_SINCE = 9
 """OffsetCommit before this version cannot be of a member that speaks the consumer protocol."""
 
@@ -138,19 +146,19 @@ def stale_because(
     """Why the member may not commit these partitions (topic id, index) with this epoch; None if it may."""
     if epoch == member.member_epoch:
         if settings.require_ownership and any(member.assignment_epoch(*each) is None for each in partitions):
-            return "the member does not own the partition"
+            return NOT_OWNED
         return None
     if epoch > member.member_epoch:
-        return "the epoch is ahead of the member's"
+        return AHEAD
     if settings.fencing_policy == REVOCATION_EPOCH:
         if not 0 <= member.revocation_epoch < epoch:
-            return "the member lost a partition since that epoch"
+            return LOST_SINCE
     elif settings.fencing_policy != ASSIGNMENT_EPOCH:
-        return "the epoch is behind the member's"
+        return BEHIND
     for each in partitions:
         since = member.assignment_epoch(*each)
         if since is None or since > epoch:
-            return "the member did not own the partition in that epoch"
+            return NOT_OWNED_THEN
     return None
 
 

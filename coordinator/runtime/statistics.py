@@ -53,7 +53,7 @@ class Statistics:
         self.expired = {"session": 0, "pending": 0, "sync": 0}
         """Members given up, by the timeout that ran out."""
         self.rebalances_s = Histogram(REBALANCE_BOUNDS_S)
-        """From the cause to a new generation."""
+        """From the cause to a new generation; of a consumer group, until its last member has reached the new target."""
         self.syncs_s = Histogram(SYNC_BOUNDS_S)
         """Time of an fdatasync (and what runs with it) in its worker."""
         self.syncs_failed = 0
@@ -67,7 +67,7 @@ class Statistics:
             _count(self.rebalances, fact.fields["cause"])
         elif fact.name == "member_expired":
             _count(self.expired, fact.fields["timeout"])
-        elif fact.name == "generation_formed":
+        elif fact.name in ("generation_formed", "rebalance_ended"):
             self.rebalances_s.observe(fact.fields["waited_ms"] / 1000)
 
     def watch_lag(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:

@@ -21,7 +21,7 @@ def coordinator(*arguments: str, folder: Path = REPOSITORY) -> subprocess.Comple
     [
         ("--set", "group.max.size=0"),
         ("--set", "group.max.sise=1"),
-        ("--set", "group.consumer.max.size=1"),
+        ("--set", "group.consumer.max.size=0"),
         ("--config", "nowhere.yaml"),
         ("--listen", "9092"),
         ("--listen", "0.0.0.0:0"),

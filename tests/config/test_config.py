@@ -196,7 +196,6 @@ def test_a_word_that_is_not_among_the_choices_is_refused():
 @pytest.mark.parametrize(
     ("key", "feature"),
     [
-        ("group.consumer.max.size", "KIP-848"),
         ("group.streams.max.size", "KIP-1071"),
         ("group.share.max.size", "KIP-932"),
         ("share.coordinator.threads", "KIP-932"),

@@ -162,10 +162,31 @@ class ConsumerGroup:
     """One consumer group. Only replay.py calls what is under "replay"."""
 
     __slots__ = (
-        "assignors", "called", "catalog_version", "classic_members", "departed", "classic_protocols", "group_epoch", "group_id",
-        "has_partition_metadata", "members", "metadata_hash", "owners", "rebalances", "regex_members",
-        "regexes", "regexes_looked_at_ms", "regexes_version", "static_members", "steady", "subscribed",
-        "target", "target_epoch", "target_timestamp_ms", "topic_ids", "unreconciled",
+        "assignors",
+        "called",
+        "catalog_version",
+        "classic_members",
+        "classic_protocols",
+        "departed",
+        "group_epoch",
+        "group_id",
+        "has_partition_metadata",
+        "members",
+        "metadata_hash",
+        "owners",
+        "rebalances",
+        "regex_members",
+        "regexes",
+        "regexes_looked_at_ms",
+        "regexes_version",
+        "static_members",
+        "steady",
+        "subscribed",
+        "target",
+        "target_epoch",
+        "target_timestamp_ms",
+        "topic_ids",
+        "unreconciled",
     )  # fmt: skip
 
     def __init__(self, group_id: str) -> None:

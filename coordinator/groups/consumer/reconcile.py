@@ -19,8 +19,8 @@ A member never loses a partition and keeps its epoch. Kafka lets it, in two case
 the loss from one made after it. In that last case the member here holds on to what it gave up until the next target moves it
 to a later epoch: it is UNRELEASED_PARTITIONS with something still pending revocation. Nobody else can be given the partition
 earlier than by that target, so nobody waits longer for it. The other case is a target that takes more from a member that
-has just given up what an earlier one took: it moves to an epoch between the two. And so `revocation_epoch`, the last epoch in which it had something
-that it has no more, is always before its epoch.
+has just given up what an earlier one took: it moves to an epoch between the two. And so `revocation_epoch`, the last
+epoch in which it had something that it has no more, is always before its epoch.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -86,6 +86,10 @@ class ConsumerHarness(GroupHarness):
         )
         return self.call(consumer_group_heartbeat, request, version, heartbeat_api.API, client_id=client_id)
 
+    def id_of(self, name: str) -> bytes:
+        """Also of a topic that is gone."""
+        return self.catalog.topic_id(name) or name.encode().ljust(16, b"\0")
+
     def join_modern(self, group_id: str = "g", member_id: str = "m", *, topics: Any = ("t",), **how: Any) -> Asked:
         how = {"rebalance_ms": 60_000, "owned": {}} | how
         return self.beat(group_id, member_id, 0, topics=topics, **how)

@@ -192,7 +192,7 @@ class ConsumerHistories(RuleBasedStateMachine):
             if now.member_epoch > 0:
                 seen.epochs.add(now.member_epoch)
         self.before = members
-        if group is None and (classic is None or classic.generation <= 1):
+        if group is None and (classic is None or classic.generation <= 1 or classic.state.value == "Empty"):
             self.seen = {}  # Another group of the same name: its epochs start anew.
 
     @rule()

@@ -1,0 +1,242 @@
+"""Which commits a consumer group takes, under each policy."""
+
+import pytest
+from groups.consumer.consumer_world import (
+    INTERVAL_MS,
+    ChangeableSettings,
+    Classic,
+    ConsumerHarness,
+    Modern,
+    settle,
+)
+
+from coordinator.groups.offsets.fetch import fetch_group
+from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import OffsetFetchRequest
+
+NONE, STALE = ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH
+ALL = [("t", partition) for partition in range(4)]
+
+
+def world(policy, **settings):
+    h = ConsumerHarness()
+    h.groups.settings = ChangeableSettings(h.config)
+    h.groups.settings.set("g", consumer_fencing_policy=policy, **settings)
+    return h
+
+
+def halved(policy, **settings):
+    """a had t0-3 at epoch 2 and has t0 and t1 at epoch 3."""
+    h = world(policy, **settings)
+    a, b = Modern(h, "a"), Modern(h, "b")
+    settle(h, [a], 3)
+    settle(h, [a, b], 10)
+    assert (a.epoch, a.owned) == (3, {("t", 0), ("t", 1)})
+    assert h.member("a").revocation_epoch == 2
+    return h
+
+
+def bumped(policy):
+    """a has had t0-3 since epoch 2 and is at epoch 3; nothing was taken from it."""
+    h = world(policy)
+    a, b = Modern(h, "a"), Modern(h, "b", topics=("u",))
+    settle(h, [a], 3)
+    settle(h, [a, b], 10)
+    assert a.epoch == 3
+    assert h.member("a").revocation_epoch == 0
+    return h
+
+
+@pytest.mark.parametrize("policy", FENCING_POLICIES)
+def test_at_its_epoch_a_member_may_commit(policy):
+    h = halved(policy)
+    assert h.commit("g", "a", 3, ALL[:2]) == [NONE, NONE]
+
+
+@pytest.mark.parametrize("policy", FENCING_POLICIES)
+def test_at_its_epoch_a_member_may_commit_what_it_lost_unless_ownership_is_required(policy):
+    assert halved(policy).commit("g", "a", 3, [("t", 2)]) == [NONE]
+    h = halved(policy, consumer_fencing_require_ownership="true")
+    assert h.commit("g", "a", 3, [("t", 2)]) == [STALE]
+    assert h.commit("g", "a", 3, [("t", 0)]) == [NONE]
+    assert h.groups.commits_fenced == {"the member does not own the partition": 1}
+
+
+@pytest.mark.parametrize("policy", FENCING_POLICIES)
+def test_nobody_commits_with_an_epoch_from_before_it_lost_the_partition(policy):
+    h = halved(policy)
+    assert h.commit("g", "a", 2, [("t", 2)]) == [STALE]
+    assert h.commit("g", "a", 2, [("t", 0), ("t", 2)]) == [STALE, STALE]
+    assert h.groups.offsets.count == 0
+
+
+@pytest.mark.parametrize("policy", FENCING_POLICIES)
+def test_an_epoch_of_the_future_is_stale(policy):
+    assert halved(policy).commit("g", "a", 4, [("t", 0)]) == [STALE]
+
+
+@pytest.mark.parametrize(("policy", "expected"), [(STRICT, STALE), (REVOCATION_EPOCH, NONE), (ASSIGNMENT_EPOCH, NONE)])
+def test_an_earlier_epoch_when_nothing_was_taken(policy, expected):
+    assert bumped(policy).commit("g", "a", 2, ALL) == [expected] * 4
+
+
+@pytest.mark.parametrize(("policy", "expected"), [(STRICT, STALE), (REVOCATION_EPOCH, STALE), (ASSIGNMENT_EPOCH, NONE)])
+def test_an_earlier_epoch_of_a_kept_partition_when_another_was_taken(policy, expected):
+    assert halved(policy).commit("g", "a", 2, [("t", 0)]) == [expected]
+
+
+def test_a_policy_may_be_changed_while_the_group_lives():
+    h = bumped(STRICT)
+    assert h.commit("g", "a", 2, [("t", 0)]) == [STALE]
+    h.groups.settings.set("g", consumer_fencing_policy=REVOCATION_EPOCH)
+    assert h.commit("g", "a", 2, [("t", 0)]) == [NONE]
+
+
+def test_a_member_whose_record_does_not_say_is_held_to_strict():
+    """A record written by Kafka has no RevocationEpoch: -1."""
+    h = bumped(REVOCATION_EPOCH)
+    record = next(
+        r for r in reversed(h.records) if r.key.NAME.startswith("ConsumerGroupCurrentMember") and r.key.member_id == "a"
+    )
+    record.value.revocation_epoch = -1
+    h.groups.replay(record)
+    assert h.commit("g", "a", 2, [("t", 0)]) == [STALE]
+    assert h.commit("g", "a", 3, [("t", 0)]) == [NONE]
+
+
+def test_partitions_that_are_refused_anyway_do_not_count():
+    h = halved(ASSIGNMENT_EPOCH)
+    too_much = "x" * 5_000
+    assert h.commit("g", "a", 2, [("t", 2)], metadata=too_much) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+
+
+def test_a_member_of_the_consumer_protocol_must_speak_version_9():
+    h = halved(REVOCATION_EPOCH)
+    for epoch in (2, 3, 4):
+        assert h.commit("g", "a", epoch, [("t", 0)], version=8) == [ErrorCode.UNSUPPORTED_VERSION]
+
+
+def test_strangers_and_simple_consumers():
+    h = halved(REVOCATION_EPOCH)
+    assert h.commit("g", "nobody", 3, [("t", 0)]) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert h.commit("g", "", -1, [("t", 0)]) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert h.commit("g", "a", -1, [("t", 0)]) == [STALE]
+    h.beat(member_id="a", epoch=-1)
+    h.beat(member_id="b", epoch=-1)
+    assert h.commit("g", "", -1, [("t", 0)]) == [NONE]
+    assert h.commit("g", "m", 5, [("t", 0)]) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert h.groups.group("g").state == "Empty"
+
+
+def test_classic_members_are_told_illegal_generation():
+    h = world(REVOCATION_EPOCH)
+    a, c = Modern(h, "a"), Classic(h)
+    settle(h, [a, c], 15)
+    assert h.commit("g", c.id, c.generation, sorted(c.owned), version=8) == [NONE] * len(c.owned)
+    assert h.commit("g", c.id, c.generation + 1, [("t", 0)]) == [ErrorCode.ILLEGAL_GENERATION]
+    assert h.commit("g", c.id, c.generation - 1, [("t", 0)], version=8) == [ErrorCode.ILLEGAL_GENERATION]
+
+
+def test_reading_offsets_is_strict_whatever_the_policy():
+    h = halved(ASSIGNMENT_EPOCH)
+
+    def read(member_id, epoch):
+        asked = OffsetFetchRequest.OffsetFetchRequestGroup(
+            group_id="g", member_id=member_id, member_epoch=epoch, topics=None
+        )
+        return ErrorCode(fetch_group(h.groups, asked, by_id=False).error_code)
+
+    assert read("a", 3) is NONE
+    assert read(None, -1) is NONE
+    assert read("a", 2) is read("a", 4) is STALE
+    assert read("nobody", 3) is read(None, 3) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_id_that_comes_back_never_gets_the_epoch_in_which_it_left():
+    h = world(REVOCATION_EPOCH)
+    a, b = Modern(h, "a"), Modern(h, "b")
+    settle(h, [a, b], 10)
+    epoch = a.epoch
+    a.leave()
+    assert h.join_modern(member_id="a").reply.member_epoch > epoch
+    for policy in FENCING_POLICIES:
+        h.groups.settings.set("g", consumer_fencing_policy=policy)
+        assert h.commit("g", "a", epoch, [("t", 0)]) == [STALE]
+
+
+def test_a_member_that_unsubscribes_keeps_what_it_gave_up_until_its_epoch_moves():
+    h = world(REVOCATION_EPOCH)
+    h.join_modern(member_id="a", topics=("t", "u"))
+    h.beat(member_id="a", epoch=2, topics=("t",), owned={"t": [0, 1, 2, 3]})
+    member = h.member("a")
+    assert (member.member_epoch, list(map(h.catalog.topic_name, member.pending_revocation))) == (2, ["u"])
+    h.advance(INTERVAL_MS)
+    h.beat(member_id="a", epoch=2)
+    assert (h.member("a").member_epoch, h.member("a").revocation_epoch) == (3, 2)
+    assert h.commit("g", "a", 2, [("u", 0)]) == [STALE]
+
+
+# --- KAFKA-19779's recipe ---------------------------------------------------------------------------------------------
+
+
+def storm(policy, *, by_the_recipe, rebalances=200):
+    """Two members commit every 100 ms while a third comes and goes; returns (commits, failed commits).
+
+    A commit carries the epoch known when it was sent, and is judged up to a heartbeat later. By the recipe a client commits
+    when it is told to give up partitions, remembers the epoch, and does not commit with it again.
+    """
+    h = world(policy)
+    h.groups.settings.set("g", consumer_assignment_interval_ms="0")
+    members = [Modern(h, "a"), Modern(h, "b")]
+    settle(h, members, 5)
+    spent = {member.id: -1 for member in members}
+    commits = failed = 0
+    guest, began = None, h.consumer().group_epoch
+    turn = 0
+    while h.consumer().group_epoch - began < rebalances:
+        turn += 1
+        if turn % 6 == 0:
+            if guest is None:
+                guest = Modern(h, f"guest{turn}", topics=("t",) if turn % 12 else ("u",))
+            else:
+                guest.leave()
+                guest = None
+        in_flight = [
+            (member.id, member.epoch, sorted(member.owned))
+            for member in members
+            if not (by_the_recipe and member.epoch == spent[member.id])
+        ]
+        for member in [*members, guest] if guest else members:
+            losing = set() if member.told is None else member.owned - member.told
+            if losing and member in members:
+                # The revoke callback: what it gives up is committed before it says that it gave it up.
+                commits += 1
+                failed += any(h.commit("g", member.id, member.epoch, sorted(losing)))
+                in_flight = [each for each in in_flight if each[0] != member.id] if by_the_recipe else in_flight
+                spent[member.id] = member.epoch
+            member.beat()
+        for member_id, epoch, owned in in_flight:
+            if owned:
+                commits += 1
+                failed += any(h.commit("g", member_id, epoch, owned))
+        h.advance(100)
+    return commits, failed
+
+
+def test_two_hundred_rebalances_fail_no_commit_of_who_follows_the_recipe(capsys):
+    counts = {
+        (policy, by_the_recipe): storm(policy, by_the_recipe=by_the_recipe)
+        for policy in FENCING_POLICIES
+        for by_the_recipe in (True, False)
+    }
+    with capsys.disabled():
+        for (policy, by_the_recipe), (commits, failed) in counts.items():
+            print(
+                f"\n  {policy:17} {'recipe' if by_the_recipe else 'no recipe':9} {failed:4} of {commits} commits failed",
+                end="",
+            )
+        print()
+    assert counts[REVOCATION_EPOCH, True][1] == 0
+    assert counts[REVOCATION_EPOCH, False][1] > 0
+    assert counts[STRICT, True][1] > 0

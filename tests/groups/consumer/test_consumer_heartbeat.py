@@ -1,0 +1,380 @@
+"""ConsumerGroupHeartbeat: epochs, answers, errors and records, as Kafka 4.4 has them."""
+
+import pytest
+from groups.consumer.consumer_world import INTERVAL_MS, SESSION_MS, ConsumerHarness, Modern, settle
+
+from coordinator.protocol.errors import ErrorCode
+
+
+def test_the_first_member_gets_epoch_2_and_everything_at_once():
+    h = ConsumerHarness()
+    asked = h.join_modern()
+    assert (asked.error, asked.reply.member_epoch, asked.reply.heartbeat_interval_ms) == (ErrorCode.NONE, 2, 5_000)
+    assert h.assigned(asked) == {"t": [0, 1, 2, 3]}
+    assert h.kinds() == ["5", "3", "7", "6", "8"]
+
+
+@pytest.mark.parametrize("how", [{"topics": ()}, {"topics": None, "regex": ""}])
+def test_a_first_member_that_wants_nothing_gets_epoch_1(how):
+    h = ConsumerHarness()
+    asked = h.join_modern(**how)
+    assert (asked.reply.member_epoch, h.assigned(asked)) == (1, {})
+    assert h.kinds() == ["5", "8"]
+
+
+def test_a_subscription_to_a_missing_topic_still_gives_epoch_2():
+    h = ConsumerHarness()
+    asked = h.join_modern(topics=("missing",))
+    assert (asked.reply.member_epoch, h.assigned(asked)) == (2, {})
+
+
+def test_emptying_a_group_raises_its_epoch_and_the_target_follows():
+    h = ConsumerHarness()
+    h.join_modern()
+    before = len(h.records)
+    assert h.beat(epoch=-1).reply.member_epoch == -1
+    assert h.kinds(before) == ["-8", "-7", "-5", "3", "6"]
+    assert (h.consumer().group_epoch, h.consumer().target_epoch, h.consumer().state) == (3, 3, "Empty")
+    assert h.join_modern(member_id="n").reply.member_epoch == 4
+
+
+def test_within_the_assignment_interval_a_joiner_gets_the_old_epoch_and_nothing():
+    h = ConsumerHarness()
+    h.join_modern(member_id="a")
+    asked = h.join_modern(member_id="b")
+    assert (asked.reply.member_epoch, h.assigned(asked)) == (2, {})
+    assert h.consumer().state == "Assigning"
+    h.advance(INTERVAL_MS)
+    asked = h.beat(member_id="a", epoch=2)
+    assert (asked.reply.member_epoch, h.assigned(asked)) == (2, {"t": [0, 1]})
+
+
+def test_a_partition_moves_when_it_was_given_up_and_not_before():
+    h = ConsumerHarness()
+    h.join_modern(member_id="a")
+    h.advance(INTERVAL_MS)
+    assert h.assigned(h.join_modern(member_id="b")) == {}
+    assert h.assigned(h.beat(member_id="a", epoch=2)) == {"t": [0, 1]}
+    assert h.assigned(h.beat(member_id="b", epoch=3)) is None
+    assert h.beat(member_id="a", epoch=2, owned={"t": [0, 1, 2, 3]}).reply.member_epoch == 2
+    asked = h.beat(member_id="a", epoch=2, owned={"t": [0, 1]})
+    assert (asked.reply.member_epoch, asked.reply.assignment) == (3, None)
+    asked = h.beat(member_id="b", epoch=3)
+    assert (asked.reply.member_epoch, h.assigned(asked)) == (3, {"t": [2, 3]})
+
+
+def test_an_assignment_is_told_again_to_who_tells_everything():
+    h = ConsumerHarness()
+    h.join_modern()
+    assert h.assigned(h.beat(epoch=2)) is None
+    assert h.assigned(h.beat(epoch=2, owned={"t": [0]})) is None
+    full = h.beat(epoch=2, topics=("t",), owned={"t": [0, 1, 2, 3]}, rebalance_ms=60_000)
+    assert h.assigned(full) == {"t": [0, 1, 2, 3]}
+    assert h.assigned(h.join_modern()) == {"t": [0, 1, 2, 3]}
+    assert h.consumer().group_epoch == 2
+
+
+def test_the_answer_to_a_steady_member_is_made_once_and_writes_nothing():
+    h = ConsumerHarness()
+    h.join_modern()
+    h.beat(epoch=2)
+    before = len(h.records)
+    from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
+    from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest
+
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2)
+    first = consumer_group_heartbeat(h.groups, request, h.asked[0], h.now_ms)
+    assert consumer_group_heartbeat(h.groups, request, h.asked[0], h.now_ms) is first
+    assert len(h.records) == before
+    assert [timer.delay_ms for timer in first.timers] == [SESSION_MS]
+
+
+def test_a_lost_answer_is_repeated_to_who_has_no_more_than_it_is_assigned():
+    h = ConsumerHarness()
+    h.join_modern(member_id="a")
+    h.advance(INTERVAL_MS)
+    h.join_modern(member_id="b")
+    h.beat(member_id="a", epoch=2)
+    assert h.beat(member_id="a", epoch=2, owned={"t": [0, 1]}).reply.member_epoch == 3
+    assert h.beat(member_id="a", epoch=2, owned={"t": [0, 1]}).reply.member_epoch == 3
+    assert h.beat(member_id="a", epoch=2, owned={}).ok
+    for owned in (None, {"t": [0, 1, 2]}):
+        assert h.beat(member_id="a", epoch=2, owned=owned).error is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_wrong_epochs_are_fenced_in_kafkas_words():
+    h = ConsumerHarness()
+    h.join_modern()
+    asked = h.beat(epoch=3)
+    assert asked.error is ErrorCode.FENCED_MEMBER_EPOCH
+    assert asked.reply.error_message == (
+        "The consumer group member has a greater member epoch (3) than the one known by the group coordinator (2). "
+        "The member must abandon all its partitions and rejoin."
+    )
+    assert (asked.reply.member_id, asked.reply.member_epoch, asked.reply.heartbeat_interval_ms) == (None, 0, 0)
+    assert "smaller member epoch (1)" in h.beat(epoch=1, owned={}).reply.error_message
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "message"),
+    [
+        ({"member_id": ""}, "INVALID_REQUEST", "MemberId can't be empty."),
+        ({"group_id": ""}, "INVALID_REQUEST", "GroupId can't be empty."),
+        ({"instance": ""}, "INVALID_REQUEST", "InstanceId can't be empty."),
+        ({"rack": ""}, "INVALID_REQUEST", "RackId can't be empty."),
+        ({"rebalance_ms": -1}, "INVALID_REQUEST", "RebalanceTimeoutMs must be provided in first request."),
+        ({"owned": None}, "INVALID_REQUEST", "TopicPartitions must be empty when (re-)joining."),
+        ({"owned": {"t": [0]}}, "INVALID_REQUEST", "TopicPartitions must be empty when (re-)joining."),
+        (
+            {"topics": None},
+            "INVALID_REQUEST",
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        ),
+        (
+            {"assignor": "nope"},
+            "UNSUPPORTED_ASSIGNOR",
+            "ServerAssignor nope is not supported. Supported assignors: uniform, range.",
+        ),
+        (
+            {"regex": "[a"},
+            "INVALID_REGULAR_EXPRESSION",
+            "SubscribedTopicRegex `[a` is not a valid regular expression: missing closing ].",
+        ),
+        (
+            {"regex": "a(?=b)"},
+            "INVALID_REGULAR_EXPRESSION",
+            "SubscribedTopicRegex `a(?=b)` is not a valid regular expression: invalid or unsupported Perl syntax.",
+        ),
+    ],
+)
+def test_a_join_that_cannot_be_right_leaves_no_trace(how, error, message):
+    h = ConsumerHarness()
+    asked = h.join_modern(**how)
+    assert (asked.error.name, asked.reply.error_message) == (error, message)
+    assert h.records == []
+    assert h.groups.consumer == {}
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "message"),
+    [
+        ({"epoch": 1}, "GROUP_ID_NOT_FOUND", "Consumer group x not found."),
+        ({"epoch": -1}, "GROUP_ID_NOT_FOUND", "Group x not found."),
+        ({"epoch": -2}, "INVALID_REQUEST", "InstanceId can't be null."),
+        ({"epoch": -3}, "INVALID_REQUEST", "MemberEpoch is invalid."),
+        (
+            {"group_id": "g", "member_id": "n", "epoch": 2},
+            "UNKNOWN_MEMBER_ID",
+            "Member n is not a member of group g.",
+        ),
+        (
+            {"group_id": "g", "member_id": "n", "epoch": -1},
+            "UNKNOWN_MEMBER_ID",
+            "Member n is not a member of group g.",
+        ),
+        ({"group_id": "c", "epoch": 1}, "GROUP_ID_NOT_FOUND", "Group c is not a consumer group."),
+        ({"group_id": "c", "epoch": -1}, "GROUP_ID_NOT_FOUND", "Group c is not a consumer group."),
+    ],
+)
+def test_who_is_not_a_member_is_told_so(how, error, message):
+    h = ConsumerHarness()
+    h.join_modern()
+    h.stable("c", 1)
+    asked = h.beat(**({"group_id": "x"} | how))
+    assert (asked.error.name, asked.reply.error_message) == (error, message)
+
+
+def test_in_version_0_the_server_makes_the_member_id():
+    h = ConsumerHarness()
+    asked = h.join_modern(member_id="", version=0)
+    assert asked.ok
+    assert asked.reply.member_id in h.consumer().members
+    assert "-" not in asked.reply.member_id[:1]
+
+
+def test_a_full_group_takes_nobody_new():
+    h = ConsumerHarness(group_consumer_max_size=1)
+    h.join_modern(instance="i")
+    asked = h.join_modern(member_id="n")
+    assert asked.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert asked.reply.error_message == "The consumer group has reached its maximum capacity of 1 members."
+    assert h.beat(epoch=2, instance="i").ok
+    h.beat(epoch=-2, instance="i")
+    assert h.join_modern(member_id="n", instance="i").ok
+
+
+def test_an_unheard_member_is_removed_and_what_it_had_is_given_away():
+    h = ConsumerHarness()
+    a, b = Modern(h, "a"), Modern(h, "b")
+    settle(h, [a, b], 10)
+    settle(h, [b], 80)
+    assert h.told("member_expired")[0]["member_id"] == "a"
+    assert len(b.owned) == 4
+
+
+def test_a_member_that_does_not_give_up_in_its_rebalance_timeout_is_removed():
+    h = ConsumerHarness()
+    h.join_modern(member_id="a", rebalance_ms=5_000)
+    h.advance(INTERVAL_MS)
+    h.join_modern(member_id="b")
+    for _ in range(5):
+        h.beat(member_id="a", epoch=2, owned={"t": [0, 1, 2, 3]})
+        h.advance(1_000)
+    assert h.told("member_expired") == [{"group_id": "g", "member_id": "a", "timeout": "rebalance"}]
+
+
+def test_topics_made_grown_and_deleted_move_the_group_at_the_next_heartbeat():
+    h = ConsumerHarness({})
+    assert h.join_modern(topics=("n",)).reply.member_epoch == 2
+    h.advance(INTERVAL_MS)
+    h.catalog.topics["n"] = 1
+    assert h.assigned(h.beat(epoch=2)) == {"n": [0]}
+    h.advance(INTERVAL_MS)
+    h.catalog.topics["n"] = 2
+    asked = h.beat(epoch=3)
+    assert (asked.reply.member_epoch, h.assigned(asked)) == (4, {"n": [0, 1]})
+    h.advance(INTERVAL_MS)
+    del h.catalog.topics["n"]
+    assert h.assigned(h.beat(epoch=4)) == {}
+
+
+def test_a_topic_that_nobody_wants_moves_nobody():
+    h = ConsumerHarness()
+    h.join_modern()
+    h.catalog.topics["other"] = 3
+    assert h.beat(epoch=2).reply.member_epoch == 2
+    assert h.consumer().group_epoch == 2
+
+
+def test_a_pattern_is_matched_beside_the_heartbeat_and_again_when_topics_come():
+    h = ConsumerHarness({"t1": 1, "x": 1})
+    asked = h.join_modern(topics=None, regex="t.*")
+    assert (asked.reply.member_epoch, h.assigned(asked)) == (1, {})
+    h.advance(0)
+    assert h.kinds()[-2:] == ["16", "3"]
+    asked = h.beat(epoch=1)
+    assert (asked.reply.member_epoch, h.assigned(asked)) == (2, {"t1": [0]})
+    h.catalog.topics["t2"] = 1
+    h.beat(epoch=2)
+    h.advance(INTERVAL_MS)
+    assert h.assigned(h.beat(epoch=2)) == {"t1": [0], "t2": [0]}
+
+
+def test_a_pattern_that_nobody_has_any_more_is_taken_back():
+    h = ConsumerHarness()
+    h.join_modern(topics=None, regex="t.*")
+    h.advance(0)
+    before = len(h.records)
+    h.beat(epoch=1, topics=("t",), regex="")
+    assert "-16" in h.kinds(before)
+    assert h.consumer().regexes == {}
+
+
+def test_a_pattern_must_match_the_whole_name():
+    h = ConsumerHarness({"t": 1, "tt": 1})
+    h.join_modern(topics=None, regex="t")
+    h.advance(0)
+    assert h.assigned(h.beat(epoch=1)) == {"t": [0]}
+
+
+def test_the_preferred_assignor_raises_the_epoch_other_news_do_not():
+    h = ConsumerHarness()
+    h.join_modern()
+    h.advance(INTERVAL_MS)
+    h.beat(epoch=2, rebalance_ms=31_000)
+    h.beat(epoch=2, rack="r1")
+    h.beat(epoch=2, assignor="uniform")
+    assert h.consumer().group_epoch == 2
+    assert h.beat(epoch=2, assignor="range").reply.member_epoch == 3
+
+
+def test_an_assignor_that_fails_fails_the_heartbeat_and_nothing_else():
+    h = ConsumerHarness()
+
+    class Failing:
+        def assign(self, group):
+            raise ValueError("no")
+
+    h.groups.assignors = {"mine": Failing()}
+    asked = h.join_modern()
+    assert asked.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (
+        "Failed to compute a new target assignment for epoch 2: assignor mine: ValueError: no"
+        in asked.reply.error_message
+    )
+    assert h.records == []
+
+
+# --- static members ---------------------------------------------------------------------------------------------------
+
+
+def test_an_instance_id_is_taken_over_after_its_holder_stepped_aside():
+    h = ConsumerHarness()
+    h.join_modern(member_id="a", instance="i")
+    asked = h.join_modern(member_id="b", instance="i")
+    assert asked.error is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert asked.reply.error_message == (
+        "Static member b with instance id i cannot join the group because the instance id is owned by a member."
+    )
+    asked = h.beat(member_id="a", epoch=-2, instance="i")
+    assert (asked.reply.member_epoch, h.consumer().state) == (-2, "Reconciling")
+    asked = h.join_modern(member_id="b", instance="i")
+    assert (asked.reply.member_epoch, h.assigned(asked)) == (2, {"t": [0, 1, 2, 3]})
+    assert h.consumer().group_epoch == 2
+    for epoch in (2, -1):
+        asked = h.beat(member_id="a", epoch=epoch, instance="i")
+        assert asked.error is ErrorCode.FENCED_INSTANCE_ID
+    assert asked.reply.error_message == "Static member a with instance id i was fenced by member b."
+    assert h.beat(member_id="b", epoch=2).ok
+    asked = h.beat(member_id="b", epoch=2, instance="other")
+    assert (asked.error.name, asked.reply.error_message) == ("UNKNOWN_MEMBER_ID", "Instance id other is unknown.")
+
+
+def test_a_member_that_stays_away_too_long_is_removed():
+    h = ConsumerHarness()
+    h.join_modern(instance="i")
+    h.beat(epoch=-2, instance="i")
+    h.advance(SESSION_MS)
+    assert h.consumer().members == {}
+
+
+# --- settings of one group --------------------------------------------------------------------------------------------
+
+
+def test_settings_of_a_group_are_in_force_at_its_next_heartbeat():
+    from groups.consumer.consumer_world import ChangeableSettings
+
+    h = ConsumerHarness()
+    h.groups.settings = ChangeableSettings(h.config)
+    h.join_modern()
+    h.beat(epoch=2)
+    h.groups.settings.set("g", consumer_heartbeat_interval_ms="6000", consumer_session_timeout_ms="50000")
+    assert h.beat(epoch=2).reply.heartbeat_interval_ms == 6_000
+    h.advance(49_000)
+    assert h.beat(epoch=2).ok
+    h.groups.settings.set("g", consumer_assignment_interval_ms="0")
+    h.join_modern(member_id="b")
+    assert h.join_modern(member_id="c").reply.member_epoch == 4
+
+
+def test_what_a_restart_keeps_members_epochs_and_assignments_without_a_rebalance():
+    h = ConsumerHarness()
+    a, b = Modern(h, "a"), Modern(h, "b", instance="i")
+    settle(h, [a, b], 10)
+    before = len(h.records)
+    h.restart()
+    settle(h, [a, b], 5)
+    assert len(h.records) == before
+    assert a.fenced == b.fenced == 0
+
+
+def test_why_a_group_rebalanced_and_whom_it_waited_for_is_kept_and_told():
+    h = ConsumerHarness()
+    a, b = Modern(h, "a"), Modern(h, "b")
+    settle(h, [a], 3)
+    settle(h, [a, b], 10)
+    rebalance = h.consumer().rebalances[-1]
+    assert (rebalance.cause, rebalance.member_id, rebalance.last_reconciled) == ("a member joined", "b", "b")
+    assert rebalance.started_ms <= rebalance.assigned_ms <= rebalance.ended_ms
+    assert h.told("rebalance_started")[-1]["cause"] == "a member joined"
+    assert h.told("rebalance_ended")[-1]["last_reconciled"] == "b"
