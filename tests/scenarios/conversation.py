@@ -21,6 +21,7 @@ from coordinator.protocol.errors import ErrorCode
 QUIET_S = 0.08  # how long "waits" listens before it believes
 ANSWER_WITHIN_S = 20.0
 EVENTUALLY_WITHIN_S = 20.0
+SHORT_ID = re.compile(r"[A-Za-z0-9_-]{22}")  # what a coordinator calls a member of a consumer group that brings no id
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 NODE_FIELDS = {"node_id", "broker_id", "leader_id", "controller_id", "replica_nodes", "isr_nodes", "replicas"}
 DAY_MS = 86_400_000
@@ -406,6 +407,8 @@ class Conversation:
         for name, real in self.real.items():
             value = value.replace(real, name)
         value = UUID.sub(self.uuid, value)
+        if key == "member_id":
+            value = SHORT_ID.sub(self.uuid, value)
         return value if BARE.fullmatch(value) and value not in ("null", "true", "false") else json.dumps(value)
 
     def uuid(self, match: re.Match[str]) -> str:

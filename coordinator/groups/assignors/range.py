@@ -9,10 +9,10 @@ balanced.
 
 from collections.abc import Mapping
 
-from coordinator.groups.assignors.assignor import GroupSpec, Partitions
+from coordinator.groups.assignors.assignor import BuiltIn, GroupSpec, Partitions
 
 
-class RangeAssignor:
+class RangeAssignor(BuiltIn):
     """Kafka's `range`."""
 
     def assign(self, group: GroupSpec) -> Mapping[str, Partitions]:

@@ -18,15 +18,16 @@ Members and topics are walked in sorted order, so that what comes out does not d
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
-from coordinator.groups.assignors.assignor import GroupSpec, Partitions
+from coordinator.groups.assignors.assignor import BuiltIn, GroupSpec, Partitions
 
 PASSES_MAX = 16
+_NONE: frozenset[int] = frozenset()
 
 _Chunk = tuple[bytes, Sequence[int]]
 """Free partitions of one topic."""
 
 
-class UniformAssignor:
+class UniformAssignor(BuiltIn):
     """Kafka's `uniform`."""
 
     def assign(self, group: GroupSpec) -> Mapping[str, Partitions]:
@@ -38,50 +39,94 @@ class UniformAssignor:
 
 
 def _assign_evenly(group: GroupSpec, topics: Sequence[bytes]) -> dict[str, Partitions]:
+    """A member that keeps what it has is given the very object it had."""
     free = {topic_id: set(range(group.partitions[topic_id])) for topic_id in topics}
-    total = sum(map(len, free.values()))
+    assigned, sizes = _disjoint(group, free)
     members = sorted(group.members)
-    quota, longer = divmod(total, len(members))
-    target: dict[str, dict[bytes, frozenset[int]]] = {}
+    quota, longer = divmod(sum(group.partitions[topic_id] for topic_id in topics), len(members))
+    target: dict[str, Partitions] = {}
     unfilled: list[tuple[str, int]] = []
     over: list[_Chunk] = []
     for index, member_id in enumerate(members):
         has_longer = longer > 0
-        room = quota + has_longer
-        kept: dict[bytes, frozenset[int]] = {}
-        assigned = group.members[member_id].assigned
-        for topic_id in sorted(assigned):
-            available = free.get(topic_id)
-            if available is None:
-                continue
-            mine = assigned[topic_id] & available
-            available -= mine
-            if len(mine) > room:
-                in_order = sorted(mine)
-                over.append((topic_id, in_order[room:]))
-                mine = frozenset(in_order[:room])
-            room -= len(mine)
-            if mine:
-                kept[topic_id] = mine
-        if room and has_longer and len(members) - index > longer:
-            room -= 1
-            has_longer = False
+        room = quota + has_longer - sizes[member_id]
+        if room < 0:
+            target[member_id] = _trimmed(assigned[member_id], quota + has_longer, over)
+        else:
+            target[member_id] = assigned[member_id]
+            if room:
+                if has_longer and len(members) - index > longer:
+                    room -= 1
+                    has_longer = False
+                if room:
+                    unfilled.append((member_id, room))
         longer -= has_longer
-        target[member_id] = kept
-        if room:
-            unfilled.append((member_id, room))
     chunks: list[_Chunk] = [(topic_id, sorted(partitions)) for topic_id, partitions in free.items() if partitions]
     _fill(target, unfilled, chunks + over)
-    return dict(target)
+    return target
 
 
-def _fill(
-    target: dict[str, dict[bytes, frozenset[int]]], unfilled: Sequence[tuple[str, int]], chunks: Sequence[_Chunk]
-) -> None:
+def _disjoint(group: GroupSpec, free: dict[bytes, set[int]]) -> tuple[dict[str, Partitions], dict[str, int]]:
+    """What each member has of these topics, and how much; taken out of `free`. No partition is had twice.
+
+    A target that we made is disjoint already. That is seen by counting, without looking at each partition by itself.
+    """
+    had: dict[bytes, list[frozenset[int]]] = {topic_id: [] for topic_id in free}
+    assigned: dict[str, Partitions] = {}
+    sizes: dict[str, int] = {}
+    for member_id, member in group.members.items():
+        size = 0
+        assigned[member_id] = member.assigned
+        for topic_id, partitions in member.assigned.items():
+            if topic_id in had:
+                had[topic_id].append(partitions)
+                size += len(partitions)
+            else:
+                assigned[member_id] = {each: parts for each, parts in member.assigned.items() if each in had}
+        sizes[member_id] = size
+    for topic_id, sets in had.items():
+        free[topic_id].difference_update(*sets)
+        if len(free[topic_id]) + sum(map(len, sets)) != group.partitions[topic_id]:
+            return _made_disjoint(group, free)
+    return assigned, sizes
+
+
+def _made_disjoint(group: GroupSpec, free: dict[bytes, set[int]]) -> tuple[dict[str, Partitions], dict[str, int]]:
+    """Partitions that do not exist are left out, and the first member keeps what several have."""
+    for topic_id, left in free.items():
+        left.update(range(group.partitions[topic_id]))
+    assigned: dict[str, Partitions] = {}
+    for member_id in sorted(group.members):
+        mine = {}
+        for topic_id, partitions in group.members[member_id].assigned.items():
+            own = partitions & free.get(topic_id, _NONE)
+            if own:
+                free[topic_id] -= own
+                mine[topic_id] = own
+        assigned[member_id] = mine
+    return assigned, {member_id: sum(map(len, mine.values())) for member_id, mine in assigned.items()}
+
+
+def _trimmed(assigned: Partitions, room: int, over: list[_Chunk]) -> Partitions:
+    """As much as there is room for; the rest goes to `over`."""
+    kept: dict[bytes, frozenset[int]] = {}
+    for topic_id in sorted(assigned):
+        mine = assigned[topic_id]
+        if len(mine) > room:
+            in_order = sorted(mine)
+            over.append((topic_id, in_order[room:]))
+            mine = frozenset(in_order[:room])
+        room -= len(mine)
+        if mine:
+            kept[topic_id] = mine
+    return kept
+
+
+def _fill(target: dict[str, Partitions], unfilled: Sequence[tuple[str, int]], chunks: Sequence[_Chunk]) -> None:
     """Gives the chunks, in order, to the members that have room."""
     chunk = start = 0
     for member_id, room in unfilled:
-        kept = target[member_id]
+        kept = dict(target[member_id])
         left = room
         while left and chunk < len(chunks):
             topic_id, partitions = chunks[chunk]
@@ -92,6 +137,7 @@ def _fill(
             kept[topic_id] = frozenset(some) if before is None else before.union(some)
             if start == len(partitions):
                 chunk, start = chunk + 1, 0
+        target[member_id] = kept
     assert chunk == len(chunks), "every partition has a place"
 
 

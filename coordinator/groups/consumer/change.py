@@ -198,9 +198,11 @@ class Change:
 
     def _new_target(self, old: ConsumerMember, new: ConsumerMember) -> Partitions:
         group, catalog = self.group, self.groups.catalog
-        specs: dict[str, MemberSpec] = {}
-        for member_id, member in group.members.items():
-            specs[member_id] = self._spec(member, group.target.get(member_id, NO_PARTITIONS))
+        if len(group.specs) < len(group.members):
+            for member_id in group.members.keys() - group.specs.keys():
+                spec = self._spec(group.members[member_id], group.target.get(member_id, NO_PARTITIONS))
+                group.specs[member_id] = spec
+        specs = dict(group.specs)
         if self.replaced is not None:
             del specs[self.replaced.member_id]
             assigned = group.target.get(self.replaced.member_id, NO_PARTITIONS)
@@ -223,7 +225,8 @@ class Change:
         target = group.target
         moved = 0
         for member_id, partitions in answer.items():
-            if target.get(member_id) != partitions:
+            before = target.get(member_id)
+            if before is not partitions and before != partitions:
                 self.records.append(records.target_of_member(self.group_id, member_id, partitions))
                 moved += 1
         self.records.append(records.target_epoch(self.group_id, self.group_epoch, self.now_ms))

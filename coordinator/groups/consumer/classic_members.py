@@ -13,6 +13,9 @@ To such a member the group looks like a classic one whose every rebalance is ove
 A member of an eager assignor owns nothing when it joins, so it takes the whole way in one join. One of a cooperative assignor
 says in its subscription what it owns, is told by SyncGroup to hold less, gives up and joins again.
 
+Kafka takes any member id in a JoinGroup here, since it does not remember which it gave out. One that says it owns partitions
+was a member, was removed, and may be reading what somebody else has by now; here it is told so and comes back with nothing.
+
 Nobody but the members moves a group forward, and it may happen that all that are left are classic: the heartbeat of a classic
 member computes a target that is due, too.
 """
@@ -95,6 +98,8 @@ def _join(groups: "Groups", group: ConsumerGroup, joining: Joining) -> Result:
     holder: ConsumerMember | None = None
     if instance_id is None:
         old = group.members.get(member_id) or ConsumerMember(member_id=member_id)
+        if not is_new and member_id not in group.members and any(subscription.owned.values()):
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     elif is_new:
         holder = group.members.get(group.static_members.get(instance_id, ""))
         if holder is not None and may_downgrade_replacing(groups, group, holder):

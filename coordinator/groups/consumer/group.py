@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
 
-from coordinator.groups.assignors.assignor import Partitions
+from coordinator.groups.assignors.assignor import MemberSpec, Partitions
 from coordinator.groups.classic.group import REBALANCES_KEPT
 from coordinator.groups.settings import ConsumerSettings
 from coordinator.runtime.result import Result, TimerKey
@@ -178,7 +178,7 @@ class ConsumerGroup:
         "regex_members",
         "regexes",
         "regexes_looked_at_ms",
-        "regexes_version",
+        "regexes_version", "specs",
         "static_members",
         "steady",
         "subscribed",
@@ -233,6 +233,8 @@ class ConsumerGroup:
         """The catalog for which `metadata_hash` is known to be right."""
         self.topic_ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
         """Subscription -> ids of its topics, for that catalog."""
+        self.specs: dict[str, MemberSpec] = {}
+        """Members as the assignor sees them, for that catalog; those that have not changed since they were made."""
         self.regexes_version: int | None = None
         """The catalog that the patterns were last matched against."""
         self.regexes_looked_at_ms = 0
@@ -293,6 +295,8 @@ class ConsumerGroup:
             self.static_members[member.instance_id] = member.member_id
         self._own(old, member)
         self.steady.pop(member.member_id, None)
+        if old is None or not _looks_the_same(old, member):
+            self.specs.pop(member.member_id, None)
         if member.is_reconciled_to(self.target_epoch):
             self.unreconciled.discard(member.member_id)
         else:
@@ -308,6 +312,7 @@ class ConsumerGroup:
         self._release(old)
         self._own(old, None)
         self.called.discard(member_id)
+        self.specs.pop(member_id, None)
         self.steady.pop(member_id, None)
         self.unreconciled.discard(member_id)
 
@@ -329,6 +334,19 @@ class ConsumerGroup:
             member_id for member_id, member in self.members.items() if not member.is_reconciled_to(epoch)
         }
 
+    def set_target(self, member_id: str, partitions: Partitions | None) -> None:
+        """What a member should hold, or None: nothing is meant for it."""
+        self.specs.pop(member_id, None)
+        if partitions is None:
+            self.target.pop(member_id, None)
+        else:
+            self.target[member_id] = partitions
+
+    def forget_topics(self) -> None:
+        """Topics have changed, or what patterns match: what was derived from them is made anew."""
+        self.topic_ids.clear()
+        self.specs.clear()
+
     def set_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
         """What a pattern matches, or None: it is not resolved (any more)."""
         old = self.regexes.pop(regex, None)
@@ -339,7 +357,7 @@ class ConsumerGroup:
             self.regexes[regex] = resolved
             for topic in resolved.topics:
                 _add(self.subscribed, topic, 1)
-        self.topic_ids.clear()
+        self.forget_topics()
 
     def _count(self, member: ConsumerMember | None, by: int) -> None:
         if member is None:
@@ -388,6 +406,16 @@ class ConsumerGroup:
 
 
 _NO_OWNERS: Mapping[int, str] = {}
+
+
+def _looks_the_same(old: ConsumerMember, new: ConsumerMember) -> bool:
+    """Whether an assignor sees no difference."""
+    return (
+        old.topics is new.topics
+        and old.regex == new.regex
+        and old.instance_id == new.instance_id
+        and old.rack_id == new.rack_id
+    )
 
 
 def _add(counts: dict[Any, int], key: Any, by: int) -> None:

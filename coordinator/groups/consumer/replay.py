@@ -143,11 +143,12 @@ def replay_target_of_member(
     value: ConsumerGroupTargetAssignmentMemberValue | None,
 ) -> None:
     if value is not None:
-        groups.consumer_or_made(key.group_id).target[key.member_id] = {
+        partitions = {
             topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions if topic.partitions
         }
+        groups.consumer_or_made(key.group_id).set_target(key.member_id, partitions)
     elif key.group_id in groups.consumer:
-        groups.consumer[key.group_id].target.pop(key.member_id, None)
+        groups.consumer[key.group_id].set_target(key.member_id, None)
 
 
 def replay_regex(

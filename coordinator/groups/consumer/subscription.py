@@ -77,7 +77,7 @@ def follow(group: ConsumerGroup, catalog: "Catalog") -> bool:
     """Notices that topics have changed: whether they have, as far as is known, since the metadata hash was made."""
     if group.catalog_version == catalog.version:
         return False
-    group.topic_ids.clear()
+    group.forget_topics()
     group.steady.clear()
     return True
 

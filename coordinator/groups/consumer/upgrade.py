@@ -76,9 +76,8 @@ def _upgrade(groups: "Groups", classic: ClassicGroup, now_ms: int) -> Change:
     group.set_target_epoch(epoch, 0)
     for member in _members(groups.catalog, classic, epoch):
         group.put(member)
-        group.target[member.member_id] = {
-            topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()
-        }
+        held = {topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()}
+        group.set_target(member.member_id, held)
     group.set_group_epoch(epoch, metadata_hash(group, set(), set(), groups.catalog, is_known=False))
     group.catalog_version = groups.catalog.version
     change = Change(groups, group, now_ms)
