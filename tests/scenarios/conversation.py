@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from record_batch import Batch, read_batches
-from scenarios.functions import FUNCTIONS
+from scenarios.functions import FUNCTIONS, read_assignment
 from scenarios.notation import BARE, Made, Spread, StoryError, Word, layout, parse, plain
 from scenarios.story import Step, Story
 from wire import Connection, ConnectionClosed, definition, fields_of, snake
@@ -249,7 +249,7 @@ class Conversation:
                 if isinstance(key, Spread):
                     out |= self.evaluate(self.lets[key.name])
                 else:
-                    out[key] = self.evaluate(item)
+                    out[self.real.get(key, key)] = self.evaluate(item)
             return out
         if isinstance(value, Made):
             made = FUNCTIONS[value.function](*self.evaluate(value.arguments), **self.evaluate(value.named))
@@ -377,6 +377,10 @@ class Conversation:
             return [self.batch(batch) for batch in read_batches(value)]
         if value in self.made:
             return self.made[value]
+        if key.endswith("assignment") and (read := read_assignment(value)) is not None:
+            held, version = read
+            topics = ", ".join(f"{self.string('', topic)}: {sorted(held[topic])}" for topic in sorted(held))
+            return f"assignment({{{topics}}}, v: {version})"
         text = value.decode("ascii", "replace")
         return self.string(key, text) if text.isprintable() and "\ufffd" not in text else "0x" + value.hex()
 

@@ -23,6 +23,30 @@ def subscription(*topics: str, v: int = 1, **more: Any) -> bytes:
     return out
 
 
+def assignment(held: dict[str, list[int]], v: int = 1) -> bytes:
+    """A ConsumerProtocol assignment without user data."""
+    topics = [text(topic) + array([struct.pack(">i", p) for p in partitions]) for topic, partitions in held.items()]
+    return struct.pack(">h", v) + array(topics) + struct.pack(">i", -1)
+
+
+def read_assignment(data: bytes) -> tuple[dict[str, list[int]], int] | None:
+    """What `assignment` was told to make these bytes; None if it cannot have made them."""
+    held: dict[str, list[int]] = {}
+    try:
+        version, topics = struct.unpack_from(">hi", data)
+        at = 6
+        for _ in range(topics):
+            (length,) = struct.unpack_from(">h", data, at)
+            name = data[at + 2 : at + 2 + length].decode()
+            at += 2 + length
+            (count,) = struct.unpack_from(">i", data, at)
+            held[name] = list(struct.unpack_from(f">{count}i", data, at + 4))
+            at += 4 + 4 * count
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return (held, version) if 0 <= version <= 3 and assignment(held, version) == data else None
+
+
 def text(value: str) -> bytes:
     return struct.pack(">h", len(value.encode())) + value.encode()
 
@@ -45,6 +69,7 @@ def batch(values: list[str], producer: int = -1, epoch: int = -1, sequence: int 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "subscription": subscription,
+    "assignment": assignment,
     "batch": batch,
     "repeat": lambda letter, count: letter * count,
 }

@@ -1,0 +1,295 @@
+"""Classic groups that become consumer groups, and back, with members in both; no partition is read twice meanwhile."""
+
+import pytest
+from groups.consumer.consumer_world import (
+    INTERVAL_MS,
+    Classic,
+    ConsumerHarness,
+    Modern,
+    assert_one_owner,
+    assert_sound,
+    settle,
+)
+from groups.harness import subscription
+
+from coordinator.groups.classic.describe import describe_group
+from coordinator.groups.consumer.describe import describe_consumer_group, list_groups
+from coordinator.protocol.errors import ErrorCode
+
+
+def live(h, clients, rounds=25):
+    for _ in range(rounds):
+        for client in clients:
+            client.beat()
+            assert_one_owner(clients)
+            assert_sound(h)
+        h.advance(600)
+
+
+@pytest.mark.parametrize("cooperative", [True, False])
+def test_up_and_down_again_with_live_members(cooperative):
+    h = ConsumerHarness()
+    classics = [Classic(h, cooperative=cooperative), Classic(h, cooperative=cooperative)]
+    live(h, classics)
+    assert h.group().state.value == "Stable"
+    generation = h.group().generation
+    before = len(h.records)
+    modern = Modern(h, "m")
+    modern.beat()
+    assert h.kinds(before)[:8] == ["-2", "5", "5", "3", "7", "7", "6", "8"]
+    assert h.consumer().group_epoch == generation + 1
+    everybody = [*classics, modern]
+    live(h, everybody)
+    assert sorted(len(client.owned) for client in everybody) == [1, 1, 2]
+    assert h.consumer().state == "Stable"
+    modern.leave()
+    assert h.group().state.value == "PreparingRebalance"
+    assert "g" not in h.groups.consumer
+    live(h, classics)
+    assert h.group().state.value == "Stable"
+    assert sorted(len(client.owned) for client in classics) == [2, 2]
+
+
+def test_a_member_that_comes_back_before_the_others_joined_gets_nothing_that_they_hold():
+    """Kafka 4.4 writes the target as what classic members hold, and then gives away what they are reading."""
+    h = ConsumerHarness()
+    classic = Classic(h)
+    live(h, [classic])
+    assert len(classic.owned) == 4
+    first = Modern(h, "m1")
+    first.beat()
+    h.advance(INTERVAL_MS)
+    first.beat()
+    first.leave()
+    second = Modern(h, "m2")
+    for _ in range(6):
+        second.beat()
+        h.advance(INTERVAL_MS)
+        assert_one_owner([classic, second])
+    assert second.owned == set()
+    live(h, [classic, second])
+    assert sorted(len(client.owned) for client in (classic, second)) == [2, 2]
+
+
+def test_a_rebalance_that_is_on_is_joined_anew_and_claims_count_as_held():
+    h = ConsumerHarness()
+    old = Classic(h)
+    live(h, [old])
+    joining = h.join(protocols={"a": subscription()})
+    joining = h.join(member_id=joining.reply.member_id, protocols={"a": subscription()})
+    assert joining.is_parked
+    modern = Modern(h, "m")
+    modern.beat()
+    assert joining.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert modern.owned == set()
+    assert len(h.member(old.id).assigned) == 1
+    assert_one_owner([old, modern])
+
+
+@pytest.mark.parametrize("kind", ["simple", "empty", "connect-empty"])
+def test_a_group_without_members_is_replaced_and_its_offsets_stay(kind):
+    h = ConsumerHarness()
+    if kind == "simple":
+        h.commit("g", "", -1, [("t", 0)])
+    else:
+        protocol_type = "consumer" if kind == "empty" else "connect"
+        [member_id] = h.stable("g", 1, protocol_type=protocol_type)
+        h.leave("g", member_id)
+        h.commit("g", "", -1, [("t", 0)])
+    before = len(h.records)
+    assert h.join_modern().reply.member_epoch == 2
+    assert h.kinds(before) == ["-2", "5", "3", "7", "6", "8"]
+    assert "g" not in h.groups.classic
+    assert h.groups.offsets.get("g", "t", 0) is not None
+    assert_sound(h)
+
+
+@pytest.mark.parametrize(
+    ("how", "config", "why"),
+    [
+        ({"protocol_type": "connect"}, {}, "the group does not use the consumer embedded protocol"),
+        ({"protocols": {"range": b"\x01"}}, {}, "the embedded consumer protocol is malformed"),
+        ({}, {"group_consumer_migration_policy": "downgrade"}, "online upgrade is disabled"),
+        ({}, {"group_consumer_max_size": 0}, "the group size exceeds the consumer group maximum size"),
+    ],
+)
+def test_what_cannot_be_upgraded_stays_as_it_is(how, config, why):
+    h = ConsumerHarness(**config)
+    h.stable("g", 1, **how)
+    before = h.durable()
+    asked = h.join_modern()
+    assert asked.error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert asked.reply.error_message == f"Cannot upgrade classic group g to consumer group because {why}."
+    assert h.durable() == before
+    assert h.group().state.value == "Stable"
+
+
+def test_a_refused_join_leaves_the_round_of_the_classic_group_alone():
+    h = ConsumerHarness()
+    live(h, [Classic(h)])
+    offer = {"a": subscription()}
+    waiting = h.join(member_id=h.join(protocols=offer).reply.member_id, protocols=offer)
+    assert h.join_modern(topics=None, regex="[").error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert waiting.is_parked
+    assert h.group().state.value == "PreparingRebalance"
+
+
+def test_a_classic_member_of_a_consumer_group():
+    h = ConsumerHarness()
+    modern = Modern(h, "m")
+    settle(h, [modern], 4)
+    asked = h.join(protocols={"a": subscription()}, version=9)
+    assert asked.error is ErrorCode.MEMBER_ID_REQUIRED
+    member_id = asked.reply.member_id
+    assert "client" not in member_id
+    asked = h.join(member_id=member_id, protocols={"a": subscription(version=1)}, version=9)
+    reply = asked.reply
+    assert (reply.generation_id, reply.protocol_type, reply.protocol_name) == (3, "consumer", "a")
+    assert (reply.leader, reply.members, reply.member_id) == ("", [], member_id)
+    assert h.sync("g", member_id, 2, protocol_name="a").error is ErrorCode.ILLEGAL_GENERATION
+    assert h.sync("g", member_id, 3, protocol_name="b").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    asked = h.sync("g", member_id, 3, protocol_name="a")
+    assert asked.reply.assignment == b"\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff"
+    assert h.heartbeat("g", member_id, 3).ok
+    assert h.heartbeat("g", member_id, 4).error is ErrorCode.ILLEGAL_GENERATION
+    assert h.heartbeat("g", "m", 2).error is ErrorCode.UNKNOWN_MEMBER_ID
+    settle(h, [modern], 3)
+    assert h.heartbeat("g", member_id, 3).error is ErrorCode.REBALANCE_IN_PROGRESS
+    described = describe_consumer_group(h.groups, "g")
+    assert sorted(member.member_type for member in described.members) == [0, 1]
+    left = h.leave("g", member_id, "m")
+    assert [each.error_code for each in left.reply.members] == [0, 0]
+    assert h.consumer().state == "Empty"
+
+
+@pytest.mark.parametrize(
+    "how", [{"protocol_type": "connect"}, {"protocols": {"a": b"\x01"}}, {"protocols": [("a", b""), ("a", b"")]}]
+)
+def test_who_cannot_be_a_classic_member_of_a_consumer_group_is_refused(how):
+    h = ConsumerHarness()
+    h.join_modern()
+    assert h.join(version=9, **how).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_with_migration_disabled_neither_kind_takes_the_other():
+    h = ConsumerHarness(group_consumer_migration_policy="disabled")
+    h.join_modern()
+    assert h.join().error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    h.stable("c", 1)
+    assert h.join_modern("c").error is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_removed_classic_member_that_still_reads_is_told_so():
+    h = ConsumerHarness()
+    h.join_modern()
+    metadata = subscription(owned={"t": [0]}, generation=2)
+    asked = h.join(member_id="was-here-once", protocols={"a": metadata})
+    assert asked.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_join_to_an_empty_consumer_group_makes_a_classic_one_of_generation_1():
+    h = ConsumerHarness()
+    h.join_modern()
+    h.beat(epoch=-1)
+    assert h.join(member_id="m").error is ErrorCode.UNKNOWN_MEMBER_ID
+    before = len(h.records)
+    [member_id] = h.stable("g", 1)
+    assert h.kinds(before)[:4] == ["-6", "-4", "-3", "2"]
+    assert (h.group().generation, list(h.group().members)) == (1, [member_id])
+    assert "g" not in h.groups.consumer
+    assert_sound(h)
+
+
+def test_a_classic_member_that_was_called_and_does_not_come_is_removed():
+    h = ConsumerHarness()
+    modern, classic = Modern(h, "m"), Classic(h)
+    settle(h, [modern, classic], 15)
+    h.join_modern(member_id="n")
+    h.advance(INTERVAL_MS)
+    h.beat(member_id="n", epoch=h.member("n").member_epoch)
+    for _ in range(31):
+        modern.beat()
+        assert h.heartbeat("g", classic.id, classic.generation).error in (
+            ErrorCode.REBALANCE_IN_PROGRESS,
+            ErrorCode.UNKNOWN_MEMBER_ID,
+        )
+        h.advance(2_000)
+    assert {"group_id": "g", "member_id": classic.id, "timeout": "join"} in h.told("member_expired")
+
+
+def test_a_static_member_goes_back_to_the_classic_protocol_and_takes_the_group_with_it():
+    h = ConsumerHarness()
+    modern = Modern(h, "m", instance="i")
+    settle(h, [modern], 4)
+    h.beat(epoch=-2, instance="i")
+    asked = h.join(instance="i", protocols={"a": subscription()}, version=9)
+    assert asked.ok
+    assert h.group().state.value == "Stable"
+    assert h.sync("g", asked.reply.member_id, asked.reply.generation_id, protocol_name="a").ok
+    assert_sound(h)
+
+
+def test_what_others_see_of_a_consumer_group():
+    h = ConsumerHarness()
+    h.join_modern()
+    assert describe_group(h.groups, "g", 6).error_message == "Group g is not a classic group."
+    assert describe_group(h.groups, "g", 5).group_state == "Dead"
+    assert describe_consumer_group(h.groups, "x").error_message == "Group x not found."
+    h.stable("c", 1)
+    assert describe_consumer_group(h.groups, "c").error_message == "Group c is not a consumer group."
+    assert describe_consumer_group(h.groups, "").error_code == ErrorCode.INVALID_GROUP_ID
+    assert [each.group_id for each in list_groups(h.groups, ["stable"], ["CONSUMER"])] == ["g"]
+    assert list_groups(h.groups, [], ["classic"]) == list_groups(h.groups, ["Empty"], []) == []
+
+
+# --- a crash at every record boundary ---------------------------------------------------------------------------------
+
+
+def story(h):
+    """A join, a revocation, an upgrade, a classic member in the mix and a downgrade; yields who is there after each step."""
+    classic = Classic(h)
+    yield from steps(h, [classic], 6)
+    modern = Modern(h, "m1")
+    yield from steps(h, [classic, modern], 8)
+    other = Modern(h, "m2", topics=("t", "u"))
+    yield from steps(h, [classic, modern, other], 8)
+    modern.leave()
+    yield [classic, other]
+    other.leave()
+    yield [classic]
+    yield from steps(h, [classic], 3)
+
+
+def steps(h, clients, count):
+    for _ in range(count):
+        for client in clients:
+            client.beat()
+            yield clients
+        h.advance(INTERVAL_MS)
+
+
+def test_from_a_crash_at_any_record_the_same_clients_converge():
+    """Also inside an operation, whose records are one batch and come whole or not at all. With one exception: a member gone
+    and the group's epoch not raised would leave its partitions to nobody."""
+    h = ConsumerHarness()
+    lengths = [len(h.records) for _ in story(h)]
+    total = lengths[-1]
+    for cut in range(1, total):
+        h = ConsumerHarness()
+        clients = next(clients for clients in story(h) if len(h.records) >= cut)
+        if h.kinds(cut - 1)[:2] == ["-5", "3"]:
+            continue
+        del h.records[cut:]
+        h.restart()
+        for client in clients:
+            if isinstance(client, Classic) and client.waiting is not None:
+                client.waiting = None
+        for _ in range(75):
+            for client in clients:
+                client.beat()
+            assert_one_owner(clients)
+            h.advance(INTERVAL_MS)
+        wanted = {(name, p) for client in clients for name in client.topics for p in range(h.catalog.topics[name])}
+        assert {pair for client in clients for pair in client.owned} == wanted, cut
+        assert h.groups.group("g").state.value == "Stable"
+        assert_sound(h)
