@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from coordinator.groups.settings import GroupsConfig
-from coordinator.protocol.schema import SCHEMAS
+from coordinator.places import SCHEMAS
 from coordinator.topics.settings import TopicsConfig
 
 INT_MAX = 2**31 - 1
