@@ -89,6 +89,16 @@ def parser() -> argparse.ArgumentParser:
     bench_parser.add_argument("--bootstrap", metavar="HOST:PORT", help="measure this server instead of our own")
     bench_parser.add_argument("--server-pid", type=int, metavar="PID", help="its process")
     bench_parser.set_defaults(command=bench)
+    simulate_parser = commands.add_parser(
+        "simulate",
+        help="the whole server in a simulated world of faults, from a seed",
+        description="Runs a seed after the other; prints the plan, the trace and the last events of one that breaks a"
+        " promise. Exit code 1: one did.",
+    )
+    simulate_parser.add_argument("--seed", type=int, default=1, metavar="N", help="the first seed")
+    simulate_parser.add_argument("--seeds", type=int, default=1, metavar="COUNT", help="how many, one after the other")
+    simulate_parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long faults happen in each")
+    simulate_parser.set_defaults(command=simulate)
     return top
 
 
@@ -272,6 +282,23 @@ def log_check(options: argparse.Namespace) -> int:
         return checking.run(options.folder, as_json=options.json)
     except (NoLogFolder, OSError) as error:
         return _refused_unless_closed(error)
+
+
+def simulate(options: argparse.Namespace) -> int:
+    """A line for each seed; all there is to know about one that fails."""
+    from coordinator.faults import plan, simulator  # noqa: PLC0415 - see the module's text
+
+    failed = 0
+    for seed in range(options.seed, options.seed + options.seeds):
+        drawn = plan.draw(seed, options.seconds)
+        if options.seeds == 1:
+            print(f"plan: {drawn}")
+        report = simulator.run(drawn)
+        print(report, flush=True)
+        if report.broken is not None:
+            failed += 1
+            print("\n".join(["", f"plan: {drawn}", "last events:", *report.events, "", f"broken: {report.broken}", ""]))
+    return 1 if failed else 0
 
 
 def config_list(_options: argparse.Namespace) -> int:
