@@ -89,18 +89,28 @@ class Program:
 
     def join(self, group: str, topics: list[str], *, name: str, **how: Any) -> None:
         """Becomes a member: it polls from now on. See the programs for `how`."""
+        self.wait_for_result(self.begin_to_join(group, topics, name=name, **how))
+
+    def begin_to_join(self, group: str, topics: list[str], *, name: str, **how: Any) -> int:
+        """The same without waiting: some libraries say that they joined only when they have."""
         defaults = {"assignors": "range", "session_timeout_ms": 10_000, "heartbeat_ms": 300}
         self.name, self.group = name, group
-        self.call("join", group=group, topics=topics, client_id=name, **(defaults | how))
+        return self.send("join", group=group, topics=topics, client_id=name, **(defaults | how))
 
     def call(self, do: str, **arguments: Any) -> Any:
         """Sends a command and waits for its result."""
+        return self.wait_for_result(self.send(do, **arguments))
+
+    def send(self, do: str, **arguments: Any) -> int:
         self._sent += 1
         number = self._sent
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"id": number, "do": do, **arguments}).encode() + b"\n")
         self._process.stdin.flush()
-        self.wait_until(lambda: number in self._results, f"the result of {do}")
+        return number
+
+    def wait_for_result(self, number: int) -> Any:
+        self.wait_until(lambda: number in self._results, f"the result of command {number}")
         result = self._results.pop(number)
         if "error" in result:
             raise ClientError(result["error"])
