@@ -31,6 +31,7 @@ The packages, in the order in which they may import: each only from those below 
     network     listeners and connections; answers leave in the order of the requests
     requests    one file per Kafka API: its key, versions and access; ApiVersions is derived from them
     config      every setting: name, type, range, unit, reason
+    variables   the names that settings have as environment variables
     groups      deterministic: classic groups, their offsets, what is fenced; one operation, one file
     topics      deterministic where it decides: topics, produce, fetch, retention
     runtime     what makes a state machine durable: result, shard, parking, timers, router

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from coordinator.protocol.schema import Definition, Structure
 
 
+READY_WITHIN_S = 3.0
+"""How long `ready` waits for an answer."""
+
+
 class KeyValueFormatter(logging.Formatter):
     """`time=... level=... logger=... event=...`; messages are key=value text already, only a traceback has lines."""
 
@@ -56,6 +60,14 @@ def parser() -> argparse.ArgumentParser:
     serve_parser = commands.add_parser("serve", help="run the server", description="Runs the server until SIGTERM.")
     _add_config_arguments(serve_parser)
     serve_parser.set_defaults(command=serve)
+
+    ready_parser = commands.add_parser(
+        "ready",
+        help="whether the server that these settings make is ready; a container's health check",
+        description="Asks /health/ready of the server that `serve` with the same settings runs. Exit code 0: ready.",
+    )
+    _add_config_arguments(ready_parser)
+    ready_parser.set_defaults(command=ready)
 
     config_parser = commands.add_parser("config", help="look at settings").add_subparsers(required=True, metavar="WHAT")
     listing = config_parser.add_parser("list", help="every setting: name, default, what is allowed, why")
@@ -196,6 +208,31 @@ def serve(options: argparse.Namespace) -> int:
     from coordinator import server  # noqa: PLC0415 - only a configuration that can work creates anything
 
     return server.run(config, began_s)
+
+
+def ready(options: argparse.Namespace) -> int:
+    """One line, and an exit code for whoever restarts or waits."""
+    from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
+
+    try:
+        admin = _load(options).admin
+    except configuration.ConfigError as error:
+        return _refused(error)
+    from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - as above
+
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(admin.host, admin.host)  # noqa: S104 - what it listens on
+    connection = HTTPConnection(host, admin.port, timeout=READY_WITHIN_S)
+    try:
+        connection.request("GET", "/health/ready")
+        answer = connection.getresponse()
+        text = " ".join(answer.read().decode("utf-8", "replace").split())
+    except (OSError, HTTPException) as error:
+        print(f"coordinator: {configuration.joined(host, admin.port)}: {error}", file=sys.stderr)
+        return 1
+    finally:
+        connection.close()
+    print(text)
+    return 0 if answer.status == 200 else 1
 
 
 def bench(options: argparse.Namespace) -> int:
@@ -378,7 +415,10 @@ def _load(options: argparse.Namespace) -> "ServerConfig":
 
     flags = {name: getattr(options, name) for name in ("listen", "advertise", "admin", "data_dir")}
     return configuration.load(
-        options.config, options.assignments, {name: text for name, text in flags.items() if text is not None}
+        options.config,
+        options.assignments,
+        {name: text for name, text in flags.items() if text is not None},
+        os.environ,
     )
 
 
