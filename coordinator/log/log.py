@@ -263,6 +263,11 @@ class Log:
             self.failed = error
             raise
 
+    def begin_segment(self) -> None:
+        """What is appended from here on is in files of its own. OSError as from `append`."""
+        if self.segments and self.segments[-1].size_bytes:
+            self._roll()
+
     def _roll(self) -> None:
         """Closes the active segment, durably, and begins the next."""
         if self.segments:

@@ -30,6 +30,8 @@ from coordinator.world.entropy import Entropy
 
 __all__ = ["LEADER_EPOCH", "InternalPartition", "Topics"]
 
+RECORDS_SUPERFLUOUS = 10_000
+"""Records of the metadata log that say nothing any more, before a start writes the log anew."""
 METADATA_FOLDER = f"{names.CLUSTER_METADATA}-0"
 _DASH = 62
 """The six bits that url-safe base64 writes as '-'."""
@@ -114,6 +116,7 @@ class Topics:
         for topic in self.registry.topics.values():
             self._make_partitions(topic)
         self._open_folders()
+        self._compact_registry()
         self._retention: Handle = schedule(config.log_retention_check_interval_ms, self._retain)
 
     # --- start and stop -----------------------------------------------------------------------------------------------
@@ -199,6 +202,16 @@ class Topics:
                 partition = self.partition(name, index)
                 if partition is not None:
                     yield name, index, partition.log.size_bytes if partition.log is not None else 0
+
+    def compacted_logs(self) -> list[Log]:
+        """Logs of which the last record of each key is to be kept, the groups' own left out."""
+        return [
+            partition.log
+            for partitions in self._partitions.values()
+            if partitions and partitions[0].settings.compacts
+            for partition in partitions
+            if partition.log is not None and partition.state is State.ACTIVE
+        ]
 
     def space(self) -> Space:
         """Of the file system that holds the data folder. OSError."""
@@ -347,6 +360,28 @@ class Topics:
                 message = metadata_records.decode(value) if value is not None else None
                 if message is not None:
                     self.registry.replay(message)
+
+    def _compact_registry(self) -> None:
+        """At the start, when the folders of removed topics are gone, so that nobody needs to know of these any more."""
+        log, registry = self._log, self.registry
+        needed = [*registry.snapshot(self.node_id)]
+        if log.end_offset - log.start_offset < sum(len(records) for records in needed) + RECORDS_SUPERFLUOUS:
+            return
+        before_bytes = log.size_bytes
+        try:
+            log.begin_segment()
+            start_offset = log.end_offset
+            for records in needed:
+                log.append(self._batch(records), len(records), self.clock.wall_ms())
+            log.sync()
+            log.truncate_before(start_offset)
+        except OSError as error:
+            if log.failed is not None:
+                raise
+            self._told(Fact("metadata_log_not_compacted", {"error": str(error)}))
+            return
+        registry.removed.clear()
+        self._told(Fact("metadata_log_compacted", {"bytes_before": before_bytes, "bytes_after": log.size_bytes}))
 
     def _batch(self, records: Iterable[Message]) -> bytes:
         builder = BatchBuilder()

@@ -19,7 +19,7 @@ from coordinator.log.log import DamagedLog, Log, LogSettings, OffsetOutOfRange
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime.timers import Schedule
-from coordinator.topics.configs import TopicSettings
+from coordinator.topics.configs import LONG_MAX, TopicSettings
 from coordinator.topics.producer_state import AppendedBatch, ProducerState, last_sequence
 from coordinator.world.disk import Disk
 
@@ -235,4 +235,6 @@ def _log_settings(settings: TopicSettings) -> LogSettings:
         retention_ms=settings.retention_ms if settings.retention_ms >= 0 else None,
         delete_retention_ms=settings.delete_retention_ms,
         min_cleanable_dirty_ratio=settings.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=settings.min_compaction_lag_ms,
+        max_compaction_lag_ms=settings.max_compaction_lag_ms if settings.max_compaction_lag_ms < LONG_MAX else None,
     )
