@@ -22,6 +22,7 @@ record it depends on is durable; replies of reads wait as well, so nobody sees w
 
 The packages, in the order in which they may import: each only from those below it (checked by import-linter).
 
+    pytest_plugin  a server for a test suite
     cli         the command line: arguments, one call, an exit code
     operations  what a person does from outside: look into log folders, look at and change groups
     bench       the server's speed, measured beside a bare echo
