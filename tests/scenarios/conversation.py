@@ -1,5 +1,6 @@
 """Holds the conversation of a story with a server, and writes down what it hears in the story's own words."""
 
+import contextlib
 import json
 import random
 import re
@@ -147,6 +148,8 @@ class Conversation:
             time.sleep(int(match[1]) / 1000)
         elif match := re.fullmatch(r"let (\w+) = (.*)", text):
             self.lets[match[1]] = parse(match[2])
+            with contextlib.suppress(StoryError):  # what can be known already is known by its name in answers
+                self.evaluate(self.lets[match[1]])
         elif match := re.fullmatch(r"(\w+) closes", text):
             self.actors.pop(match[1]).close()
         elif match := re.fullmatch(r"(\w+) is (.*)", text):
