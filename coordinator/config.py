@@ -230,6 +230,8 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("compression.type", TopicsConfig, choice("producer"), "", "Batches are kept as their producer compressed them."),
     ("fetch.max.bytes", TopicsConfig, integer(1024, INT_MAX), "bytes",
      "Caps a Fetch answer, whatever its asker wants."),
+    ("max.incremental.fetch.session.cache.slots", TopicsConfig, INT, "sessions",
+     "Fetch sessions that are remembered; consumers beyond them name all their partitions each time."),
     ("producer.id.expiration.ms", TopicsConfig, POSITIVE, "ms", "A producer silent for so long is forgotten."),
     ("producer.id.block.size", TopicsConfig, POSITIVE, "ids", "Producer ids that one record on disk reserves (ours)."),
 

@@ -20,8 +20,10 @@ from coordinator.protocol.messages import ConfigRecord, Message, ProducerIdsReco
 from coordinator.runtime.result import Fact
 from coordinator.runtime.timers import Handle, Schedule
 from coordinator.topics import configs, metadata_records, names
+from coordinator.topics.fetch_sessions import FetchSessions
+from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.metadata_records import TOPIC_RESOURCE
-from coordinator.topics.partition import LEADER_EPOCH, Done, MakeWriter, Partition, Reader, State
+from coordinator.topics.partition import LEADER_EPOCH, Done, MakeWriter, Partition, State
 from coordinator.topics.registry import NO_ID, Registry, Topic, creation, growth
 from coordinator.topics.settings import TopicsConfig
 from coordinator.world.clock import Clock
@@ -41,30 +43,6 @@ class _Commit(NamedTuple):
     end_offset: int
     records: Sequence[Message]
     done: Done
-
-
-class InternalPartition:
-    """A shard's log as consumers see it: read-only, up to what is durable."""
-
-    __slots__ = ("_syncs", "index", "log", "readers")
-
-    def __init__(self, index: int, log: Log, *, syncs: bool) -> None:
-        self.index = index
-        self.log = log
-        self.readers: dict[Reader, None] = {}
-        self._syncs = syncs
-
-    @property
-    def state(self) -> State:
-        return State.ACTIVE
-
-    @property
-    def start_offset(self) -> int:
-        return self.log.start_offset
-
-    @property
-    def high_watermark(self) -> int:
-        return self.log.synced_offset if self._syncs else self.log.end_offset
 
 
 class Topics:
@@ -98,6 +76,7 @@ class Topics:
         """Collision keys of the names that are being made or removed."""
         self.on_topics_deleted: Callable[[list[tuple[str, bytes]]], None] = lambda _topics: None
         """Told name and id of topics that are gone, after they are (their committed offsets go too)."""
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, entropy.bytes)
         self._data_folder = data_folder
         self._disk = disk
         self._entropy = entropy

@@ -63,6 +63,7 @@ class Conversation:
         self.uuids: dict[str, str] = {}
         self.topic_ids: dict[bytes, str] = {bytes(16): "<0>"}
         self.producers: dict[int, str] = {}
+        self.sessions: dict[int, str] = {}
         run = f"{random.randrange(1 << 32):08x}"
         self.real = {name: f"{name}-{run}" for name in [*story.names, *story.topics]}
         self.symbols["<0>"] = bytes(16)
@@ -363,7 +364,16 @@ class Conversation:
             return "<epoch>"
         if key == "producer_id" and value >= 0:
             return self.producer(value)
+        if key == "session_id" and value > 0:
+            return self.session(value)
         return str(value)
+
+    def session(self, value: int) -> str:
+        if value not in self.sessions:
+            symbol = f"<session{len(self.sessions) + 1}>"
+            self.sessions[value] = symbol
+            self.symbols[symbol] = value
+        return self.sessions[value]
 
     def producer(self, value: int) -> str:
         if value not in self.producers:
