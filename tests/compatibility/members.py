@@ -131,16 +131,20 @@ class Program:
         deadline = time.monotonic() + within_s
         with self._changed:
             while not condition():
-                alive = self._process.poll() is None
                 left = deadline - time.monotonic()
                 assert left > 0, f"{self.client.name} {self.name} waited in vain for {what}: {self}"
-                assert alive, f"{self.client.name} {self.name} ended while the test waited for {what}"
+                assert self.alive, f"{self.client.name} {self.name} ended while the test waited for {what}"
                 self._changed.wait(min(left, 0.2))
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
 
     def __str__(self) -> str:
         told = [(event["event"], [partition for _, partition in partitions_of(event)]) for event in self.events[1:]]
         owned = sorted(partition for _, partition in self.owned)
-        return f"{self.name} owns {owned}, read {len(self.records)} records, was told {told}"
+        state = self.name if self.alive else f"{self.name} (ended)"
+        return f"{state} owns {owned}, read {len(self.records)} records, was told {told}"
 
     def kill(self) -> None:
         """SIGKILL: the member says no good-bye."""
@@ -195,7 +199,9 @@ def wait_for_all(members: list[Program], condition: Callable[[], bool], what: st
     """Waits for something that several members bring about together."""
     deadline = time.monotonic() + within_s
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}:\n" + "\n".join(map(str, members))
+        alive = all(member.alive for member in members)
+        in_time = time.monotonic() < deadline
+        assert alive and in_time, f"waited in vain for {what}:\n" + "\n".join(map(str, members))
         time.sleep(0.02)
 
 
