@@ -1,10 +1,15 @@
 """The `kafka_coordinator` fixture, as a suite that uses the plugin sees it."""
 
+from importlib.metadata import entry_points
+
 import pytest
 
 pytest_plugins = ["pytester"]
 
-PLUGIN = ("-p", "coordinator.pytest_plugin", "-p", "no:cacheprovider")
+NAME = "coordinator.pytest_plugin"
+INSTALLED = NAME in {point.name for point in entry_points(group="pytest11")}
+"""Whether pytest finds the plugin by itself, as it does where the wheel is installed."""
+PLUGIN = ("-p", "no:cacheprovider", *(() if INSTALLED else ("-p", NAME)))
 
 
 @pytest.fixture
