@@ -82,6 +82,7 @@ class Topics:
         self._entropy = entropy
         self._durability = durability
         self._make_writer: MakeWriter = lambda log, durable, failed: Writer(log, durability, run, durable, failed)
+        self._run = run
         self._told = told
         self._partitions: dict[str, list[Partition]] = {}
         self._internal: dict[str, list[InternalPartition]] = {}
@@ -137,12 +138,13 @@ class Topics:
     def close(self) -> None:
         """Makes everything durable and gives the descriptors back. No request may be under way."""
         self._retention.cancel()
-        logs = [p.log for partitions in self._partitions.values() for p in partitions if p.log is not None]
-        for log in [*logs, self._log]:
+        opened = [p for partitions in self._partitions.values() for p in partitions if p.log is not None]
+        closing = [(partition.folder, partition.close) for partition in opened]
+        for folder, close in [*closing, (self._log.folder, self._log.close)]:
             try:
-                log.close()
+                close()
             except OSError as error:
-                self._told(Fact("topic_log_close_failed", {"folder": log.folder, "error": str(error)}))
+                self._told(Fact("topic_log_close_failed", {"folder": folder, "error": str(error)}))
 
     @property
     def idle(self) -> bool:
@@ -422,6 +424,7 @@ class Topics:
                 settings,
                 self._disk,
                 self._make_writer,
+                self._run,
                 self.config.producer_id_expiration_ms,
             )
             for index in range(len(partitions), topic.partitions)
@@ -476,10 +479,11 @@ class Topics:
         self._disk.sync_folder(self._data_folder)
 
     def _retain(self) -> None:
-        """Deletes old segments of the topics whose policy says so."""
+        """Deletes old segments of the topics whose policy says so, and forgets producers that were silent for long."""
         now_ms = self.clock.wall_ms()
         for name, partitions in self._partitions.items():
             for partition in partitions:
+                partition.producers.expire(now_ms)
                 if partition.log is None or partition.state is not State.ACTIVE or not partition.settings.deletes:
                     continue
                 try:
