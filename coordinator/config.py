@@ -15,7 +15,6 @@ key written twice is an error. Lower bounds of 0 on times and sizes are ours whe
 The dataclasses of `groups` and `topics` live in those packages, which must not know this one.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -409,6 +408,8 @@ def _refuse_unknown(key: str, value: Any, is_text: bool, source: str) -> None:
             raise ConfigError(f"{key} = {shown(value)} ({source}): {feature}: not supported yet; remove the setting")
     if key in INSTEAD:
         raise ConfigError(f"{key} = {shown(value)} ({source}): not a setting here; use {INSTEAD[key]}")
+    import difflib  # noqa: PLC0415 - most starts need none
+
     known = [*SETTINGS, *STRUCTURED]
     close = difflib.get_close_matches(key.replace("_", ".").lower(), known, n=1, cutoff=0.75)
     hint = f"; did you mean {close[0]}?" if close else "; `coordinator config list` shows every setting"
