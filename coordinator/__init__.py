@@ -26,7 +26,7 @@ The packages, in the order in which they may import: each only from those below 
     cli         the command line: arguments, one call, an exit code
     operations  what a person does from outside: look into log folders, look at and change groups
     bench       the server's speed, measured beside a bare echo
-    faults      simulated twins of clock and disk, for tests
+    faults      simulated twins of all that is outside; a whole server in a world of faults, run from a seed
     server      the composition root: makes clock, disk, sockets once and wires the parts
     admin       HTTP: health, metrics, views of the groups
     network     listeners and connections; answers leave in the order of the requests
