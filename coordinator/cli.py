@@ -109,7 +109,9 @@ def parser() -> argparse.ArgumentParser:
     )
     simulate_parser.add_argument("--seed", type=int, default=1, metavar="N", help="the first seed")
     simulate_parser.add_argument("--seeds", type=int, default=1, metavar="COUNT", help="how many, one after the other")
-    simulate_parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long faults happen in each")
+    simulate_parser.add_argument(
+        "--seconds", type=float, default=60.0, metavar="S", help="how long faults happen in each"
+    )
     simulate_parser.set_defaults(command=simulate)
     return top
 
