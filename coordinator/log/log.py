@@ -441,7 +441,8 @@ class Log:
                     records = decode_records(segment.file.pread(at, header.size_bytes), 0, header)
                 except UnsupportedCompression:
                     # The batch is as near as one can tell: its reader skips what is too early.
-                    return TimestampOffset(header.base_offset, header.max_timestamp, header.leader_epoch)
+                    near = max(header.base_offset, self.start_offset)
+                    return TimestampOffset(near, header.max_timestamp, header.leader_epoch)
                 for record in records:
                     if record.timestamp >= timestamp and record.offset >= self.start_offset:
                         return TimestampOffset(record.offset, record.timestamp, header.leader_epoch)
