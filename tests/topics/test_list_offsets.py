@@ -1,7 +1,7 @@
 """ListOffsets: the places with names, the times, and what an old version may ask for."""
 
 import pytest
-from topics.data_plane import DataPlane, batch
+from topics.data_plane import NOW_MS, DataPlane, batch
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ListOffsetsRequest
