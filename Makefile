@@ -40,6 +40,7 @@ format: $(VENV)/.dev
 lock:
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url pyproject.toml requirements/build.in -o requirements/serve.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --extra dev pyproject.toml requirements/build.in -c requirements/serve.txt -o requirements/dev.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url requirements/example.in -c requirements/dev.txt -o requirements/example.txt
 
 clean:
 	rm -rf $(VENV) data build dist *.egg-info

@@ -22,15 +22,17 @@ record it depends on is durable; replies of reads wait as well, so nobody sees w
 
 The packages, in the order in which they may import: each only from those below it (checked by import-linter).
 
+    pytest_plugin  a server for a test suite
     cli         the command line: arguments, one call, an exit code
     operations  what a person does from outside: look into log folders, look at and change groups
     bench       the server's speed, measured beside a bare echo
-    faults      simulated twins of clock and disk, for tests
+    faults      simulated twins of all that is outside; a whole server in a world of faults, run from a seed
     server      the composition root: makes clock, disk, sockets once and wires the parts
     admin       HTTP: health, metrics, views of the groups
     network     listeners and connections; answers leave in the order of the requests
     requests    one file per Kafka API: its key, versions and access; ApiVersions is derived from them
     config      every setting: name, type, range, unit, reason
+    variables   the names that settings have as environment variables
     groups      deterministic: classic and consumer groups, assignors, offsets, what is fenced; one operation, one file
     topics      deterministic where it decides: topics, produce, fetch, retention
     runtime     what makes a state machine durable: result, shard, parking, timers, router

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from coordinator.protocol.schema import Definition, Structure
 
 
+READY_WITHIN_S = 3.0
+"""How long `ready` waits for an answer."""
+
+
 class KeyValueFormatter(logging.Formatter):
     """`time=... level=... logger=... event=...`; messages are key=value text already, only a traceback has lines."""
 
@@ -57,6 +61,14 @@ def parser() -> argparse.ArgumentParser:
     _add_config_arguments(serve_parser)
     serve_parser.set_defaults(command=serve)
 
+    ready_parser = commands.add_parser(
+        "ready",
+        help="whether the server that these settings make is ready; a container's health check",
+        description="Asks /health/ready of the server that `serve` with the same settings runs. Exit code 0: ready.",
+    )
+    _add_config_arguments(ready_parser)
+    ready_parser.set_defaults(command=ready)
+
     config_parser = commands.add_parser("config", help="look at settings").add_subparsers(required=True, metavar="WHAT")
     listing = config_parser.add_parser("list", help="every setting: name, default, what is allowed, why")
     listing.set_defaults(command=config_list)
@@ -89,6 +101,18 @@ def parser() -> argparse.ArgumentParser:
     bench_parser.add_argument("--bootstrap", metavar="HOST:PORT", help="measure this server instead of our own")
     bench_parser.add_argument("--server-pid", type=int, metavar="PID", help="its process")
     bench_parser.set_defaults(command=bench)
+    simulate_parser = commands.add_parser(
+        "simulate",
+        help="the whole server in a simulated world of faults, from a seed",
+        description="Runs a seed after the other; prints the plan, the trace and the last events of one that breaks a"
+        " promise. Exit code 1: one did.",
+    )
+    simulate_parser.add_argument("--seed", type=int, default=1, metavar="N", help="the first seed")
+    simulate_parser.add_argument("--seeds", type=int, default=1, metavar="COUNT", help="how many, one after the other")
+    simulate_parser.add_argument(
+        "--seconds", type=float, default=60.0, metavar="S", help="how long faults happen in each"
+    )
+    simulate_parser.set_defaults(command=simulate)
     return top
 
 
@@ -188,6 +212,31 @@ def serve(options: argparse.Namespace) -> int:
     return server.run(config, began_s)
 
 
+def ready(options: argparse.Namespace) -> int:
+    """One line, and an exit code for whoever restarts or waits."""
+    from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
+
+    try:
+        admin = _load(options).admin
+    except configuration.ConfigError as error:
+        return _refused(error)
+    from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - as above
+
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(admin.host, admin.host)  # noqa: S104 - what it listens on
+    connection = HTTPConnection(host, admin.port, timeout=READY_WITHIN_S)
+    try:
+        connection.request("GET", "/health/ready")
+        answer = connection.getresponse()
+        text = " ".join(answer.read().decode("utf-8", "replace").split())
+    except (OSError, HTTPException) as error:
+        print(f"coordinator: {configuration.joined(host, admin.port)}: {error}", file=sys.stderr)
+        return 1
+    finally:
+        connection.close()
+    print(text)
+    return 0 if answer.status == 200 else 1
+
+
 def bench(options: argparse.Namespace) -> int:
     """Prints the table."""
     from coordinator.bench import report  # noqa: PLC0415 - see the module's text
@@ -274,6 +323,23 @@ def log_check(options: argparse.Namespace) -> int:
         return _refused_unless_closed(error)
 
 
+def simulate(options: argparse.Namespace) -> int:
+    """A line for each seed; all there is to know about one that fails."""
+    from coordinator.faults import plan, simulator  # noqa: PLC0415 - see the module's text
+
+    failed = 0
+    for seed in range(options.seed, options.seed + options.seeds):
+        drawn = plan.draw(seed, options.seconds)
+        if options.seeds == 1:
+            print(f"plan: {drawn}")
+        report = simulator.run(drawn)
+        print(report, flush=True)
+        if report.broken is not None:
+            failed += 1
+            print("\n".join(["", f"plan: {drawn}", "last events:", *report.events, "", f"broken: {report.broken}", ""]))
+    return 1 if failed else 0
+
+
 def config_list(_options: argparse.Namespace) -> int:
     """A table for people."""
     from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
@@ -351,7 +417,10 @@ def _load(options: argparse.Namespace) -> "ServerConfig":
 
     flags = {name: getattr(options, name) for name in ("listen", "advertise", "admin", "data_dir")}
     return configuration.load(
-        options.config, options.assignments, {name: text for name, text in flags.items() if text is not None}
+        options.config,
+        options.assignments,
+        {name: text for name, text in flags.items() if text is not None},
+        os.environ,
     )
 
 

@@ -4,7 +4,7 @@ A setting has Kafka's name, type and default wherever Kafka has it, so what peop
 ours are dotted too and say so. One table (`SETTINGS`) says what may be set; the dataclasses
 say what it is when nobody sets it; `config/default.yaml` is printed from both.
 
-    built-in defaults  <  the file (--config)  <  --set key=value  <  a flag of its own (--listen, --data-dir ...)
+    built-in defaults  <  the file (--config)  <  the environment  <  --set key=value  <  a flag (--listen, --data-dir ...)
 
 What is wrong is refused before anything is created: an unknown name, a wrong type, an impossible value, values that
 contradict each other, and settings of Kafka features that are not here yet. Accepting those and doing nothing would be
@@ -15,13 +15,13 @@ key written twice is an error. Lower bounds of 0 on times and sizes are ours whe
 The dataclasses of `groups` and `topics` live in those packages, which must not know this one.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from coordinator import variables
 from coordinator.groups.settings import FENCING_POLICIES, MIGRATION_POLICIES, GroupsConfig
 from coordinator.places import SCHEMAS
 from coordinator.topics.settings import TopicsConfig
@@ -271,6 +271,8 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("compression.type", TopicsConfig, choice("producer"), "", "Batches are kept as their producer compressed them."),
     ("fetch.max.bytes", TopicsConfig, integer(1024, INT_MAX), "bytes",
      "Caps a Fetch answer, whatever its asker wants."),
+    ("max.incremental.fetch.session.cache.slots", TopicsConfig, INT, "sessions",
+     "Fetch sessions that are remembered; consumers beyond them name all their partitions each time."),
     ("producer.id.expiration.ms", TopicsConfig, POSITIVE, "ms", "A producer silent for so long is forgotten."),
     ("producer.id.block.size", TopicsConfig, POSITIVE, "ids", "Producer ids that one record on disk reserves (ours)."),
 
@@ -344,19 +346,34 @@ INSTEAD: dict[str, str] = {
 
 
 def load(
-    file: Path | None = None, assignments: Sequence[str] = (), flags: Mapping[str, str] | None = None
+    file: Path | None = None,
+    assignments: Sequence[str] = (),
+    flags: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> ServerConfig:
-    """The configuration of a file, `--set` texts and flags (listen, advertise, admin, data_dir). Raises ConfigError."""
+    """The configuration of a file, environment variables, `--set` texts and flags (listen, advertise, admin, data_dir).
+
+    Raises ConfigError.
+    """
+    environment = environment or {}
     values: dict[str, Any] = {}
     if file is not None:
         for key, value in read_file(file).items():
             values[key] = _checked(key, value, is_text=False, source=str(file))
+    try:
+        for variable, key, text in variables.assignments(environment, [*SETTINGS, *STRUCTURED, *ONLY_VALUE]):
+            values[key] = _checked(key, text, is_text=True, source=variable)
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals:
             raise ConfigError(f"--set {shown(assignment)}: allowed: key=value")
         values[key.strip()] = _checked(key.strip(), text, is_text=True, source="--set")
-    _apply_flags(values, flags or {})
+    _apply_flags(values, variables.flags(environment), {flag: name for name, flag in variables.FLAGS.items()})
+    _apply_flags(values, flags or {}, {})
     config = _build(values)
     _check_together(config)
     return config
@@ -431,6 +448,8 @@ def _refuse_unknown(key: str, value: Any, is_text: bool, source: str) -> None:
             raise ConfigError(f"{key} = {shown(value)} ({source}): {feature}: not supported yet; remove the setting")
     if key in INSTEAD:
         raise ConfigError(f"{key} = {shown(value)} ({source}): not a setting here; use {INSTEAD[key]}")
+    import difflib  # noqa: PLC0415 - most starts need none
+
     known = [*SETTINGS, *STRUCTURED]
     close = difflib.get_close_matches(key.replace("_", ".").lower(), known, n=1, cutoff=0.75)
     hint = f"; did you mean {close[0]}?" if close else "; `coordinator config list` shows every setting"
@@ -524,20 +543,21 @@ _STRUCTURED_READERS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-def _apply_flags(values: dict[str, Any], flags: Mapping[str, str]) -> None:
-    """--listen and --advertise are about the first listener."""
+def _apply_flags(values: dict[str, Any], flags: Mapping[str, str], names: Mapping[str, str]) -> None:
+    """--listen and --advertise are about the first listener. `names`: what a flag is called if it is none."""
+    source = {flag: names.get(flag, f"--{flag.replace('_', '-')}") for flag in flags}
     if "data_dir" in flags:
-        values["log.dir"] = _checked("log.dir", flags["data_dir"], is_text=True, source="--data-dir")
+        values["log.dir"] = _checked("log.dir", flags["data_dir"], is_text=True, source=source["data_dir"])
     if "admin" in flags:
-        values["admin.listener"] = address("admin.listener", flags["admin"], "--admin")
+        values["admin.listener"] = address("admin.listener", flags["admin"], source["admin"])
     if "listen" not in flags and "advertise" not in flags:
         return
     first, *others = values.get("listeners", (ListenerConfig(),))
     host, port, advertised = first.host, first.port, (first.advertised_host, first.advertised_port)
     if "listen" in flags:
-        host, port = address("listeners", flags["listen"], "--listen")
+        host, port = address("listeners", flags["listen"], source["listen"])
     if "advertise" in flags:
-        advertised = address("listeners", flags["advertise"], "--advertise")
+        advertised = address("listeners", flags["advertise"], source["advertise"])
     changed = ListenerConfig(
         host=host, port=port, advertised_host=advertised[0], advertised_port=advertised[1], dialect=first.dialect
     )

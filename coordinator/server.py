@@ -109,7 +109,7 @@ class Server:
         self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
         self.topics.on_topics_deleted = self._topics_deleted
         self.cleaner = Cleaner(
-            lambda: [shard.log for shard in self.groups.shards],
+            lambda: [*(shard.log for shard in self.groups.shards), *self.topics.compacted_logs()],
             clock,
             run=self._run,
             soon=loop.call_soon,

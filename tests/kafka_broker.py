@@ -97,7 +97,8 @@ class KafkaBroker:
     def start(self) -> Self:
         """Starts the broker; returns when it serves. The first start formats its folder."""
         if not self.data_dir.exists():
-            cluster = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]  # a leading dash reads as an option
+            # not a bare one: a leading dash would be taken for an option
+            cluster = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
             formatting = ["format", "-t", cluster, "-c", str(self.config)]
             command = self.java("kafka.tools.StorageTool", *formatting)
             done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from coordinator.bench.data import DATA_ROWS, DataOutcome, DataPlan
 from coordinator.bench.load import Outcome, Plan
 
 
@@ -82,11 +84,16 @@ def echo_server(answer_bytes: int) -> Iterator[Target]:
 
 def measure(plan: Plan) -> Outcome:
     """One run of the load generator, in a process of its own."""
-    command = [sys.executable, "-m", "coordinator.bench.load", json.dumps(asdict(plan))]
+    return Outcome(**_loaded("coordinator.bench.load", asdict(plan)))
+
+
+def _loaded(module: str, plan: dict[str, Any]) -> dict[str, Any]:
+    command = [sys.executable, "-m", module, json.dumps(plan)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         raise SystemExit(f"bench: the load generator failed: {done.stderr.strip()[-500:]}")
-    return Outcome(**json.loads(done.stdout))
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    return outcome
 
 
 def spread(values: list[float]) -> str:
@@ -115,3 +122,22 @@ def report(match: str, seconds: float, repetitions: int, durability: str, target
             floor.append(bare.server_cpu_s / bare.answers * 1e6)
         ratio = median(ours) / median(floor)
         print(f"{row.name:40} {spread(ours):>20} {spread(floor):>20} {ratio:6.2f} {median(rates):9,.0f}", flush=True)  # noqa: T201
+    report_data(match, seconds, repetitions, durability, target)
+
+
+def report_data(match: str, seconds: float, repetitions: int, durability: str, target: Target | None) -> None:
+    """The same for the data plane, without an echo: megabytes of record batches per second and CPU per megabyte."""
+    rows = [row for row in DATA_ROWS if match in row.name]
+    if rows:
+        print(f"\n{'':40} {'MB/s':>22} {'server CPU us per MB':>26}")  # noqa: T201
+    for row in rows:
+        rates, costs = [], []
+        for _ in range(repetitions):
+            with own_server(durability) if target is None else nullcontext(target) as server:
+                plan = DataPlan(
+                    server.host, server.port, row.request, row.connections, row.in_flight, 1.0, seconds, server.pid
+                )
+                outcome = DataOutcome(**_loaded("coordinator.bench.data", asdict(plan)))
+            rates.append(outcome.batch_bytes / outcome.seconds / 1e6)
+            costs.append(outcome.server_cpu_s / (outcome.batch_bytes / 1e6) * 1e6)
+        print(f"{row.name:40} {spread(rates):>22} {spread(costs):>26}", flush=True)  # noqa: T201

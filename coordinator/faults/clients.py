@@ -243,13 +243,13 @@ class Member(Client):
                 await self._join()
                 await self._consume()
             except Lost:
+                self.stable = False
                 await self.think()
             except Rejoin:
-                pass
+                self.stable = False
             except Fenced:
                 self._forget()
                 await self.world.rest(self.random.uniform(1, 5))
-            self.stable = False
 
     def _forget(self) -> None:
         """A new process knows nothing of the former one."""
@@ -391,10 +391,16 @@ class Member(Client):
                     self.group_id, offsets, self.commit_version, self.generation, self.member_id, self.instance_id
                 )
             )
+        in_between = None
+        if self.random.random() < 0.3:
+            # Answered at once by whoever has it, and yet not before the commits.
+            in_between = await self.caller.send(MetadataRequest(topics=None), self.random.randrange(1, 13))
         for asked, answer, attempts in sent:
             code = await self.committed(self.group_id, asked, answer, attempts, self.generation, self.member_id)
             if code is not ErrorCode.NONE:
                 self._refused("OffsetCommit", code)
+        if in_between is not None:
+            await self.caller.answer(in_between, 7.0)
 
     async def _do_something_rare(self, chance: float) -> None:
         if chance < 0.2:

@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 from coordinator.config import AdminConfig, DeclaredTopic, ListenerConfig, LogConfig, NetworkConfig, ServerConfig
-from coordinator.faults import clients
+from coordinator.faults import clients, data_clients
 from coordinator.faults.clock import LoopClock
 from coordinator.faults.disk import Node, PowerCut, SimulatedDisk, SimulatedFile
 from coordinator.faults.entropy import SeededEntropy
@@ -35,6 +35,8 @@ from coordinator.faults.worker import SimulatedWorker
 from coordinator.groups.settings import GroupsConfig
 from coordinator.runtime.shard import Status
 from coordinator.server import CannotStart, Server
+from coordinator.topics.engine import Topics
+from coordinator.topics.partition import State
 from coordinator.world.disk import File
 
 ADDRESS = ("10.0.0.9", 9092)
@@ -69,16 +71,19 @@ class Report:
     starts: int = 0
     faults: dict[str, int] = field(default_factory=dict)
     acknowledged: int = 0
+    records: int = 0
     reads: int = 0
     assignments: int = 0
     checks: int = 0
 
     def __str__(self) -> str:
         faults = " ".join(f"{name}={count}" for name, count in self.faults.items())
+        counts = ("callbacks", "connections", "starts", "acknowledged", "records", "reads", "assignments", "checks")
+        numbers = " ".join(f"{name}={getattr(self, name)}" for name in counts)
+        outcome = "BROKEN" if self.broken else "ok"
         return (
-            f"seed={self.plan.seed} {'BROKEN' if self.broken else 'ok'} trace={self.trace[:16]} seconds={self.seconds:.1f}"
-            f" callbacks={self.callbacks} connections={self.connections} starts={self.starts} commits={self.acknowledged}"
-            f" reads={self.reads} assignments={self.assignments} replays={self.checks} faults: {faults or 'none'}"
+            f"seed={self.plan.seed} {outcome} trace={self.trace[:16]} seconds={self.seconds:.1f} {numbers}"
+            f" faults: {faults or 'none'}"
         )
 
 
@@ -154,7 +159,18 @@ def config_of(plan: Plan) -> ServerConfig:
         groups=GroupsConfig(
             group_initial_rebalance_delay_ms=plan.initial_rebalance_delay_ms, group_new_member_join_timeout_ms=20_000
         ),
-        declared_topics=tuple(DeclaredTopic(name=name, partitions=count) for name, count in clients.TOPICS.items()),
+        declared_topics=tuple(
+            DeclaredTopic(name=name, partitions=count)
+            for name, count in {**clients.TOPICS, data_clients.EVENTS: data_clients.PARTITIONS}.items()
+        ),
+    )
+
+
+def _has_failed(topics: Topics) -> bool:
+    """Whether some log of the data plane takes no more until a restart."""
+    partitions = [topics.user_partition(data_clients.EVENTS, index) for index in range(data_clients.PARTITIONS)]
+    return topics._log.failed is not None or any(  # noqa: SLF001 - nothing else says so
+        partition is not None and partition.state is State.FAILED for partition in partitions
     )
 
 
@@ -179,6 +195,7 @@ class Simulation:
         self.world = clients.World(
             loop=self.loop, plan=plan, history=self.history, broken=self.broken, event=self.event, caller=self._caller
         )
+        self.records = data_clients.Records(self.broken)
         self.server: Server | None = None
         self.process: Process | None = None
         self.fsync_s = plan.fsync_s
@@ -191,6 +208,8 @@ class Simulation:
         self._broken: str | None = None
         self._is_down = False
         self._members: list[clients.Member] = []
+        self._producers: list[data_clients.Producer] = []
+        self._healed_s = 0.0
 
     def _random(self, purpose: str) -> Random:
         """One for each purpose: a draw more in one place must not change all others."""
@@ -225,6 +244,7 @@ class Simulation:
         report.events = list(self.events)
         report.seconds, report.callbacks = self.loop.time(), self.loop.callbacks
         report.connections = self.network.connections
+        report.records = self.records.acknowledged
         report.acknowledged, report.reads = self.history.acknowledged, self.history.reads
         report.assignments, report.checks = self.history.assignments, self.invariants.checks
         return report
@@ -235,11 +255,14 @@ class Simulation:
         tasks = [self.loop.create_task(self._watch())]
         for group in range(plan.groups):
             self._members += [clients.Member(self.world, f"group-{group}", number) for number in range(plan.members)]
+        self._producers = [data_clients.Producer(self.world, number, self.records) for number in range(2)]
         auditor = clients.Auditor(self.world, "auditor")
         others: list[Any] = [clients.Simple(self.world, number) for number in range(3)]
+        others += [data_clients.Reader(self.world, number, self.records) for number in range(2)]
         others += [auditor, clients.Administrator(self.world, "admin"), clients.Hostile(self.world, "hostile")]
         tasks += [
-            self.loop.create_task(self._late(random.uniform(0, 5), client.run)) for client in [*self._members, *others]
+            self.loop.create_task(self._late(random.uniform(0, 5), client.run))
+            for client in [*self._members, *self._producers, *others]
         ]
         faults = [self.loop.create_task(fault) for fault in self._faults()]
         await self._rest(plan.span_s)
@@ -355,8 +378,9 @@ class Simulation:
             if self.loop.time() > deadline:
                 self.broken("a stop ends", "not within a minute")
             await self._rest(0.1)
-        if stopping.done() and stopping.exception() is not None and not self._disk_in_trouble:
-            self.broken("a stop ends", repr(stopping.exception()))
+        error = stopping.exception() if stopping.done() else None
+        if error is not None and not isinstance(error, PowerCut) and not self._disk_in_trouble:
+            self.broken("a stop ends", repr(error))
         if process.alive:
             self._died(process, silently=False)
             self.disk.kill()
@@ -369,7 +393,7 @@ class Simulation:
             if server is None or self.process is None or self.process.paused:
                 continue
             self.invariants.check(server)
-            if any(shard.status is Status.FAILED for shard in server.groups.shards):
+            if any(shard.status is Status.FAILED for shard in server.groups.shards) or _has_failed(server.topics):
                 if self.plan.durability == "write" or self._random_crash.random() < 0.5:
                     self.event("a shard has failed: the server is started anew")
                     self.kill()
@@ -518,6 +542,7 @@ class Simulation:
     async def _heal(self) -> None:
         """Nothing fails any more, and clients only do what they must."""
         self.event("everything is healed")
+        self._healed_s = self.loop.time()
         await self._rest(0.5)
         self.world.calm = True
         self.network.weather = Weather(0.001, 0.0)
@@ -554,6 +579,7 @@ class Simulation:
         shards = self.server.groups.shards
         found = [f"{each.name} ({each.member_id}) has no assignment" for each in self._members if not each.stable]
         found += [f"shard {each.index} is {each.status}" for each in shards if each.status is not Status.ACTIVE]
+        found += [f"{each.name} gets no answer" for each in self._producers if each.answered_s <= self._healed_s]
         for number in range(self.plan.groups):
             members = [member for member in self._members if member.group_id == f"group-{number}"]
             generations = {member.generation for member in members}

@@ -14,6 +14,9 @@ What a load yields must not change, from any point, whatever is cleaned. The rul
 The segments are replaced in order from the oldest (`swap.py`): after a crash some are cleaned and the later ones not,
 which is safe, since a record only ever goes for the sake of a later one.
 
+Memory is bounded: a cleaning looks for what is newer among `KEYS_MAX` keys at most, and the next one goes on from there.
+A batch whose records cannot be read is left alone; a producer may have sealed anything.
+
 Work is bounded. A log is cleaned when so much was written since the last time that it makes up half of it
 (`min_cleanable_dirty_ratio`): each byte is rewritten a constant number of times on average. And `clean` is a generator
 whose steps take a few milliseconds: the loop runs one when it has nothing better to do. Not a thread: under the
@@ -21,10 +24,11 @@ interpreter's lock a second thread takes its milliseconds when it likes, not whe
 simulation could not repeat it. What really blocks, the sync of a new segment, is handed out to be run in a worker.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
+from itertools import takewhile
 
-from coordinator.log.batch import BatchHeader, decode_records, key_values, reduce_batch
+from coordinator.log.batch import BatchHeader, CorruptBatch, decode_records, key_values, reduce_batch
 from coordinator.log.log import Log
 from coordinator.log.reader import read_segments
 from coordinator.log.segment import Segment, segment_name
@@ -34,6 +38,8 @@ from coordinator.world.disk import File
 STEP_RECORDS = 1_000
 """Records looked at in one step, a batch counting as a few more: a few milliseconds."""
 _BATCH_RECORDS = 4
+KEYS_MAX = 500_000
+"""Keys that one cleaning remembers; a hundred megabytes or so."""
 _CHUNK_BYTES = 256 * 1024
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
@@ -45,39 +51,75 @@ def keep_transactions(header: BatchHeader) -> bool:
     return header.is_transactional
 
 
-def is_due(log: Log) -> bool:
-    """Whether enough of the closed segments was written since the last cleaning."""
+def is_due(log: Log, now_ms: int) -> bool:
+    """Whether enough of what may be cleaned was written since the last cleaning, or some of it is too old."""
+    segments = _cleanable(log, now_ms)
+    dirty = _dirty(log, segments)
+    dirty_bytes = sum(segment.size_bytes for segment in dirty)
+    total_bytes = sum(segment.size_bytes for segment in segments)
+    if not dirty_bytes or dirty_bytes >= log.settings.min_cleanable_dirty_ratio * total_bytes:
+        return dirty_bytes > 0
+    lag_ms = log.settings.max_compaction_lag_ms
+    return lag_ms is not None and any(_first_timestamp(segment) < now_ms - lag_ms for segment in dirty)
+
+
+def _cleanable(log: Log, now_ms: int) -> list[Segment]:
+    """The closed segments, up to the first that holds a record younger than it may be."""
+    segments, lag_ms = log.segments[:-1], log.settings.min_compaction_lag_ms
+    if lag_ms:
+        return list(takewhile(lambda segment: _max_timestamp(segment) <= now_ms - lag_ms, segments))
+    return segments
+
+
+def _dirty(log: Log, segments: Sequence[Segment]) -> list[Segment]:
+    """Those that hold something written since the last cleaning; it may have ended in the middle of one."""
     clean_offset = log.checkpoint.offsets.clean_offset
-    closed = log.segments[:-1]
-    dirty_bytes = sum(segment.size_bytes for segment in closed if segment.base_offset >= clean_offset)
-    total_bytes = sum(segment.size_bytes for segment in closed)
-    return dirty_bytes > 0 and dirty_bytes >= log.settings.min_cleanable_dirty_ratio * total_bytes
+    ends = [segment.base_offset for segment in log.segments[1 : len(segments) + 1]]
+    return [segment for segment, end_offset in zip(segments, ends, strict=True) if end_offset > clean_offset]
 
 
-def clean(log: Log, now_ms: int, keep: Callable[[BatchHeader], bool]) -> Iterator[Work | None]:
-    """Cleans all closed segments, a step at a time. Where a step yields work, that must be done before the next one.
+def _max_timestamp(segment: Segment) -> int:
+    _ = segment.index
+    return segment.max_timestamp
+
+
+def _first_timestamp(segment: Segment) -> int:
+    _ = segment.index
+    return segment.first_timestamp
+
+
+def clean(
+    log: Log, now_ms: int, keep: Callable[[BatchHeader], bool], keys_max: int = KEYS_MAX
+) -> Iterator[Work | None]:
+    """Cleans what may be cleaned, a step at a time. Where a step yields work, that must be done before the next one.
 
     The work may be done in another thread; if it raises, throw that into the generator. However it ends, by itself, by
-    an error (OSError, DamagedLog) or by `close`, the log is whole, and cleaned up to some segment.
+    an error (OSError, DamagedLog) or by `close`, the log is whole, and cleaned up to some segment. It ends early when
+    the log is deleted under it.
     """
-    segments = log.segments[:-1]
+    segments = _cleanable(log, now_ms)
     if not segments:
         return
-    end_offset = log.segments[-1].base_offset
+    end_offset = log.segments[len(segments)].base_offset
     for segment in segments:
         segment.hold()
     try:
         latest: dict[bytes, int] = {}
-        yield from _find_latest(log, segments, keep, latest)
+        looked_to = yield from _find_latest(log, segments, keep, latest, keys_max)
+        if not log.has_segments(segments):
+            return
         log.checkpoint.write(dense_offset=max(log.checkpoint.offsets.dense_offset, end_offset))
         yield log.checkpoint.sync
+        if not log.has_segments(segments):
+            return
         log.disk.sync_folder(log.folder)
-        kept_keys = _KeptKeys()
+        kept_keys = _KeptKeys(keys_max)
         for group in _groups(segments, log.settings.segment_bytes):
             if not log.has_segments(group):
                 return
-            yield from _Rewriter(log, group, latest, kept_keys, now_ms, keep).steps()
-        log.checkpoint.write(clean_offset=end_offset)
+            yield from _Rewriter(log, group, latest, kept_keys, now_ms, keep, looked_to).steps()
+        if log.segments:
+            log.checkpoint.write(clean_offset=min(end_offset, looked_to))
     finally:
         for segment in segments:
             segment.release()
@@ -88,16 +130,28 @@ class _KeptKeys:
 
     Nearly always a tombstone finds its key not here. It does when an older value was in a batch that was to be left
     alone, now or at an earlier cleaning. To remember the keys costs less than the state that the log is loaded into.
+    When there are too many to remember every tombstone stays.
     """
 
-    __slots__ = ("all_keys", "keys")
+    __slots__ = ("_keys", "_keys_max", "all_keys")
 
-    def __init__(self) -> None:
-        self.keys: set[bytes | None] = set()
+    def __init__(self, keys_max: int) -> None:
+        self._keys: set[bytes] = set()
+        self._keys_max = keys_max
         self.all_keys = False
 
+    def add(self, key: bytes) -> None:
+        if not self.all_keys:
+            self._keys.add(key)
+            if len(self._keys) > self._keys_max:
+                self.add_all()
+
+    def add_all(self) -> None:
+        self.all_keys = True
+        self._keys.clear()
+
     def __contains__(self, key: bytes) -> bool:
-        return self.all_keys or key in self.keys
+        return self.all_keys or key in self._keys
 
 
 def _is_readable(header: BatchHeader, keep: Callable[[BatchHeader], bool]) -> bool:
@@ -105,19 +159,34 @@ def _is_readable(header: BatchHeader, keep: Callable[[BatchHeader], bool]) -> bo
 
 
 def _find_latest(
-    log: Log, segments: Sequence[Segment], keep: Callable[[BatchHeader], bool], latest: dict[bytes, int]
-) -> Iterator[None]:
-    """Offset of the last record of each key written since the last cleaning: only these can replace anything."""
-    clean_offset = log.checkpoint.offsets.clean_offset
-    dirty = [segment for segment in segments if segment.base_offset >= clean_offset]
+    log: Log,
+    segments: Sequence[Segment],
+    keep: Callable[[BatchHeader], bool],
+    latest: dict[bytes, int],
+    keys_max: int,
+) -> Generator[None, None, int]:
+    """Offset of the last record of each key written since the last cleaning: only these can replace anything.
+
+    Returns the offset at which it stopped because there are so many keys, or the end of the segments.
+    """
     count = 0
-    for buffer, position, header in read_segments(dirty, 0, log.dense_from, _CHUNK_BYTES):
+    dirty = _dirty(log, segments)
+    end_offset = log.segments[len(segments)].base_offset
+    for buffer, position, header in read_segments(
+        dirty, log.checkpoint.offsets.clean_offset, log.dense_from, _CHUNK_BYTES
+    ):
+        if latest and len(latest) + header.record_count > keys_max:
+            return header.base_offset
         if _is_readable(header, keep):
-            latest.update((key, offset) for offset, key, _ in key_values(buffer, position, header) if key is not None)
-        count += header.record_count + _BATCH_RECORDS
+            with suppress(CorruptBatch):
+                latest.update(
+                    (key, offset) for offset, key, _ in key_values(buffer, position, header) if key is not None
+                )
+        count += header.record_count
         if count >= STEP_RECORDS:
             count = 0
             yield None
+    return end_offset
 
 
 def _groups(segments: Sequence[Segment], segment_bytes: int) -> list[list[Segment]]:
@@ -152,6 +221,7 @@ class _Rewriter:
         kept_keys: _KeptKeys,
         now_ms: int,
         keep: Callable[[BatchHeader], bool],
+        looked_to: int,
     ) -> None:
         self.log = log
         self.group = group
@@ -159,6 +229,7 @@ class _Rewriter:
         self.kept_keys = kept_keys
         self.now_ms = now_ms
         self.keep = keep
+        self.looked_to = looked_to
         self.path = f"{log.folder}/{cleaned_name(group[0].base_offset)}"
         self.file: File | None = None
         self.unchanged_bytes = 0
@@ -224,12 +295,19 @@ class _Rewriter:
 
     def _reduce(self, batch: bytes, header: BatchHeader) -> bytes | None:
         """What is left of a batch: the very same bytes, fewer, or None."""
-        if not _is_readable(header, self.keep):
+        try:
+            if _is_readable(header, self.keep):
+                return self._reduced(batch, header)
             self._note_kept(batch, header)
-            return batch
+        except CorruptBatch:
+            self.kept_keys.add_all()
+        return batch
+
+    def _reduced(self, batch: bytes, header: BatchHeader) -> bytes | None:
         latest, kept_keys = self.latest, self.kept_keys
         horizon = header.delete_horizon_ms
-        expired = horizon is not None and self.now_ms >= horizon
+        # Beyond where this cleaning looked, an older value may still be there.
+        expired = horizon is not None and self.now_ms >= horizon and header.next_offset <= self.looked_to
         kept_offsets: set[int] = set()
         holds_tombstone = False
         for offset, key, value in key_values(batch, 0, header):
@@ -241,7 +319,7 @@ class _Rewriter:
                         continue
                     holds_tombstone = True
                 else:
-                    kept_keys.keys.add(key)
+                    kept_keys.add(key)
             kept_offsets.add(offset)
         if not kept_offsets:
             return None
@@ -257,9 +335,11 @@ class _Rewriter:
         if header.is_control:
             return
         if header.compression:
-            self.kept_keys.all_keys = True
-        else:
-            self.kept_keys.keys.update(key for _, key, _ in key_values(batch, 0, header))
+            self.kept_keys.add_all()
+            return
+        for _, key, _ in key_values(batch, 0, header):
+            if key is not None:
+                self.kept_keys.add(key)
 
     def _swap(self) -> None:
         """Synchronous, and on the loop's side: nothing may be read or deleted in the middle of it."""

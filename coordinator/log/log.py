@@ -53,6 +53,8 @@ class LogSettings:
     retention_ms: int | None = 7 * 24 * 3600 * 1000
     delete_retention_ms: int = 24 * 3600 * 1000
     min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ class Log:
         self.checkpoint.found = True
         if self.end_offset > self.synced_offset and self.segments:
             # What a killed process left in the page cache counts from now on, so it must not go with the power.
+            self._write_again(self.segments[-1])
             self.sync()
 
     def _recover_last(self) -> None:
@@ -196,6 +199,19 @@ class Log:
             )
             self._save_checkpoint(recovery_offset=min(recovery_offset, self.end_offset))
         last.rest()
+
+    def _write_again(self, last: Segment) -> None:
+        """Writes what was never synced over itself.
+
+        A process before this one may have stopped because a sync failed. Then reads show bytes that the disk does not
+        have and the kernel counts as clean: another sync would claim success without doing anything.
+        """
+        start = last.index.position_of(self.synced_offset)
+        at = next((at for at, header in last.walk(start) if header.next_offset > self.synced_offset), last.size_bytes)
+        while at < last.size_bytes:
+            part = last.file.pread(at, min(CHECKPOINT_BYTES, last.size_bytes - at))
+            last.file.write_at(at, part)
+            at += len(part)
 
     @property
     def dense_from(self) -> int:
@@ -246,6 +262,11 @@ class Log:
         except OSError as error:
             self.failed = error
             raise
+
+    def begin_segment(self) -> None:
+        """What is appended from here on is in files of its own. OSError as from `append`."""
+        if self.segments and self.segments[-1].size_bytes:
+            self._roll()
 
     def _roll(self) -> None:
         """Closes the active segment, durably, and begins the next."""
@@ -420,7 +441,8 @@ class Log:
                     records = decode_records(segment.file.pread(at, header.size_bytes), 0, header)
                 except UnsupportedCompression:
                     # The batch is as near as one can tell: its reader skips what is too early.
-                    return TimestampOffset(header.base_offset, header.max_timestamp, header.leader_epoch)
+                    near = max(header.base_offset, self.start_offset)
+                    return TimestampOffset(near, header.max_timestamp, header.leader_epoch)
                 for record in records:
                     if record.timestamp >= timestamp and record.offset >= self.start_offset:
                         return TimestampOffset(record.offset, record.timestamp, header.leader_epoch)

@@ -5,8 +5,10 @@ they were given, all of a connection in one write: first everything is read, the
 answer at once would cost more, because each write wakes its reader, which then has one answer to handle and sleeps again
 (measured: half of the server's CPU at 100 connections was in the writes, a quarter when they come together).
 
-Kafka reads one request of a connection at a time. Here later requests may be handled while earlier ones wait, so that
-commits share a disk write, but never more than `requests_in_flight_max`: then reading stops until answers have left.
+Kafka reads one request of a connection at a time. Here later requests may be handled while earlier ones wait for the disk,
+so that commits share a write, but never more than `requests_in_flight_max`: then reading stops until answers have left. What
+comes behind a request that its group answers later (a parked join or sync) is not looked at before, as in Kafka: it would be
+judged in another state of the group.
 """
 
 import asyncio
@@ -74,7 +76,7 @@ class Connection(asyncio.Protocol):
     """The server's end of one connection."""
 
     __slots__ = (
-        "_admit", "_backlog", "_closed", "_dispatcher", "_drained", "_handling", "_limits", "_listed", "_lost",
+        "_admit", "_backlog", "_closed", "_dispatcher", "_drained", "_handling", "_held", "_limits", "_listed", "_lost",
         "_now_ms", "_once", "_queue", "_reading", "_seen", "_splitter", "_transport", "_turn", "_writable",
         "advertised", "client_host", "client_id", "closed_by", "full_since_ms", "requests",
     )  # fmt: skip
@@ -113,6 +115,8 @@ class Connection(asyncio.Protocol):
         self._queue: deque[Exchange] = deque()
         self._transport: asyncio.Transport | None = None
         self._handling = False
+        self._held: Exchange | None = None
+        """A request that its group answers later: what came behind it waits."""
         self._listed = False
         self._reading = True
         self._writable = True
@@ -174,6 +178,10 @@ class Connection(asyncio.Protocol):
         self.client_id = exchange.client_id
         self._queue.append(exchange)
 
+    def hold(self, exchange: Exchange) -> None:
+        """The requests behind this one wait until it is answered (called by the exchange)."""
+        self._held = exchange
+
     def ready(self) -> None:
         """An answer of this connection has been given (called by its exchange)."""
         if not self._listed and not self._closed:
@@ -186,7 +194,7 @@ class Connection(asyncio.Protocol):
         if self._closed:
             return
         self._write()
-        if not self._reading:
+        if self._backlog or not self._reading:
             self._go_on()
 
     async def drained(self) -> None:
@@ -231,9 +239,9 @@ class Connection(asyncio.Protocol):
         self._handling = True
         try:
             for index, frame in enumerate(frames):
-                if len(queue) >= in_flight_max:
+                if len(queue) >= in_flight_max or self._held is not None:
                     self._write()
-                    if len(queue) >= in_flight_max or not self._writable:
+                    if len(queue) >= in_flight_max or self._is_held() or not self._writable:
                         self._backlog.extend(frames[index:])
                         break
                 dispatch(frame, self)
@@ -251,6 +259,11 @@ class Connection(asyncio.Protocol):
             self._backlog.clear()
             self._handle(frames)
         self._balance()
+
+    def _is_held(self) -> bool:
+        if self._held is not None and self._held.payload is not None:
+            self._held = None
+        return self._held is not None
 
     def _write(self) -> None:
         queue = self._queue

@@ -1,6 +1,9 @@
 """How one file of this package declares its Kafka API.
 
-    API = Api(key=12, name="Heartbeat", versions=(0, 4), access=Access(Operation.READ, Resource.GROUP), handle=handle, refuse=refuse)
+    API = Api(
+        key=12, name="Heartbeat", versions=(0, 4), access=Access(Operation.READ, Resource.GROUP),
+        handle=handle, refuse=refuse,
+    )
 
 `handle(server, exchange)` answers by `exchange.reply(message)`, now or later, once; a coordinator API hands the request to
 its group's shard: `server.groups.submit(group_id, operation, exchange)`. A `KafkaError` that escapes becomes

@@ -75,6 +75,7 @@ class ReplyQueue(Protocol):
     client_host: str
 
     def expect(self, exchange: "Exchange") -> None: ...
+    def hold(self, exchange: "Exchange") -> None: ...
     def ready(self) -> None: ...
     def refuse(self, reason: str) -> None: ...
 
@@ -150,6 +151,10 @@ class Exchange:
             if self._began_ns:
                 self.route.timed(perf_counter_ns() - self._began_ns)
             self._queue.ready()
+
+    def wait(self) -> None:
+        """The group answers later; until then nothing behind this request on its connection is looked at, as in Kafka."""
+        self._queue.hold(self)
 
     def abandon(self) -> None:
         """The connection is gone: an answer would have no way to go."""

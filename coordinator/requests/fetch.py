@@ -6,7 +6,7 @@ from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
 from coordinator.requests.exchange import Exchange
-from coordinator.topics.fetch import Fetch
+from coordinator.topics.fetch import IDS_SINCE, Fetch, refusal
 
 
 def handle(server: Any, exchange: Exchange) -> None:
@@ -15,8 +15,16 @@ def handle(server: Any, exchange: Exchange) -> None:
         exchange.on_close = fetch.cancel
 
 
-def refuse(_request: FetchRequest, error: KafkaError, _api_version: int) -> FetchResponse:
-    return FetchResponse(error_code=error.code)
+def refuse(request: FetchRequest, error: KafkaError, api_version: int) -> FetchResponse:
+    response = FetchResponse(error_code=error.code, session_id=request.session_id)
+    if api_version < IDS_SINCE:
+        response.responses = [
+            FetchResponse.FetchableTopicResponse(
+                topic=topic.topic, partitions=[refusal(asked.partition, error.code) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    return response
 
 
 API = Api(

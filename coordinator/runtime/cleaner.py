@@ -53,11 +53,11 @@ class Cleaner:
             steps.close()
 
     def _begin(self) -> None:
-        logs = self._logs()
+        logs, now_ms = self._logs(), self._clock.wall_ms()
         for turn in range(len(logs)):
             position = (self._position + turn) % len(logs)
             log = logs[position]
-            if log.failed is None and is_due(log):
+            if log.failed is None and is_due(log, now_ms):
                 self._position = position + 1
                 self._steps = self._clean(log)
                 self._soon(self._step)

@@ -122,5 +122,9 @@ class _Part:
     def refusal(self, error: KafkaError) -> Any:
         return error
 
+    def wait(self) -> None:
+        """Nothing that spans shards is parked by a group."""
+        raise AssertionError
+
     def send(self, payload: Any) -> None:
         self._joint.arrived(self._slot, payload)

@@ -47,6 +47,7 @@ class Exchange(Call, Asker, Protocol):
 
     def encode(self, message: Message) -> Any: ...
     def refusal(self, error: KafkaError) -> Message: ...
+    def wait(self) -> None: ...
 
 
 class StateMachine(Protocol):
@@ -199,6 +200,7 @@ class Shard:
             reply = result.reply
             if reply is None:
                 self._waiting[exchange] = None
+                exchange.wait()
             self._apply(result)
             if reply is not None:
                 self.park(exchange, exchange.encode(reply))

@@ -20,8 +20,10 @@ from coordinator.protocol.messages import ConfigRecord, Message, ProducerIdsReco
 from coordinator.runtime.result import Fact
 from coordinator.runtime.timers import Handle, Schedule
 from coordinator.topics import configs, metadata_records, names
+from coordinator.topics.fetch_sessions import FetchSessions
+from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.metadata_records import TOPIC_RESOURCE
-from coordinator.topics.partition import LEADER_EPOCH, Done, MakeWriter, Partition, Reader, State
+from coordinator.topics.partition import LEADER_EPOCH, Done, MakeWriter, Partition, State
 from coordinator.topics.registry import NO_ID, Registry, Topic, creation, growth
 from coordinator.topics.settings import TopicsConfig
 from coordinator.world.clock import Clock
@@ -30,6 +32,8 @@ from coordinator.world.entropy import Entropy
 
 __all__ = ["LEADER_EPOCH", "InternalPartition", "Topics"]
 
+RECORDS_SUPERFLUOUS = 10_000
+"""Records of the metadata log that say nothing any more, before a start writes the log anew."""
 METADATA_FOLDER = f"{names.CLUSTER_METADATA}-0"
 _DASH = 62
 """The six bits that url-safe base64 writes as '-'."""
@@ -39,30 +43,6 @@ class _Commit(NamedTuple):
     end_offset: int
     records: Sequence[Message]
     done: Done
-
-
-class InternalPartition:
-    """A shard's log as consumers see it: read-only, up to what is durable."""
-
-    __slots__ = ("_syncs", "index", "log", "readers")
-
-    def __init__(self, index: int, log: Log, *, syncs: bool) -> None:
-        self.index = index
-        self.log = log
-        self.readers: dict[Reader, None] = {}
-        self._syncs = syncs
-
-    @property
-    def state(self) -> State:
-        return State.ACTIVE
-
-    @property
-    def start_offset(self) -> int:
-        return self.log.start_offset
-
-    @property
-    def high_watermark(self) -> int:
-        return self.log.synced_offset if self._syncs else self.log.end_offset
 
 
 class Topics:
@@ -96,11 +76,13 @@ class Topics:
         """Collision keys of the names that are being made or removed."""
         self.on_topics_deleted: Callable[[list[tuple[str, bytes]]], None] = lambda _topics: None
         """Told name and id of topics that are gone, after they are (their committed offsets go too)."""
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, entropy.bytes)
         self._data_folder = data_folder
         self._disk = disk
         self._entropy = entropy
         self._durability = durability
         self._make_writer: MakeWriter = lambda log, durable, failed: Writer(log, durability, run, durable, failed)
+        self._run = run
         self._told = told
         self._partitions: dict[str, list[Partition]] = {}
         self._internal: dict[str, list[InternalPartition]] = {}
@@ -114,6 +96,7 @@ class Topics:
         for topic in self.registry.topics.values():
             self._make_partitions(topic)
         self._open_folders()
+        self._compact_registry()
         self._retention: Handle = schedule(config.log_retention_check_interval_ms, self._retain)
 
     # --- start and stop -----------------------------------------------------------------------------------------------
@@ -155,12 +138,13 @@ class Topics:
     def close(self) -> None:
         """Makes everything durable and gives the descriptors back. No request may be under way."""
         self._retention.cancel()
-        logs = [p.log for partitions in self._partitions.values() for p in partitions if p.log is not None]
-        for log in [*logs, self._log]:
+        opened = [p for partitions in self._partitions.values() for p in partitions if p.log is not None]
+        closing = [(partition.folder, partition.close) for partition in opened]
+        for folder, close in [*closing, (self._log.folder, self._log.close)]:
             try:
-                log.close()
+                close()
             except OSError as error:
-                self._told(Fact("topic_log_close_failed", {"folder": log.folder, "error": str(error)}))
+                self._told(Fact("topic_log_close_failed", {"folder": folder, "error": str(error)}))
 
     @property
     def idle(self) -> bool:
@@ -207,6 +191,16 @@ class Topics:
                 partition = self.partition(name, index)
                 if partition is not None:
                     yield name, index, partition.log.size_bytes if partition.log is not None else 0
+
+    def compacted_logs(self) -> list[Log]:
+        """Logs of which the last record of each key is to be kept, the groups' own left out."""
+        return [
+            partition.log
+            for partitions in self._partitions.values()
+            if partitions and partitions[0].settings.compacts
+            for partition in partitions
+            if partition.log is not None and partition.state is State.ACTIVE
+        ]
 
     def space(self) -> Space:
         """Of the file system that holds the data folder. OSError."""
@@ -356,6 +350,28 @@ class Topics:
                 if message is not None:
                     self.registry.replay(message)
 
+    def _compact_registry(self) -> None:
+        """At the start, when the folders of removed topics are gone, so that nobody needs to know of these any more."""
+        log, registry = self._log, self.registry
+        needed = [*registry.snapshot(self.node_id)]
+        if log.end_offset - log.start_offset < sum(len(records) for records in needed) + RECORDS_SUPERFLUOUS:
+            return
+        before_bytes = log.size_bytes
+        try:
+            log.begin_segment()
+            start_offset = log.end_offset
+            for records in needed:
+                log.append(self._batch(records), len(records), self.clock.wall_ms())
+            log.sync()
+            log.truncate_before(start_offset)
+        except OSError as error:
+            if log.failed is not None:
+                raise
+            self._told(Fact("metadata_log_not_compacted", {"error": str(error)}))
+            return
+        registry.removed.clear()
+        self._told(Fact("metadata_log_compacted", {"bytes_before": before_bytes, "bytes_after": log.size_bytes}))
+
     def _batch(self, records: Iterable[Message]) -> bytes:
         builder = BatchBuilder()
         for record in records:
@@ -416,6 +432,7 @@ class Topics:
                 settings,
                 self._disk,
                 self._make_writer,
+                self._run,
                 self.config.producer_id_expiration_ms,
             )
             for index in range(len(partitions), topic.partitions)
@@ -470,10 +487,11 @@ class Topics:
         self._disk.sync_folder(self._data_folder)
 
     def _retain(self) -> None:
-        """Deletes old segments of the topics whose policy says so."""
+        """Deletes old segments of the topics whose policy says so, and forgets producers that were silent for long."""
         now_ms = self.clock.wall_ms()
         for name, partitions in self._partitions.items():
             for partition in partitions:
+                partition.producers.expire(now_ms)
                 if partition.log is None or partition.state is not State.ACTIVE or not partition.settings.deletes:
                     continue
                 try:

@@ -8,79 +8,70 @@ If less than MinBytes is there the request waits, and is asked again when enough
 MaxWaitMs is over. It counts what arrives instead of reading again at each append, which would be quadratic. An error in
 any partition ends the wait, for its client has to act on it.
 
-Fetch sessions (KIP-227) are declined: every full request is answered with session id 0, which tells the client to send
-full requests. A request that claims to continue a session is told that there is none.
+In a session (fetch_sessions.py) the partitions are those of the session, and the answer holds only what is new. What was
+said is noted when it is really said: a request that waits has said nothing yet.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
 from coordinator.log.log import OffsetOutOfRange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
 from coordinator.runtime.timers import Handle
 from coordinator.topics.engine import LEADER_EPOCH, InternalPartition, Topics
+from coordinator.topics.fetch_sessions import FINAL, FULL, NO_SESSION, Key, Session, Wanted, next_epoch
 from coordinator.topics.partition import Partition, State
 
-_IDS_SINCE = 13
-_READ_COMMITTED = 1
+IDS_SINCE = 13
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _STORAGE_ERROR_IS_KNOWN_SINCE = 6
 
 _Data = FetchResponse.PartitionData
 _Topic = FetchResponse.FetchableTopicResponse
 
 
-class _Asked(NamedTuple):
-    """One partition of the request that exists."""
-
-    topic: str
-    topic_id: bytes
-    partition: Partition | InternalPartition
-    asked: FetchRequest.FetchPartition
-
-
-class _Unknown(NamedTuple):
-    """One partition of the request that does not exist."""
-
-    topic: str
-    topic_id: bytes
-    partition: int
-    error: ErrorCode
-
-
 class Fetch:
     """One Fetch request until it is answered."""
 
     __slots__ = (
-        "_asked", "_bytes_left_max", "_bytes_min", "_bytes_short", "_done", "_reply", "_request", "_timer", "_unknown",
-        "_version",
+        "_bytes_left_max", "_bytes_min", "_bytes_short", "_done", "_reply", "_request", "_session", "_timer", "_topics",
+        "_version", "_waits_for", "_wanted",
     )  # fmt: skip
 
     def __init__(
         self, topics: Topics, request: FetchRequest, api_version: int, reply: Callable[[FetchResponse], None]
     ) -> None:
         """Replies now or later, once. Raises KafkaError for an error of the whole request."""
-        if request.session_epoch > 0:
-            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if request.isolation_level not in {_READ_UNCOMMITTED, _READ_COMMITTED}:
+            # Kafka finds no name for it and says no more than this.
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._topics = topics
         self._request = request
         self._version = api_version
         self._reply = reply
         self._timer: Handle | None = None
         self._done = False
-        self._asked: list[_Asked] = []
-        self._unknown: list[_Unknown] = []
-        self._resolve(topics)
+        self._session: Session | None = None
+        self._waits_for: list[Wanted] = []
         self._bytes_left_max = max(0, min(request.max_bytes, topics.config.fetch_max_bytes))
         self._bytes_min = min(request.min_bytes, self._bytes_left_max)
         self._bytes_short = 0
-        response, bytes_read, final = self._read()
-        if final or request.max_wait_ms <= 0 or not self._asked or bytes_read >= self._bytes_min:
+        try:
+            self._wanted: Mapping[Key, Wanted] = self._partitions()
+        except KafkaError as error:
+            # Not a refusal of the partitions: without the session nobody knows which these are.
+            reply(FetchResponse(error_code=error.code))
+            return
+        self._waits_for = [wanted for wanted in self._wanted.values() if self._resolve(wanted)]
+        found, bytes_read, final = self._read()
+        if final or request.max_wait_ms <= 0 or not self._waits_for or bytes_read >= self._bytes_min:
             self._done = True
-            reply(response)
+            reply(self._response(found))
             return
         self._bytes_short = self._bytes_min - bytes_read
-        for entry in self._asked:
-            entry.partition.readers[self] = None
+        for wanted in self._waits_for:
+            assert wanted.partition is not None
+            wanted.partition.readers[self] = None
         self._timer = topics.schedule(request.max_wait_ms, self._answer)
 
     def arrived(self, bytes_count: int) -> None:
@@ -95,56 +86,109 @@ class Fetch:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for entry in self._asked:
-            entry.partition.readers.pop(self, None)
+        for wanted in self._waits_for:
+            if wanted.partition is not None:
+                wanted.partition.readers.pop(self, None)
 
     def _answer(self) -> None:
         if not self._done:
             self.cancel()
-            self._reply(self._read()[0])
+            self._reply(self._response(self._read()[0]))
 
-    def _resolve(self, topics: Topics) -> None:
-        by_id = self._version >= _IDS_SINCE
-        found: dict[tuple[str | bytes, int], _Asked | _Unknown] = {}
-        for topic in self._request.topics:
-            name = topics.topic_name(topic.topic_id) if by_id else topic.topic
+    # --- what is wanted -----------------------------------------------------------------------------------------------
+
+    def _partitions(self) -> Mapping[Key, Wanted]:
+        """The partitions of the request, or of its session. Raises KafkaError."""
+        request, by_id = self._request, self._version >= IDS_SINCE
+        wanted: dict[Key, Wanted] = {}
+        for topic in request.topics:
+            name = self._topics.topic_name(topic.topic_id) if by_id else topic.topic
             for asked in topic.partitions:
                 key = (topic.topic_id if by_id else topic.topic, asked.partition)
-                partition = topics.partition(name, asked.partition) if name is not None else None
-                if partition is not None and name is not None:
-                    found[key] = _Asked(name, topic.topic_id, partition, asked)
-                else:
-                    error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    found[key] = _Unknown(name or "", topic.topic_id, asked.partition, error)
-        for entry in found.values():
-            if isinstance(entry, _Asked):
-                self._asked.append(entry)
-            else:
-                self._unknown.append(entry)
+                wanted[key] = Wanted(key, name, topic.topic_id, asked)
+        sessions = self._topics.fetch_sessions
+        if request.session_epoch in {FULL, FINAL}:
+            if request.session_id != NO_SESSION:
+                sessions.end(request.session_id)
+            return wanted
+        forgotten = [
+            (topic.topic_id if by_id else topic.topic, index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ]
+        self._session = sessions.go_on(
+            request.session_id,
+            request.session_epoch,
+            wanted,
+            forgotten,
+            uses_ids=by_id,
+            now_ms=self._topics.clock.monotonic_ms(),
+        )
+        return self._session.partitions if self._session is not None else wanted
 
-    def _read(self) -> tuple[FetchResponse, int, bool]:
-        """The answer as it is now, how many bytes it holds, and whether waiting would not help."""
+    def _resolve(self, wanted: Wanted) -> bool:
+        """Finds the partition, if that has not been done; whether it exists."""
+        partition = wanted.partition
+        if partition is None or partition.state is State.REMOVED:
+            if wanted.topic is None:
+                wanted.topic = self._topics.topic_name(wanted.topic_id)
+            elif self._version >= IDS_SINCE and self._topics.topic_id(wanted.topic) != wanted.topic_id:
+                wanted.partition = None
+                return False
+            wanted.partition = (
+                self._topics.partition(wanted.topic, wanted.asked.partition) if wanted.topic is not None else None
+            )
+        return wanted.partition is not None
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    def _response(self, found: list[tuple[Wanted, _Data]]) -> FetchResponse:
+        """The answer; it changes what the session knows its client to have been told."""
+        request, session = self._request, self._session
         response = FetchResponse()
-        topics = response.responses
+        if session is not None:
+            response.session_id = session.id
+            if session.epoch != next_epoch(request.session_epoch):
+                # A later request of the session came while this one waited.
+                response.error_code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+                return response
+            found = [(wanted, data) for wanted, data in found if session.told(wanted, data)]
+        elif request.session_epoch == FULL:
+            for wanted, data in found:
+                wanted.told(data)
+            response.session_id = self._topics.fetch_sessions.begin(
+                dict(self._wanted), uses_ids=self._version >= IDS_SINCE, now_ms=self._topics.clock.monotonic_ms()
+            )
+        for wanted, data in found:
+            _add(response.responses, wanted.topic or "", wanted.topic_id, data)
+        return response
+
+    def _read(self) -> tuple[list[tuple[Wanted, _Data]], int, bool]:
+        """What each partition gives now, how many bytes that is, and whether waiting would not help."""
+        found: list[tuple[Wanted, _Data]] = []
+        unknown: list[tuple[Wanted, _Data]] = []
         left, bytes_read, final = self._bytes_left_max, 0, False
-        for entry in self._asked:
-            data = self._read_partition(entry, left, at_least_one=not bytes_read)
+        for wanted in list(self._wanted.values()):
+            if wanted.partition is None:
+                unknown_id = self._version >= IDS_SINCE and self._topics.topic_name(wanted.topic_id) is None
+                error = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                unknown.append((wanted, refusal(wanted.asked.partition, error)))
+                continue
+            data = self._read_partition(wanted, wanted.partition, left, at_least_one=not bytes_read)
             assert data.records is not None
             bytes_read += len(data.records)
             left = max(0, left - len(data.records))
             final = final or bool(data.error_code) or data.diverging_epoch.epoch >= 0
-            _add(topics, entry.topic, entry.topic_id, data)
-        for unknown in self._unknown:
-            data = _error(unknown.partition, unknown.error)
-            data.aborted_transactions = []
-            _add(topics, unknown.topic, unknown.topic_id, data)
-        return response, bytes_read, final
+            found.append((wanted, data))
+        return found + unknown, bytes_read, final
 
-    def _read_partition(self, entry: _Asked, bytes_left: int, *, at_least_one: bool) -> _Data:
-        partition, asked = entry.partition, entry.asked
+    def _read_partition(
+        self, wanted: Wanted, partition: Partition | InternalPartition, bytes_left: int, *, at_least_one: bool
+    ) -> _Data:
+        asked = wanted.asked
         index, offset = partition.index, asked.fetch_offset
         if partition.state is State.REMOVED:
-            by_id = self._version >= _IDS_SINCE
+            by_id = self._version >= IDS_SINCE
             return _error(index, ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if self._request.replica_id >= 0 or self._request.replica_state.replica_id >= 0:
             return _error(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -181,6 +225,13 @@ class Fetch:
             known = self._version >= _STORAGE_ERROR_IS_KNOWN_SINCE
             return _error(index, ErrorCode.KAFKA_STORAGE_ERROR if known else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return data
+
+
+def refusal(index: int, error: ErrorCode) -> _Data:
+    """What is said of a partition that was not even looked for."""
+    data = _error(index, error)
+    data.aborted_transactions = []
+    return data
 
 
 def _error(index: int, error: ErrorCode) -> _Data:

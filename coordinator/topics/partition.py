@@ -10,22 +10,28 @@ the partition takes no more until the server is restarted; what is durable is st
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from coordinator.log.batch import BatchHeader, CorruptBatch
 from coordinator.log.log import DamagedLog, Log, LogSettings, OffsetOutOfRange
+from coordinator.log.segment import Segment
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode
+from coordinator.runtime.statistics import Run
 from coordinator.runtime.timers import Schedule
-from coordinator.topics.configs import TopicSettings
+from coordinator.topics.configs import LONG_MAX, TopicSettings
+from coordinator.topics.producer_snapshot import forget, load, save
 from coordinator.topics.producer_state import AppendedBatch, ProducerState, last_sequence
 from coordinator.world.disk import Disk
 
 LEADER_EPOCH = 0
 """One node leads every partition from its creation on."""
 _STOP_POLL_MS = 2
+WALK_BYTES = 1024 * 1024
+"""So much of a log is walked in one turn of the loop: less than a millisecond."""
 
 Done = Callable[[ErrorCode], None]
 MakeWriter = Callable[[Log, Callable[[int], None], Callable[[OSError], None]], Writer]
@@ -52,16 +58,58 @@ class _Pending(NamedTuple):
     done: Done
 
 
+class _Walk:
+    """The batches of idempotent producers from one offset to another. Holds the segments until `release`."""
+
+    def __init__(self, segments: Sequence[Segment], offset: int, end_offset: int) -> None:
+        ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
+        self._offset = offset
+        self._end_offset = end_offset
+        self._parts: list[tuple[Segment, int, int]] = []
+        """Segment, first position, end."""
+        for segment, end in zip(segments, ends, strict=False):
+            if end > offset:
+                # Only the last segment is sure to have its index: to make another's is the walk that is to be avoided.
+                start = segment.index.position_of(offset) if segment is segments[-1] else 0
+                segment.hold()
+                _ = segment.file
+                self._parts.append((segment, start, segment.size_bytes))
+        self.bytes_left = sum(end - start for _, start, end in self._parts)
+
+    def headers(self) -> list[BatchHeader]:
+        """May run in any thread. Raises OSError, DamagedLog, CorruptBatch."""
+        found: list[BatchHeader] = []
+        for segment, start, end in self._parts:
+            position = start
+            while position < end:
+                for at, header in segment.headers(position):
+                    position = at + header.size_bytes
+                    if self._offset <= header.base_offset < self._end_offset and header.producer_id >= 0:
+                        found.append(header)
+        return found
+
+    def release(self) -> None:
+        for segment, _, _ in self._parts:
+            segment.release()
+
+
 class Partition:
     """A partition of a user topic. `folder` exists from the first append on."""
 
     __slots__ = (
-        "_disk", "_make_writer", "_pending", "_producers_loaded", "_writer", "folder", "index", "log", "producers",
-        "readers", "reason", "settings", "state",
+        "_disk", "_make_writer", "_pending", "_producers_awaited", "_producers_known", "_run", "_saved", "_writer",
+        "folder", "index", "log", "producers", "readers", "reason", "settings", "state",
     )  # fmt: skip
 
     def __init__(
-        self, index: int, folder: str, settings: TopicSettings, disk: Disk, make_writer: MakeWriter, expiration_ms: int
+        self,
+        index: int,
+        folder: str,
+        settings: TopicSettings,
+        disk: Disk,
+        make_writer: MakeWriter,
+        run: Run,
+        expiration_ms: int,
     ) -> None:
         self.index = index
         self.folder = folder
@@ -76,7 +124,11 @@ class Partition:
         self._make_writer = make_writer
         self._writer: Writer | None = None
         self._pending: deque[_Pending] = deque()
-        self._producers_loaded = False
+        self._run = run
+        self._producers_known = False
+        self._producers_awaited: list[Callable[[], None]] = []
+        self._saved = False
+        """Whether there may be a snapshot that is to be replaced."""
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -108,21 +160,87 @@ class Partition:
         if self.log is not None:
             self.log.settings = _log_settings(settings)
 
-    def load_producers(self, now_ms: int) -> None:
-        """Reads the producers' state from the batch headers, the first time a producer needs it."""
-        if self._producers_loaded:
+    @property
+    def producers_known(self) -> bool:
+        """Whether `producers` says what the log says."""
+        return self._producers_known
+
+    def know_producers(self, now_ms: int, then: Callable[[], None]) -> None:
+        """Calls `then` when the producers are known, or the partition has failed or gone: at once if that is quick.
+
+        What the snapshot does not tell is read from the batch headers; when there is much of it, in a worker.
+        """
+        if self._producers_known or self.state is not State.ACTIVE:
+            then()
             return
-        self._producers_loaded = True
-        self.producers.clear()
+        self._producers_awaited.append(then)
+        if len(self._producers_awaited) == 1:
+            self._load_producers(now_ms)
+
+    def _load_producers(self, now_ms: int) -> None:
         try:
-            for segment in self.log.segments if self.log is not None else ():
-                position = 0
-                while position < segment.size_bytes:
-                    for at, header in segment.headers(position):
-                        self._remember(header, header.base_offset, now_ms)
-                        position = at + header.size_bytes
-        except (CorruptBatch, OSError) as error:
-            self._fail(str(error))
+            walk = self._unknown_part()
+        except OSError as error:
+            self._producers_loaded(error, now_ms)
+            return
+
+        def walked(outcome: list[BatchHeader] | BaseException) -> None:
+            walk.release()
+            self._producers_loaded(outcome, now_ms)
+
+        if walk.bytes_left > WALK_BYTES:
+            self._run(walk.headers, walked)
+            return
+        try:
+            found = walk.headers()
+        except (OSError, DamagedLog, CorruptBatch) as error:
+            walked(error)
+        else:
+            walked(found)
+
+    def _unknown_part(self) -> _Walk:
+        """Begins with what the snapshot says; the rest is to be walked."""
+        self.producers.clear()
+        if self.log is None:
+            return _Walk([], 0, 0)
+        snapshot = load(self._disk, self.folder)
+        offset = 0
+        if snapshot is not None and snapshot.offset > self.log.end_offset:
+            # The log lost its end, and will not grow into what the snapshot says.
+            forget(self._disk, self.folder)
+        elif snapshot is not None:
+            offset, self._saved = snapshot.offset, True
+            for producer in snapshot.producers:
+                self.producers.restore(*producer)
+        return _Walk(self.log.segments, offset, self.log.end_offset)
+
+    def _producers_loaded(self, outcome: list[BatchHeader] | BaseException, now_ms: int) -> None:
+        if isinstance(outcome, OSError | DamagedLog | CorruptBatch):
+            self._fail(str(outcome))
+        elif isinstance(outcome, BaseException):
+            raise outcome
+        else:
+            for header in outcome:
+                self._remember(header, header.base_offset, now_ms)
+            self._producers_known = True
+        awaited, self._producers_awaited = self._producers_awaited, []
+        for then in awaited:
+            then()
+
+    def close(self) -> None:
+        """Makes everything durable and gives the descriptors back; the next start need not look for producers. OSError."""
+        if self.log is None:
+            return
+        self.log.close()
+        if self.state is State.ACTIVE:
+            self._save(self.log.end_offset)
+
+    def _save(self, offset: int) -> None:
+        """All before the offset is durable. Without the file a start has more to read, that is all."""
+        if self._producers_known and (len(self.producers) or self._saved):
+            with suppress(OSError):
+                save(self._disk, self.folder, offset, self.producers)
+                self._saved = True
 
     def append(self, batch: bytes, header: BatchHeader, now_ms: int, done: Done) -> None:
         """Writes a batch that bears `next_offset`; `done(NONE)` when it is durable, maybe before this returns."""
@@ -139,6 +257,8 @@ class Partition:
         self._pending.append(_Pending(base_offset + header.record_count, len(batch), done))
         self._writer.write(batch, header.record_count)
         if self.log.end_offset > base_offset:
+            if base_offset and self.log.segments[-1].base_offset == base_offset:
+                self._save(base_offset)
             self._remember(header, base_offset, now_ms)
 
     def when_durable(self, end_offset: int, done: Done) -> None:
@@ -176,6 +296,9 @@ class Partition:
         """Serves nobody any more; `stopped()` when no disk operation is under way and the log may go."""
         self.state = State.REMOVED
         self._refuse_pending(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        awaited, self._producers_awaited = self._producers_awaited, []
+        for then in awaited:
+            then()
         self._tell(0)
         self._stop_when_idle(schedule, stopped)
 
@@ -235,4 +358,6 @@ def _log_settings(settings: TopicSettings) -> LogSettings:
         retention_ms=settings.retention_ms if settings.retention_ms >= 0 else None,
         delete_retention_ms=settings.delete_retention_ms,
         min_cleanable_dirty_ratio=settings.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=settings.min_compaction_lag_ms,
+        max_compaction_lag_ms=settings.max_compaction_lag_ms if settings.max_compaction_lag_ms < LONG_MAX else None,
     )

@@ -63,6 +63,11 @@ class _Refused(Exception):
         self.message = message
         self.records = records
 
+    def tell(self, answer: _Partition) -> None:
+        """Puts it into the answer of the partition, the code left out."""
+        answer.record_errors = list(self.records)
+        answer.error_message = self.message
+
 
 class _Batch(NamedTuple):
     """A batch of the request that may be looked at: the request's form is in order."""
@@ -103,10 +108,12 @@ def produce(
             try:
                 partition = _partition(topics, name, index)
                 batch = _read(records, api_version, request.transactional_id)
-                _append(partition, batch, answer, now_ms, done)
+                if batch.header.producer_id >= 0 and not partition.producers_known:
+                    _append_later(partition, batch, answer, now_ms, done)
+                else:
+                    _append(partition, batch, answer, now_ms, done)
             except _Refused as refusal:
-                answer.record_errors = list(refusal.records)
-                answer.error_message = refusal.message
+                refusal.tell(answer)
                 finished(answer, refusal.code)
             else:
                 if request.acks == 0:
@@ -177,13 +184,29 @@ def _read(records: bytes | None, api_version: int, transactional_id: str | None)
     return _Batch(records, header)
 
 
+def _append_later(
+    partition: Partition, batch: _Batch, answer: _Partition, now_ms: int, done: Callable[[ErrorCode], None]
+) -> None:
+    """Appends when the partition knows its producers: an idempotent one must not be taken at its word before."""
+
+    def append() -> None:
+        try:
+            _append(partition, batch, answer, now_ms, done)
+        except _Refused as refusal:
+            refusal.tell(answer)
+            done(refusal.code)
+
+    partition.know_producers(now_ms, append)
+
+
 def _append(
     partition: Partition, batch: _Batch, answer: _Partition, now_ms: int, done: Callable[[ErrorCode], None]
 ) -> None:
     data, header = batch
     settings = partition.settings
     if partition.state is not State.ACTIVE:
-        raise _Refused(ErrorCode.KAFKA_STORAGE_ERROR)
+        gone = partition.state is State.REMOVED
+        raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if gone else ErrorCode.KAFKA_STORAGE_ERROR)
     if header.base_offset == 0:
         if len(data) > settings.max_message_bytes:
             raise _Refused(ErrorCode.MESSAGE_TOO_LARGE)
@@ -201,7 +224,6 @@ def _append(
         if header.attributes & LOG_APPEND_TIME:
             data = _without_log_append_time(data)
     if header.producer_id >= 0:
-        partition.load_producers(now_ms)
         try:
             earlier = partition.producers.check(
                 header.producer_id, header.producer_epoch, header.base_sequence, header.record_count

@@ -9,20 +9,24 @@ A producer that is not remembered may begin anywhere: its earlier records may ha
 forgotten after `producer.id.expiration.ms`, and refusing it would strand it. So UNKNOWN_PRODUCER_ID is never answered
 (KIP-360).
 
-The state is what the log says: it is rebuilt from the batch headers when the partition is loaded, by the same `record`
-that the live path uses. It is not snapshotted; a header costs a read of 61 bytes.
+The state is what the log says: where no snapshot (producer_snapshot.py) tells it, it is rebuilt from the batch headers,
+by the same `record` that the live path uses.
 
 Producers are kept in the order of their last append, so the expired ones are at the front and forgetting them costs
 nothing per request. Expiry counts from the append (after a restart: from the load), not from the record's own timestamp
-as in Kafka, where replaying old events loses the protection of idempotence.
+as in Kafka, where replaying old events loses the protection of idempotence. Anybody can make up producer ids, so a
+partition remembers so many and no more.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 
 BATCHES_REMEMBERED = 5
+PRODUCERS_MAX = 50_000
+"""Of one partition; thirty megabytes or so."""
 _SEQUENCE_MAX = 2**31 - 1
 _NO_EPOCH = -1
 
@@ -94,13 +98,27 @@ class ProducerState:
         producer.batches.append(batch)
         if len(producer.batches) > BATCHES_REMEMBERED:
             del producer.batches[0]
-        self._expire(now_ms)
+        if len(producers) > PRODUCERS_MAX:
+            producers.popitem(last=False)
+        self.expire(now_ms)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int, list[AppendedBatch]]]:
+        """Id, epoch, time of the last append and batches of each producer, the one first that was silent longest."""
+        for producer_id, producer in self._producers.items():
+            yield producer_id, producer.epoch, producer.seen_ms, producer.batches
+
+    def restore(self, producer_id: int, epoch: int, seen_ms: int, batches: list[AppendedBatch]) -> None:
+        """Puts back a producer as iteration gave it, in that order."""
+        producer = self._producers[producer_id] = _Producer(epoch)
+        producer.seen_ms = seen_ms
+        producer.batches = batches
 
     def clear(self) -> None:
         """Forgets everything (the log is about to be read again)."""
         self._producers.clear()
 
-    def _expire(self, now_ms: int) -> None:
+    def expire(self, now_ms: int) -> None:
+        """Forgets the producers that were silent for too long."""
         producers, oldest_ms = self._producers, now_ms - self._expiration_ms
         while producers:
             producer_id = next(iter(producers))

@@ -8,6 +8,12 @@ checksum makes it whole or absent, one sync makes it durable, and folders are on
 has. Deletion is one record likewise; folders that outlive it are swept at the next start. Producer ids are reserved
 in the same log.
 
+The log tells how things came to be, and a server on which topics come and go would tell for ever. So a start that finds
+many more records than the topics there are need writes these anew at the log's end, durably, and then lets go of what
+was before. Read from any point between, by way of a crash, the log says the same; that is why a topic's record begins
+it from nothing. Kafka keeps snapshots in files of their own; here one more kind of file would be one more thing to be
+found half-written.
+
 `replay` is the only thing that changes the state, and it is called when the record is durable: nobody sees a topic that
 a crash could take back.
 """
@@ -85,6 +91,17 @@ class Registry:
                 self.collisions.pop(names.collision_key(topic.name), None)
         elif isinstance(message, ProducerIdsRecord):
             self.next_producer_id = max(self.next_producer_id, message.next_producer_id)
+
+    def snapshot(self, node_id: int) -> Iterator[list[Message]]:
+        """Batches of records that make this registry, the names of removed topics left out."""
+        yield [ProducerIdsRecord(broker_id=node_id, next_producer_id=self.next_producer_id)]
+        for topic in self.topics.values():
+            yield list(creation(topic, node_id))
+        for (resource_type, resource_name), configs in self.other_configs.items():
+            yield [
+                ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+                for name, value in configs.items()
+            ]
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """The settings that a resource has of its own."""

@@ -29,6 +29,7 @@ class TopicsConfig:
     compression_type: str = "producer"
     fetch_max_bytes: int = 57_671_680
     """Caps one Fetch answer whatever its asker wants; a larger first batch passes, or nobody could read it."""
+    max_incremental_fetch_session_cache_slots: int = 1_000
     producer_id_expiration_ms: int = 86_400_000
     """A producer that wrote nothing to a partition so long is forgotten there."""
     producer_id_block_size: int = 1_000

@@ -89,18 +89,28 @@ class Program:
 
     def join(self, group: str, topics: list[str], *, name: str, **how: Any) -> None:
         """Becomes a member: it polls from now on. See the programs for `how`."""
+        self.wait_for_result(self.begin_to_join(group, topics, name=name, **how))
+
+    def begin_to_join(self, group: str, topics: list[str], *, name: str, **how: Any) -> int:
+        """The same without waiting: some libraries say that they joined only when they have."""
         defaults = {"assignors": "range", "session_timeout_ms": 10_000, "heartbeat_ms": 300}
         self.name, self.group = name, group
-        self.call("join", group=group, topics=topics, client_id=name, **(defaults | how))
+        return self.send("join", group=group, topics=topics, client_id=name, **(defaults | how))
 
     def call(self, do: str, **arguments: Any) -> Any:
         """Sends a command and waits for its result."""
+        return self.wait_for_result(self.send(do, **arguments))
+
+    def send(self, do: str, **arguments: Any) -> int:
         self._sent += 1
         number = self._sent
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"id": number, "do": do, **arguments}).encode() + b"\n")
         self._process.stdin.flush()
-        self.wait_until(lambda: number in self._results, f"the result of {do}")
+        return number
+
+    def wait_for_result(self, number: int) -> Any:
+        self.wait_until(lambda: number in self._results, f"the result of command {number}")
         result = self._results.pop(number)
         if "error" in result:
             raise ClientError(result["error"])
@@ -121,16 +131,20 @@ class Program:
         deadline = time.monotonic() + within_s
         with self._changed:
             while not condition():
-                alive = self._process.poll() is None
                 left = deadline - time.monotonic()
                 assert left > 0, f"{self.client.name} {self.name} waited in vain for {what}: {self}"
-                assert alive, f"{self.client.name} {self.name} ended while the test waited for {what}"
+                assert self.alive, f"{self.client.name} {self.name} ended while the test waited for {what}"
                 self._changed.wait(min(left, 0.2))
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
 
     def __str__(self) -> str:
         told = [(event["event"], [partition for _, partition in partitions_of(event)]) for event in self.events[1:]]
         owned = sorted(partition for _, partition in self.owned)
-        return f"{self.name} owns {owned}, read {len(self.records)} records, was told {told}"
+        state = self.name if self.alive else f"{self.name} (ended)"
+        return f"{state} owns {owned}, read {len(self.records)} records, was told {told}"
 
     def kill(self) -> None:
         """SIGKILL: the member says no good-bye."""
@@ -185,7 +199,9 @@ def wait_for_all(members: list[Program], condition: Callable[[], bool], what: st
     """Waits for something that several members bring about together."""
     deadline = time.monotonic() + within_s
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}:\n" + "\n".join(map(str, members))
+        alive = all(member.alive for member in members)
+        in_time = time.monotonic() < deadline
+        assert alive and in_time, f"waited in vain for {what}:\n" + "\n".join(map(str, members))
         time.sleep(0.02)
 
 

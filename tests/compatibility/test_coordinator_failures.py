@@ -168,7 +168,7 @@ def test_real_clients_outlive_a_kill_while_they_join(
     members[0].join("g", [topic], name="a")
     members[0].wait_until(lambda: bool(members[0].owned), "its partitions")
     for member, who in zip(members[1:], "bc", strict=True):
-        member.join("g", [topic], name=who)
+        member.begin_to_join("g", [topic], name=who)
     wait_for_state(killed, "PreparingRebalance", "CompletingRebalance")
     killed.restart(kill=True)
     wait_for_all(members, lambda: shared(members, {(topic, p) for p in range(PARTITIONS)}), "all to share")

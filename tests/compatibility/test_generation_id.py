@@ -101,7 +101,9 @@ def test_a_follower_enforces_a_rebalance_ten_times_of_ten(
             member.wait_until(
                 lambda member=member, count=count: member.rebalances() >= count + 2, "its partitions again"
             )
-        assert [member.call("generation") for member in members] == [generation + 1] * 2
+        # at least: kafka-python forgets an answer that comes as its poll ends, and asks once more
+        assert min(member.call("generation") for member in members) > generation
+    assert server.log.count('cause="a member enforces a rebalance"') >= 10
     assert follower.call("fenced") == leader.call("fenced") == 0
 
 

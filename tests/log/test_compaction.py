@@ -147,17 +147,17 @@ def test_small_neighbours_become_one_segment_and_unchanged_ones_are_not_rewritte
 
 def test_cleaning_is_due_by_the_share_of_what_was_written_since(disk):
     log = open_log(disk, segment_bytes=300)
-    assert not is_due(log)
+    assert not is_due(log, 0)
     while len(log.segments) < 3:
         append(log, (b"%d" % log.end_offset, b"v"))
-    assert is_due(log)
+    assert is_due(log, 0)
     clean_all(log)
-    assert not is_due(log)
+    assert not is_due(log, 0)
     log = reopened(disk, segment_bytes=300)
-    assert not is_due(log)
+    assert not is_due(log, 0)
     append(log, *[(b"k", b"v" * 100)] * 5)
     roll(log)
-    assert is_due(log)
+    assert is_due(log, 0)
 
 
 def test_a_full_disk_ends_a_cleaning_and_harms_nothing(disk):

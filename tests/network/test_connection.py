@@ -62,9 +62,12 @@ class Peer:
     def __init__(self, in_flight=5, held=True, frame_bytes=1_000):
         self.now, self.soon, self.exchanges, self.lost = 0, [], [], []
         self.transport = Transport()
+        self.hold_next = False
 
         def handle(server, exchange):
             self.exchanges.append(exchange)
+            if self.hold_next:
+                exchange.wait()
             if not held:
                 exchange.reply(HeartbeatResponse())
 
@@ -155,6 +158,20 @@ def test_no_more_requests_are_handled_than_may_be_in_flight_and_reading_stops_un
         peer.answer(number)
         peer.turn()
     assert [number for number, _ in peer.transport.answers()] == [1, 2, 3, 4, 5]
+    assert peer.transport.reading
+
+
+def test_what_comes_behind_a_request_that_its_group_holds_is_not_looked_at_before_its_answer():
+    peer = Peer()
+    peer.hold_next = True
+    peer.send(1, 2)
+    peer.send(3)
+    assert len(peer.exchanges) == 1
+    assert not peer.transport.reading
+    peer.hold_next = False
+    peer.answer(0)
+    peer.turn()
+    assert len(peer.exchanges) == 3
     assert peer.transport.reading
 
 

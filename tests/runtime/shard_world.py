@@ -43,6 +43,9 @@ class Asker:
     def refusal(self, error):
         return error
 
+    def wait(self):
+        pass
+
     def send(self, payload):
         self.answers.append(payload)
 

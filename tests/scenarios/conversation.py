@@ -1,5 +1,6 @@
 """Holds the conversation of a story with a server, and writes down what it hears in the story's own words."""
 
+import contextlib
 import json
 import random
 import re
@@ -63,6 +64,7 @@ class Conversation:
         self.uuids: dict[str, str] = {}
         self.topic_ids: dict[bytes, str] = {bytes(16): "<0>"}
         self.producers: dict[int, str] = {}
+        self.sessions: dict[int, str] = {}
         run = f"{random.randrange(1 << 32):08x}"
         self.real = {name: f"{name}-{run}" for name in [*story.names, *story.topics]}
         self.symbols["<0>"] = bytes(16)
@@ -148,6 +150,8 @@ class Conversation:
             time.sleep(int(match[1]) / 1000)
         elif match := re.fullmatch(r"let (\w+) = (.*)", text):
             self.lets[match[1]] = parse(match[2])
+            with contextlib.suppress(StoryError):  # what can be known already is known by its name in answers
+                self.evaluate(self.lets[match[1]])
         elif match := re.fullmatch(r"(\w+) closes", text):
             self.actors.pop(match[1]).close()
         elif match := re.fullmatch(r"(\w+) is (.*)", text):
@@ -361,7 +365,16 @@ class Conversation:
             return "<epoch>"
         if key == "producer_id" and value >= 0:
             return self.producer(value)
+        if key == "session_id" and value > 0:
+            return self.session(value)
         return str(value)
+
+    def session(self, value: int) -> str:
+        if value not in self.sessions:
+            symbol = f"<session{len(self.sessions) + 1}>"
+            self.sessions[value] = symbol
+            self.symbols[symbol] = value
+        return self.sessions[value]
 
     def producer(self, value: int) -> str:
         if value not in self.producers:

@@ -30,9 +30,9 @@ At the top: `after: other` begins where the story other.txt ends, with its names
 groups and topics that get a fresh real name in each run; `topics: t=2` makes topics first; `set: key=value` asks for a
 server with that configuration; `only: coordinator` marks an extension of ours that Kafka has not.
 
-Symbols stand for what differs between runs. `<1>` is a uuid (or a short id, where a coordinator makes one), in order of
-appearance, so `a-<1>` is a member id made of client id `a`; `<t>` is the id of topic t; then `<node>`, `<host>`, `<port>`, `<cluster>`, `<time>`, `<producer1>`
-and `<text>`, a long error message.
+Symbols stand for what differs between runs. `<1>` is a uuid, in order of appearance, so `a-<1>` is a member id made of
+client id `a`; `<t>` is the id of topic t; then `<node>`, `<host>`, `<port>`, `<cluster>`, `<time>`, `<producer1>`,
+`<session1>` and `<text>`, a long error message.
 
 The steps are Kafka's own requests and not a library of helpers, so who knows Kafka can read them.
 """

@@ -6,7 +6,7 @@ from topics.data_plane import FOLDER, DataPlane, batch
 from coordinator.log.batch import BatchBuilder, split
 from coordinator.log.log import Log, LogSettings
 from coordinator.log.writer import Writer
-from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.errors import ErrorCode
 
 ONE = len(batch())
 
@@ -118,16 +118,6 @@ def test_topics_by_id(plane):
 
 def test_of_a_partition_named_twice_the_last_counts(plane):
     assert sizes(at_once(plane, [("t", 0, 0), ("t", 0, 2)])) == [(("t", 0), 1)]
-
-
-def test_sessions_are_declined(plane):
-    for session_id, epoch in ((0, 0), (0, -1), (7, 0), (7, -1)):
-        answer = at_once(plane, [("t", 0, 0)], session_id=session_id, session_epoch=epoch)
-        assert (answer.session_id, sizes(answer)) == (0, [(("t", 0), 3)])
-    for session_id in (0, 7):
-        with pytest.raises(KafkaError) as error:
-            plane.fetch_later([("t", 0, 0)], session_id=session_id, session_epoch=1)
-        assert error.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_an_append_wakes_a_reader_when_it_is_durable():

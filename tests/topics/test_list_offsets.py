@@ -1,7 +1,7 @@
 """ListOffsets: the places with names, the times, and what an old version may ask for."""
 
 import pytest
-from topics.data_plane import DataPlane, batch
+from topics.data_plane import NOW_MS, DataPlane, batch
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ListOffsetsRequest
@@ -83,3 +83,12 @@ def test_what_is_not_durable_has_no_offset():
     assert place(plane.offset_at(0)) == (0, -1, -1, -1)
     plane.sync()
     assert place(plane.offset_at(0)) == (0, 1000, 0, 0)
+
+
+def test_no_time_is_before_the_beginning_even_where_the_records_cannot_be_read():
+    plane = DataPlane()
+    plane.create("t")
+    plane.produce(batch(b"a", b"b", b"c", attributes=3))
+    plane.topics.partition("t", 0).delete_before(2)
+    assert plane.offset_at(-3).offset == 2
+    assert plane.offset_at(NOW_MS).offset == 2

@@ -207,3 +207,64 @@ def test_the_groups_log_is_an_internal_topic_that_keeps_its_id():
     plane.topics.attach_internal("__consumer_offsets", logs)
     assert plane.topics.registry.topics["__consumer_offsets"] == topic
     assert plane.delete("__consumer_offsets").error_code == ErrorCode.INVALID_REQUEST
+
+
+def came_and_went(monkeypatch, superfluous=20):
+    """A data plane whose metadata log has much to forget."""
+    monkeypatch.setattr("coordinator.topics.engine.RECORDS_SUPERFLUOUS", superfluous)
+    plane = DataPlane()
+    plane.create("stays", 3, {"retention.ms": "5"})
+    plane.produce(batch(b"kept"), topic="stays")
+    plane.producer_id()
+    for _ in range(10):
+        plane.create("goes", 2)
+        plane.delete("goes")
+    return plane
+
+
+def told(plane):
+    registry = plane.topics.registry
+    return dict(registry.topics), registry.next_producer_id, registry.collisions
+
+
+def test_a_start_forgets_how_topics_came_and_went(monkeypatch):
+    plane = came_and_went(monkeypatch)
+    before, size = told(plane), plane.topics._log.size_bytes
+    plane.killed()
+    assert plane.topics._log.size_bytes < size / 2
+    assert told(plane) == before
+    assert plane.fetch("stays").high_watermark == 1
+    assert plane.facts[-1].name == "metadata_log_compacted"
+    plane.killed()
+    assert told(plane) == before
+    assert plane.create("goes").error_code == ErrorCode.NONE
+    plane.crashed()
+    assert {"goes", "stays"} == set(plane.topics.registry.topics)
+
+
+@pytest.mark.parametrize("cut_at", range(1, 25))
+def test_a_power_cut_while_the_metadata_log_is_written_anew_changes_nothing(monkeypatch, cut_at):
+    plane = came_and_went(monkeypatch)
+    before = told(plane)
+    plane.disk.kill()
+    plane.disk.cut_after(cut_at)
+    try:
+        plane.open()
+    except PowerCut:
+        plane.crashed(seed=cut_at)
+    assert told(plane) == before
+    plane.killed()
+    assert told(plane) == before
+
+
+def test_a_full_disk_leaves_the_metadata_log_as_it_was(monkeypatch):
+    plane = came_and_went(monkeypatch)
+    before = told(plane)
+    plane.disk.capacity_bytes = plane.disk.used_bytes() + 100
+    plane.killed()
+    assert told(plane) == before
+    assert plane.facts[-1].name == "metadata_log_not_compacted"
+    plane.disk.capacity_bytes = None
+    plane.killed()
+    assert told(plane) == before
+    assert plane.facts[-1].name == "metadata_log_compacted"

@@ -1,14 +1,16 @@
 """kafka-python as a client program."""
 
 import sys
+import time
 from typing import Any
 
-from commands import Program, say
+from commands import POLL_S, Program, say
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.errors import RetriableError
 from kafka.structs import OffsetAndMetadata
 
 ASSIGNORS = {
@@ -37,7 +39,12 @@ class KafkaPython(Program):
     def poll(self) -> bool:
         if self.consumer is None:
             return False
-        for partition, records in self.consumer.poll(timeout_ms=POLL_MS).items():
+        try:
+            polled = self.consumer.poll(timeout_ms=POLL_MS)
+        except RetriableError:  # its poll raises while the broker is away; a user's loop goes on
+            time.sleep(POLL_S)
+            return True
+        for partition, records in polled.items():
             found = [[*partition, record.offset, record.value.decode()] for record in records]
             say(event="records", records=found)
         return True

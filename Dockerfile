@@ -1,0 +1,41 @@
+# The server as an image: no root, nothing written outside /data, a health check that asks what a client would ask.
+#
+#   docker build -t kafka-group-coordinator .
+#   docker run -p 9092:9092 kafka-group-coordinator
+
+FROM python:3.11-slim AS build
+WORKDIR /build
+RUN python3 -m venv --without-pip /opt/coordinator
+COPY requirements/serve.txt requirements/
+RUN pip --python /opt/coordinator/bin/python3 install -q --no-cache-dir --no-compile --require-hashes -r requirements/serve.txt
+COPY pyproject.toml setup.py README.md ./
+COPY protocol_schemas protocol_schemas
+COPY config config
+COPY coordinator coordinator
+# Compiled here, because the file system that it runs on is read-only; setuptools was for building.
+RUN pip --python /opt/coordinator/bin/python3 install -q --no-cache-dir --no-compile --no-deps --no-build-isolation . \
+    && pip --python /opt/coordinator/bin/python3 uninstall -q -y setuptools \
+    && rm -rf /opt/coordinator/lib/python3.11/site-packages/uvloop/loop.c \
+    && python3 -m compileall -q -j 0 /opt/coordinator/lib
+
+# A producer and a consumer for docker-compose.yml, with a client library that the server has no use for.
+FROM python:3.11-slim AS example
+COPY requirements/example.txt requirements.txt
+RUN pip install -q --no-cache-dir --require-hashes -r requirements.txt
+COPY examples /examples
+USER 10001:10001
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ENTRYPOINT ["python3"]
+
+FROM python:3.11-slim
+COPY --from=build /opt/coordinator /opt/coordinator
+COPY config/container.yaml /etc/coordinator/coordinator.yaml
+RUN mkdir /data && chown 10001:10001 /data
+ENV PATH=/opt/coordinator/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+VOLUME /data
+EXPOSE 9092 9644
+HEALTHCHECK --interval=5s --timeout=5s --start-period=5s --retries=3 \
+    CMD ["coordinator", "ready", "--config", "/etc/coordinator/coordinator.yaml"]
+ENTRYPOINT ["coordinator"]
+CMD ["serve", "--config", "/etc/coordinator/coordinator.yaml"]

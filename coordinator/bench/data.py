@@ -1,0 +1,198 @@
+"""Load on the data plane: batches of a hundred records of 1 KiB written, or read back, as fast as the server goes.
+
+    python -m coordinator.bench.data PLAN      PLAN is JSON (`DataPlan`); prints one JSON line (`DataOutcome`)
+
+A producer's connections write the same batch to each partition in turn and a consumer's read the same stretch of a log,
+which the operating system has in memory: what is measured is the server and not the disk. Answers are counted, not kept;
+the first of each connection is decoded and must say NONE.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, cast
+
+import uvloop
+
+from coordinator.bench.load import ask, cpu_seconds, frame
+from coordinator.log.batch import BatchBuilder
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.messages import CreateTopicsRequest, FetchRequest, Message, ProduceRequest
+
+TOPIC = "bench-data"
+PARTITIONS = 4
+RECORDS, RECORD_BYTES = 100, 1024
+READ_BYTES = 1 << 20
+_PRODUCE, _FETCH = 9, 12
+
+
+@dataclass(frozen=True, slots=True)
+class DataRow:
+    """One line of the table."""
+
+    name: str
+    request: str
+    connections: int
+    in_flight: int
+
+
+DATA_ROWS = (
+    DataRow("produce 100 x 1 KiB, 1 connection x5", "produce", 1, 5),
+    DataRow("produce 100 x 1 KiB, 10 connections", "produce", 10, 1),
+    DataRow("fetch 1 MiB of them, 1 connection", "fetch", 1, 1),
+    DataRow("fetch 1 MiB of them, 10 connections", "fetch", 10, 1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DataPlan:
+    """One measurement; `request` is "produce" or "fetch"."""
+
+    host: str
+    port: int
+    request: str
+    connections: int
+    in_flight: int
+    warm_up_s: float
+    seconds: float
+    server_pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataOutcome:
+    """Bytes of record batches moved in the measured span, and the server's CPU in it."""
+
+    answers: int
+    batch_bytes: int
+    seconds: float
+    server_cpu_s: float
+
+
+def batch() -> bytes:
+    """The batch that is written."""
+    builder = BatchBuilder()
+    for _ in range(RECORDS):
+        builder.add(b"key", b"v" * RECORD_BYTES)
+    return builder.build(0, int(time.time() * 1000))
+
+
+def produce(partition: int, records: bytes) -> ProduceRequest:
+    """A batch for one partition."""
+    data = ProduceRequest.PartitionProduceData(index=partition, records=records)
+    topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])
+    return ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
+
+
+def fetch(partition: int) -> FetchRequest:
+    """A mebibyte from the beginning."""
+    wanted = FetchRequest.FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=READ_BYTES)
+    topic = FetchRequest.FetchTopic(topic=TOPIC, partitions=[wanted])
+    return FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=READ_BYTES, session_epoch=-1, topics=[topic])
+
+
+class Asker(asyncio.Protocol):
+    """One connection in a closed loop; counts answers and throws them away as they come."""
+
+    def __init__(self, requests: list[bytes], in_flight: int) -> None:
+        self.answers = 0
+        self._requests = requests
+        self._in_flight = in_flight
+        self._turn = 0
+        self._size = b""
+        self._left = 0
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by descent
+
+    def begin(self) -> None:
+        for _ in range(self._in_flight):
+            self._ask()
+
+    def _ask(self) -> None:
+        assert self._transport is not None
+        self._transport.write(self._requests[self._turn % len(self._requests)])
+        self._turn += 1
+
+    def data_received(self, data: bytes) -> None:
+        position, length = 0, len(data)
+        while position < length:
+            if not self._left:
+                missing = 4 - len(self._size)
+                self._size += data[position : position + missing]
+                position += missing
+                if len(self._size) < 4:
+                    return
+                self._left, self._size = int.from_bytes(self._size, "big"), b""
+            taken = min(self._left, length - position)
+            position += taken
+            self._left -= taken
+            if not self._left:
+                self.answers += 1
+                self._ask()
+
+    def stop(self) -> None:
+        assert self._transport is not None
+        self._transport.abort()
+
+
+async def prepare(plan: DataPlan, codec: Codec) -> int:
+    """Makes the topic and what there is to read; returns the bytes of batches that one answer or request carries."""
+    reader, writer = await asyncio.open_connection(plan.host, plan.port)
+
+    async def answer(name: str, version: int, message: Message) -> Any:
+        return await ask(codec, reader, writer, name, version, message)
+
+    topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
+    await answer("CreateTopics", 7, CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
+    records = batch()
+    deadline = time.monotonic() + 20
+    for partition in range(PARTITIONS):
+        written = 0
+        while written < 2 * READ_BYTES:
+            produced = await answer("Produce", _PRODUCE, produce(partition, records))
+            error = produced.responses[0].partition_responses[0].error_code
+            if error and time.monotonic() > deadline:
+                raise SystemExit(f"data: produce answered error {error}")
+            written += 0 if error else len(records)
+    fetched = await answer("Fetch", _FETCH, fetch(0))
+    (partition_data,) = fetched.responses[0].partitions
+    if partition_data.error_code:
+        raise SystemExit(f"data: fetch answered error {partition_data.error_code}")
+    writer.close()
+    return len(records) if plan.request == "produce" else len(partition_data.records)
+
+
+async def run(plan: DataPlan) -> DataOutcome:
+    """Warms up and measures."""
+    codec = Codec.of(None)
+    batch_bytes = await prepare(plan, codec)
+    if plan.request == "produce":
+        requests = [
+            frame(codec, "ProduceRequest", _PRODUCE, 7, produce(partition, batch())) for partition in range(PARTITIONS)
+        ]
+    else:
+        requests = [frame(codec, "FetchRequest", _FETCH, 7, fetch(partition)) for partition in range(PARTITIONS)]
+    loop = asyncio.get_running_loop()
+    askers = []
+    for _ in range(plan.connections):
+        _, asker = await loop.create_connection(partial(Asker, requests, plan.in_flight), plan.host, plan.port)
+        askers.append(asker)
+    for asker in askers:
+        asker.begin()
+    await asyncio.sleep(plan.warm_up_s)
+    answers, cpu_s, began = sum(a.answers for a in askers), cpu_seconds(plan.server_pid), time.perf_counter()
+    await asyncio.sleep(plan.seconds)
+    seconds = time.perf_counter() - began
+    spent_s = cpu_seconds(plan.server_pid) - cpu_s
+    answers = sum(a.answers for a in askers) - answers
+    for asker in askers:
+        asker.stop()
+    return DataOutcome(answers, answers * batch_bytes, seconds, spent_s)
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(uvloop.run(run(DataPlan(**json.loads(sys.argv[1])))))))  # noqa: T201

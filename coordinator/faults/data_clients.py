@@ -1,0 +1,182 @@
+"""Producers and readers of records, and what they hold the log of a topic to (I20, in Jepsen's words).
+
+An idempotent producer sends one batch at a time and sends it again, with the same sequence, until it knows that it is
+there. So each of its values is in its partition once, and they are in order: no *duplicate*, no *lost write*, nothing at an
+offset that had something else (*inconsistent offsets*), and nothing that was once read is ever gone.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from coordinator.faults.clients import ASK_AGAIN, Client, World
+from coordinator.faults.wire import Lost
+from coordinator.log.batch import CorruptBatch, decode_records, encode_batch, split
+from coordinator.log.record import LogRecord
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import FetchRequest, InitProducerIdRequest, ProduceRequest
+
+EVENTS, PARTITIONS = "events", 2
+INVARIANT = "I20 records are kept"
+SEND_AGAIN = ASK_AGAIN | {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR}
+
+
+class Records:
+    """What is known to be in the partitions: offset -> value."""
+
+    def __init__(self, broken: Callable[[str, str], None]) -> None:
+        self.known: list[dict[int, str]] = [{} for _ in range(PARTITIONS)]
+        self.acknowledged = 0
+        self._places: list[dict[str, int]] = [{} for _ in range(PARTITIONS)]
+        self._broken = broken
+
+    def has(self, partition: int, offset: int, value: str, how: str) -> None:
+        """This value was read, or acknowledged, at this offset."""
+        there = self.known[partition].setdefault(offset, value)
+        if there != value:
+            self._broken(INVARIANT, f"partition {partition} offset {offset}: {value!r} {how}, {there!r} was there")
+        place = self._places[partition].setdefault(value, offset)
+        if place != offset:
+            self._broken(INVARIANT, f"partition {partition}: {value!r} {how} at {offset}, and it is at {place}")
+
+
+class Producer(Client):
+    """Writes numbers, each to one partition, until it is sure of each."""
+
+    def __init__(self, world: World, number: int, records: Records) -> None:
+        super().__init__(world, f"producer-{number}")
+        self.records = records
+        self.answered_s = -1.0
+        """When it last got what it wanted."""
+        self._producer_id = -1
+        self._epoch = -1
+        self._sequences = [0] * PARTITIONS
+        self._count = 0
+        self._written_ms = 1_700_000_000_000 - 86_400_000
+        """A day ago: the server's clock may jump back, and it takes no records from its future."""
+
+    async def run(self) -> None:
+        while True:
+            await self.think()
+            try:
+                if self._producer_id < 0:
+                    await self._begin()
+                else:
+                    await self._produce()
+                    self.answered_s = self.world.loop.time()
+            except Lost:
+                continue
+
+    async def _begin(self) -> None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        response = await self.call(request, self.random.randrange(0, 5))
+        if response.error_code:
+            if response.error_code not in SEND_AGAIN:
+                self.unexpected("InitProducerId", response.error_code)
+            raise Lost
+        self._producer_id, self._epoch = response.producer_id, response.producer_epoch
+
+    async def _produce(self) -> None:
+        """One batch, again and again until it is known to be there."""
+        partition = self.random.randrange(PARTITIONS)
+        values = [f"{self.name} {self._count + each}" for each in range(self.random.randint(1, 5))]
+        self._count += len(values)
+        batch = encode_batch(
+            [LogRecord(index, self._written_ms, None, value.encode(), ()) for index, value in enumerate(values)],
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=self._sequences[partition],
+        )
+        while True:
+            try:
+                answer = await self._send(partition, batch)
+            except Lost:
+                await self.think()
+                continue
+            code = ErrorCode(answer.error_code)
+            if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                break
+            if code not in SEND_AGAIN:
+                self.unexpected("Produce", code)
+                raise Lost
+            await self.think()
+        self._sequences[partition] += len(values)
+        self.records.acknowledged += len(values)
+        if answer.base_offset >= 0:
+            for index, value in enumerate(values):
+                self.records.has(partition, answer.base_offset + index, value, "acknowledged")
+
+    async def _send(self, partition: int, batch: bytes) -> Any:
+        topic = ProduceRequest.TopicProduceData(
+            name=EVENTS, partition_data=[ProduceRequest.PartitionProduceData(partition, batch)]
+        )
+        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=5_000, topic_data=[topic])
+        response = await self.call(request, self.random.randrange(3, 13))
+        return response.responses[0].partition_responses[0]
+
+
+class Reader(Client):
+    """Reads partitions from their beginning to their end, over and over."""
+
+    def __init__(self, world: World, number: int, records: Records) -> None:
+        super().__init__(world, f"reader-{number}")
+        self.records = records
+
+    async def run(self) -> None:
+        while True:
+            await self.think()
+            try:
+                await self.read_all(self.random.randrange(PARTITIONS))
+            except Lost:
+                continue
+
+    async def read_all(self, partition: int) -> None:
+        """Everything that was known when this began must be there. Raises Lost."""
+        must_have = dict(self.records.known[partition])
+        offset = 0
+        seen: dict[int, str] = {}
+        last: dict[str, int] = {}
+        while True:
+            records, high_watermark = await self._fetch(partition, offset)
+            for record in records:
+                if record.offset < offset:
+                    continue
+                if record.offset != offset:
+                    self.world.broken(INVARIANT, f"partition {partition}: {record.offset} follows {offset - 1}")
+                value = (record.value or b"").decode()
+                self.records.has(partition, record.offset, value, "read")
+                seen[record.offset] = value
+                producer, _, number = value.rpartition(" ")
+                if int(number) <= last.get(producer, -1):
+                    self.world.broken(INVARIANT, f"partition {partition}: {value!r} at {record.offset}, out of order")
+                last[producer] = int(number)
+                offset = record.offset + 1
+            if offset >= high_watermark:
+                break
+        lost = [(each, must_have[each]) for each in must_have if each not in seen]
+        if lost:
+            self.world.broken(INVARIANT, f"partition {partition} ends at {offset} and has lost {lost[:3]}")
+
+    async def _fetch(self, partition: int, offset: int) -> tuple[list[LogRecord], int]:
+        asked = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=2_000)
+        request = FetchRequest(
+            max_wait_ms=self.random.choice([0, 500]),
+            min_bytes=self.random.choice([0, 1]),
+            max_bytes=10_000,
+            session_epoch=-1,
+            topics=[FetchRequest.FetchTopic(topic=EVENTS, partitions=[asked])],
+        )
+        response = await self.call(request, self.random.randrange(4, 13))
+        answer = response.responses[0].partitions[0]
+        if answer.error_code:
+            if answer.error_code not in SEND_AGAIN:
+                self.unexpected("Fetch", answer.error_code)
+            raise Lost
+        content = answer.records or b""
+        try:
+            records = [record for at, header in split(content) for record in decode_records(content, at, header)]
+        except CorruptBatch as error:
+            self.world.broken(INVARIANT, f"partition {partition} at {offset}: {error}")
+            raise Lost from None
+        if not records and offset < answer.high_watermark:
+            raise Lost
+        return records, answer.high_watermark

@@ -1,0 +1,116 @@
+"""Kafka's own console tools at work on our server: topics, configs, offsets, groups, records, folders."""
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from java_support import compile_java, kafka_classpath
+from kafka_broker import KAFKA_TOOLS, TOOLS
+from server_process import ServerProcess
+
+pytestmark = pytest.mark.java
+
+JAVA = Path(__file__).parent / "java"
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+CONFIGS = "kafka.admin.ConfigCommand"  # it is still in the server's own jar
+OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
+FOLDERS = "org.apache.kafka.tools.LogDirsCommand"
+LEADERS = "org.apache.kafka.tools.LeaderElectionCommand"
+CONSUME = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+PRODUCE = "org.apache.kafka.tools.ConsoleProducer"
+
+Tool = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def tool(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tool]:
+    """Runs a tool against the shared server; returns what it prints."""
+    classpath = kafka_classpath((*TOOLS, f"org.apache.kafka:kafka_2.13:{KAFKA_TOOLS}"))
+    classpath = compile_java(JAVA / "ConsoleTools.java", classpath, tmp_path_factory.mktemp("tools"))
+    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath, "ConsoleTools"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, encoding="utf-8"
+    ) as process:
+
+        def run(main: str, *arguments: str, given: str = "", fails: bool = False) -> str:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            fields = [main, given.replace("\n", "\x1e"), "--bootstrap-server", server.bootstrap, *arguments]
+            process.stdin.write("\x1f".join(fields) + "\n")
+            process.stdin.flush()
+            said = process.stdout.readline().rstrip("\n").replace("\x1e", "\n")
+            assert fails or said[:1] == "0", said
+            return said[1:]
+
+        yield run
+        process.kill()
+
+
+@pytest.fixture
+def topic(fresh: Callable[[str], str]) -> str:
+    return fresh("tools")
+
+
+def test_kafka_topics(tool: Tool, topic: str) -> None:
+    made = tool(TOPICS, "--create", "--topic", topic, "--partitions", "2", "--config", "retention.ms=1000000")
+    assert f"Created topic {topic}" in made
+    tool(TOPICS, "--alter", "--topic", topic, "--partitions", "3")
+    described = tool(TOPICS, "--describe", "--topic", topic)
+    assert re.search(r"PartitionCount: 3\s+ReplicationFactor: 1\s+Configs: .*retention.ms=1000000", described)
+    assert described.count("Leader: 1") == 3
+    assert "not be an increase" in tool(TOPICS, "--alter", "--topic", topic, "--partitions", "1", fails=True)
+    tool(TOPICS, "--delete", "--topic", topic)
+    assert topic not in tool(TOPICS, "--list").splitlines()
+
+
+def test_kafka_configs(tool: Tool, topic: str, server: ServerProcess) -> None:
+    Producer({"bootstrap.servers": server.bootstrap}).list_topics(topic, 10)
+    about = ["--entity-type", "topics", "--entity-name", topic]
+    changes = "max.message.bytes=5000,cleanup.policy=[compact,delete]"
+    assert "Completed updating config" in tool(CONFIGS, *about, "--alter", "--add-config", changes)
+    described = tool(CONFIGS, *about, "--describe")
+    assert "max.message.bytes=5000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:max.message.bytes=5000" in described
+    assert "cleanup.policy=compact,delete" in described
+    tool(CONFIGS, *about, "--alter", "--delete-config", "max.message.bytes")
+    assert "max.message.bytes" not in tool(CONFIGS, *about, "--describe")
+    assert "Not a number" in tool(CONFIGS, *about, "--alter", "--add-config", "retention.ms=soon", fails=True)
+    broker = tool(CONFIGS, "--entity-type", "brokers", "--entity-name", "1", "--describe", "--all")
+    assert "auto.create.topics.enable=true" in broker
+
+
+def test_records_in_and_out_with_their_offsets(tool: Tool, topic: str, tmp_path) -> None:
+    tool(TOPICS, "--create", "--topic", topic, "--partitions", "1")
+    tool(PRODUCE, "--topic", topic, "--compression-codec", "lz4", given="one\ntwo\nthree\nfour\n")
+    ask = [CONSUME, "--topic", topic, "--partition", "0", "--timeout-ms", "20000"]
+    said = tool(*ask, "--offset", "1", "--max-messages", "3")
+    assert said.split()[:3] == ["two", "three", "four"]
+    wanted = tmp_path / "delete.json"
+    wanted.write_text(f'{{"partitions": [{{"topic": "{topic}", "partition": 0, "offset": 2}}], "version": 1}}')
+    assert "low_watermark: 2" in tool(RECORDS, "--offset-json-file", str(wanted))
+    assert f"{topic}:0:2" in tool(OFFSETS, "--topic", topic, "--time", "earliest")
+    assert f"{topic}:0:4" in tool(OFFSETS, "--topic", topic, "--time", "latest")
+    assert re.search(rf"{topic}:0:[23]\b", tool(OFFSETS, "--topic", topic, "--time", "max-timestamp"))
+    assert f'"partition":"{topic}-0"' in tool(FOLDERS, "--describe", "--topic-list", topic)
+    election = ["--election-type", "preferred", "--topic", topic, "--partition", "0"]
+    assert "Valid replica already elected" in tool(LEADERS, *election)
+
+
+def test_kafka_consumer_groups(tool: Tool, topic: str, server: ServerProcess) -> None:
+    producer = Producer({"bootstrap.servers": server.bootstrap})
+    for number in range(5):
+        producer.produce(topic, b"%d" % number, partition=0)
+    producer.flush(20)
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": topic})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
+    consumer.close()
+    described = tool(GROUPS, "--describe", "--group", topic)
+    assert re.search(rf"{topic}\s+{topic}\s+0\s+2\s+5\s+3\s", described)
+    assert topic in tool(GROUPS, "--list").split()
+    reset = ["--reset-offsets", "--group", topic, "--topic", topic, "--to-earliest", "--execute"]
+    assert re.search(rf"{topic}\s+{topic}\s+0\s+0", tool(GROUPS, *reset))
+    assert "was successful" in tool(GROUPS, "--delete", "--group", topic)

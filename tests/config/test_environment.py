@@ -1,0 +1,110 @@
+"""Settings by environment variables: which names count, who wins, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from coordinator.config import ConfigError, load
+
+CONTAINER = Path(__file__).resolve().parents[2] / "config" / "container.yaml"
+
+
+def loaded(assignments=(), flags=None, file=None, **environment):
+    return load(file, assignments, flags, environment)
+
+
+def listeners(config):
+    return [(each.host, each.port, each.advertised_host, each.advertised_port) for each in config.listeners]
+
+
+@pytest.mark.parametrize(
+    "name", ["COORDINATOR_SET_group_max_size", "COORDINATOR_SET_GROUP_MAX_SIZE", "KAFKA_GROUP_MAX_SIZE"]
+)
+def test_dots_are_underscores_in_either_case(name):
+    assert loaded(**{name: "7"}).groups.group_max_size == 7
+
+
+def test_a_variable_beats_the_file_and_loses_to_the_command_line(tmp_path):
+    file = tmp_path / "file.yaml"
+    file.write_text("group.max.size: 3\nnum.partitions: 3\n")
+    config = loaded(
+        ["num.partitions=9"], file=file, COORDINATOR_SET_group_max_size="5", COORDINATOR_SET_num_partitions="5"
+    )
+    assert (config.groups.group_max_size, config.topics.num_partitions) == (5, 9)
+    assert loaded(flags={"data_dir": "flag"}, COORDINATOR_DATA_DIR="variable").log_dir == "flag"
+
+
+def test_our_own_name_beats_that_of_kafkas_image():
+    config = loaded(KAFKA_GROUP_MAX_SIZE="5", COORDINATOR_SET_group_max_size="6")
+    assert config.groups.group_max_size == 6
+
+
+def test_flags_have_variables():
+    config = loaded(
+        COORDINATOR_LISTEN="0.0.0.0:1",
+        COORDINATOR_ADVERTISE="host:2",
+        COORDINATOR_ADMIN="0.0.0.0:3",
+        COORDINATOR_DATA_DIR="d",
+    )
+    assert listeners(config) == [("0.0.0.0", 1, "host", 2)]
+    assert (config.admin.host, config.admin.port, config.log_dir) == ("0.0.0.0", 3, "d")
+
+
+def test_listeners_of_kafkas_image_are_matched_by_name_and_a_controllers_is_left_out():
+    config = loaded(
+        KAFKA_LISTENERS="IN://0.0.0.0:9092,OUT://:29092,CONTROLLER://:9093",
+        KAFKA_ADVERTISED_LISTENERS="OUT://localhost:29092,IN://coordinator:9092",
+        KAFKA_LISTENER_SECURITY_PROTOCOL_MAP="IN:PLAINTEXT,OUT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        KAFKA_CONTROLLER_LISTENER_NAMES="CONTROLLER",
+    )
+    assert listeners(config) == [
+        ("0.0.0.0", 9092, "coordinator", 9092),
+        ("0.0.0.0", 29092, "localhost", 29092),
+    ]
+
+
+def test_an_advertised_listener_alone_is_of_kafkas_default_listener():
+    config = loaded(KAFKA_ADVERTISED_LISTENERS="PLAINTEXT://kafka:9092")
+    assert listeners(config) == [("0.0.0.0", 9092, "kafka", 9092)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"COORDINATOR_SET_group_max_sise": "4"}, "did you mean group.max.size"),
+        ({"COORDINATOR_SET_group_max_size": "many"}, "COORDINATOR_SET_group_max_size"),
+        ({"COORDINATOR_SET_transaction_max_timeout_ms": "4"}, "not supported yet"),
+        ({"COORDINATOR_LISTEN": "9092"}, "COORDINATOR_LISTEN"),
+        ({"KAFKA_GROUP_MAX_SIZE": "0"}, "KAFKA_GROUP_MAX_SIZE"),
+        ({"KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "3"}, "there is one node"),
+        ({"KAFKA_LISTENERS": "9092"}, "NAME://HOST:PORT"),
+        ({"KAFKA_LISTENERS": "A://h:1", "KAFKA_ADVERTISED_LISTENERS": "B://h:1"}, "B is not a listener"),
+        ({"KAFKA_LISTENERS": "A://h:1", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "A:SASL_SSL"}, "SASL_SSL"),
+        ({"KAFKA_LISTENERS": "A://:1"}, "advertise"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line_that_names_it(environment, words):
+    with pytest.raises(ConfigError) as refused:
+        loaded(**environment)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_variables_of_others_do_not_matter():
+    assert (
+        loaded(
+            KAFKA_HOME="/opt/kafka",
+            KAFKA_PROCESS_ROLES="broker,controller",
+            KAFKA_SERVICE_HOST="10.0.0.1",
+            COORDINATOR_PORT="tcp://10.0.0.1:9092",
+            COORDINATOR_SERVICE_HOST="10.0.0.1",
+            COORDINATOR_ADMIN="",
+        )
+        == load()
+    )
+
+
+def test_the_images_configuration_is_valid_and_follows_the_port_that_is_listened_on():
+    config = load(CONTAINER, environment={"COORDINATOR_LISTEN": "0.0.0.0:19092"})
+    assert listeners(config) == [("0.0.0.0", 19092, "localhost", 0)]
+    assert config.log_dir == "/data"

@@ -1,0 +1,37 @@
+"""A failed sync leaves bytes that only seem to be on the disk; the next process must not believe in them."""
+
+import errno
+from random import Random
+
+import pytest
+
+from coordinator.faults.disk import SimulatedDisk
+from coordinator.log.batch import BatchBuilder
+from coordinator.log.log import Log, LogSettings
+
+
+def append(log: Log, value: bytes) -> None:
+    builder = BatchBuilder()
+    builder.add(None, value)
+    log.append(builder.build(log.end_offset, 1_000), 1, 1_000)
+
+
+@pytest.mark.parametrize("synced_before", [0, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_new_process_serves_after_a_failed_sync_survives_a_power_cut(synced_before: int, seed: int):
+    """The kernel counts the bytes of a failed sync as clean: only writing them again makes a later sync save them."""
+    disk = SimulatedDisk()
+    disk.make_folder("t-0")
+    disk.sync_folder("")
+    log = Log.open(disk, "t-0", LogSettings())
+    for _ in range(synced_before):
+        append(log, b"synced")
+    log.sync()
+    append(log, b"not synced")
+    disk.sync_errors.append(errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        log.sync()
+    disk.kill()
+    served = Log.open(disk, "t-0", LogSettings()).end_offset
+    disk.crash(Random(seed))
+    assert Log.open(disk, "t-0", LogSettings()).end_offset == served

@@ -1,0 +1,61 @@
+"""What the image and the compose file refer to is there, and the example needs no image that is not built here."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from coordinator.config import load
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SERVICES = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())["services"]
+DOCKERFILE = (REPOSITORY / "Dockerfile").read_text()
+
+
+def test_what_is_copied_into_the_image_is_there_and_reaches_the_builder():
+    sent = {
+        line.removeprefix("!") for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line[0] == "!"
+    }
+    for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE):
+        for source in line.split()[:-1]:
+            assert (REPOSITORY / source).exists(), source
+            assert source.split("/")[0] in sent, source
+
+
+def test_the_server_runs_without_root_and_with_a_health_check():
+    server = DOCKERFILE.rpartition("\nFROM ")[2]
+    assert re.search(r"^USER (?!0|root)", server, re.MULTILINE)
+    assert "HEALTHCHECK" in server
+    assert re.findall(r"^VOLUME (.+)$", server, re.MULTILINE) == ["/data"]
+
+
+def test_services_whose_images_are_not_built_here_are_behind_a_profile():
+    for name, service in SERVICES.items():
+        assert "build" in service or service.get("profiles"), name
+
+
+def test_mounted_files_are_there():
+    for service in SERVICES.values():
+        for mount in service.get("volumes", ()):
+            source = mount.partition(":")[0]
+            assert not source.startswith(".") or (REPOSITORY / source).exists(), mount
+
+
+def test_the_settings_of_the_compose_file_are_settings():
+    environment = {
+        name: re.sub(r"\$\{\w+:-(\w+)\}", r"\1", text) for name, text in SERVICES["coordinator"]["environment"].items()
+    }
+    config = load(REPOSITORY / "config" / "container.yaml", environment=environment)
+    assert [(each.port, each.advertised_host) for each in config.listeners] == [
+        (9092, "coordinator"),
+        (29092, "localhost"),
+    ]
+    assert config.groups.group_initial_rebalance_delay_ms == 0
+
+
+def test_prometheus_scrapes_the_admin_port_of_the_service():
+    config = yaml.safe_load((REPOSITORY / "monitoring" / "prometheus.yml").read_text())
+    [target] = config["scrape_configs"][0]["static_configs"][0]["targets"]
+    host, _, port = target.partition(":")
+    assert host in SERVICES
+    assert int(port) == load(REPOSITORY / "config" / "container.yaml").admin.port

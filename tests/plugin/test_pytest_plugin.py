@@ -1,0 +1,133 @@
+"""The `kafka_coordinator` fixture, as a suite that uses the plugin sees it."""
+
+from importlib.metadata import entry_points
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+NAME = "coordinator.pytest_plugin"
+INSTALLED = NAME in {point.name for point in entry_points(group="pytest11")}
+"""Whether pytest finds the plugin by itself, as it does where the wheel is installed."""
+PLUGIN = ("-p", "no:cacheprovider", *(() if INSTALLED else ("-p", NAME)))
+
+
+@pytest.fixture
+def suite(pytester):
+    """`suite(source, ini)` runs a file of tests in a pytest of its own; returns its result."""
+
+    def run(source: str, ini: str = "", *arguments: str) -> pytest.RunResult:
+        pytester.makepyfile(source)
+        pytester.makeini(f"[pytest]\nfilterwarnings = error\n{ini}")
+        return pytester.runpytest_inprocess(*PLUGIN, *arguments)
+
+    return run
+
+
+def test_tests_share_a_server_and_have_topics_of_their_own_with_the_partitions_asked_for(suite):
+    result = suite(
+        """
+        import pytest
+        from confluent_kafka import Consumer, Producer
+        from confluent_kafka.admin import AdminClient
+
+        seen = []
+
+        @pytest.mark.parametrize("turn", [1, 2])
+        def test_round_trip(kafka_coordinator, turn):
+            topic, group = kafka_coordinator.topic("orders"), kafka_coordinator.group("billing")
+            assert topic == kafka_coordinator.topic("orders") and topic.startswith("orders-")
+            producer = Producer({"bootstrap.servers": kafka_coordinator.bootstrap_servers})
+            producer.produce(topic, b"hello %d" % turn)
+            assert producer.flush(10) == 0
+            consumer = Consumer({"bootstrap.servers": kafka_coordinator.bootstrap_servers, "group.id": group,
+                                 "auto.offset.reset": "earliest"})
+            consumer.subscribe([topic])
+            message = consumer.poll(10)
+            assert message.value() == b"hello %d" % turn
+            consumer.close()
+            seen.append((kafka_coordinator.bootstrap_servers, topic, group))
+
+        def test_partitions(kafka_coordinator):
+            name = kafka_coordinator.topic(partitions=3)
+            admin = AdminClient({"bootstrap.servers": kafka_coordinator.bootstrap_servers})
+            assert len(admin.list_topics(name, timeout=10).topics[name].partitions) == 3
+
+        def test_what_was_seen():
+            (server, *names), (again, *others) = seen
+            assert server == again
+            assert not set(names) & set(others)
+        """
+    )
+    result.assert_outcomes(passed=4)
+
+
+def test_the_log_of_the_server_is_in_the_report_of_a_test_that_failed_and_of_no_other(suite):
+    result = suite(
+        """
+        import urllib.request
+        from coordinator.operations.client import Client
+        from coordinator.protocol.messages import JoinGroupRequest
+
+        def join(kafka_coordinator, name):
+            protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
+            with Client(kafka_coordinator.bootstrap_servers, 10) as client:
+                client.any().ask(JoinGroupRequest(group_id=kafka_coordinator.group(name), session_timeout_ms=10_000,
+                    rebalance_timeout_ms=1000, protocol_type="consumer", protocols=[protocol]), version_max=3)
+
+        def test_passes(kafka_coordinator):
+            join(kafka_coordinator, "quiet")
+
+        def test_fails(kafka_coordinator):
+            join(kafka_coordinator, "loud")
+            assert False
+        """
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*kafka coordinator log (call)*", "*loud-*"])
+    result.stdout.no_fnmatch_line("*quiet-*")
+
+
+def test_a_server_that_a_test_killed_is_there_for_the_next_one_with_its_data(suite):
+    result = suite(
+        """
+        import socket
+
+        def test_kill(kafka_coordinator):
+            test_kill.bootstrap = kafka_coordinator.bootstrap_servers
+            kafka_coordinator.server.kill()
+            assert not kafka_coordinator.server.alive
+
+        def test_next(kafka_coordinator):
+            assert kafka_coordinator.bootstrap_servers == test_kill.bootstrap
+            host, port = kafka_coordinator.bootstrap_servers.split(":")
+            socket.create_connection((host, int(port))).close()
+        """
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_settings_come_from_pytests_configuration_and_not_from_the_environment(suite, monkeypatch):
+    monkeypatch.setenv("KAFKA_LISTENERS", "nonsense")
+    result = suite(
+        """
+        import json, urllib.request
+
+        def test_partitions(kafka_coordinator):
+            with urllib.request.urlopen(kafka_coordinator.admin_url + "/health/ready") as answer:
+                assert json.load(answer)["shards"] == 3
+        """,
+        "kafka_coordinator_settings =\n    offsets.topic.num.partitions=3\n",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_server_that_does_not_start_says_why(suite):
+    result = suite("def test_it(kafka_coordinator): pass", "kafka_coordinator_settings = group.max.sise=3\n")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*did you mean group.max.size*"])
+
+
+def test_a_suite_that_does_not_use_it_starts_nothing(suite):
+    result = suite("def test_it(tmp_path_factory): assert not list(tmp_path_factory.getbasetemp().glob('kafka*'))")
+    result.assert_outcomes(passed=1)

@@ -1,0 +1,209 @@
+"""The whole server in a simulated world: promises hold over many seeds, runs repeat, and known mistakes are caught."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.cli import main
+from coordinator.faults import simulator
+from coordinator.faults.plan import Plan, draw
+from coordinator.groups import fencing
+from coordinator.groups.classic import sync
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.offsets import commit
+from coordinator.groups.offsets.store import Offsets
+from coordinator.log.log import Log
+from coordinator.log.writer import Writer
+from coordinator.network.connection import Connection
+from coordinator.runtime.parking import Parking
+from coordinator.runtime.shard import Shard
+from coordinator.topics.partition import Partition
+from coordinator.topics.producer_state import ProducerState
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SEEDS = 20
+SECONDS = 45.0
+
+
+@pytest.mark.parametrize("seed", range(1, SEEDS + 1))
+def test_every_promise_holds_whatever_fails(seed: int):
+    """Connections, processes, power and disks fail for a minute; then everything comes to rest."""
+    report = simulator.run(draw(seed, SECONDS))
+    assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
+
+
+def test_everything_at_once():
+    """A simulation in which nothing happens proves nothing: here every fault strikes, and still work gets done."""
+    rates = {
+        "cut_s": 4.0, "stall_s": 8.0, "half_open_s": 10.0, "kill_s": 15.0, "power_s": 12.0, "slow_disk_s": 15.0,
+        "eio_s": 25.0, "full_s": 15.0, "clock_jump_s": 8.0, "pause_s": 15.0, "stop_s": 25.0,
+    }  # fmt: skip
+    struck: dict[str, int] = {}
+    done = [0, 0, 0]
+    for seed in (1, 2, 3):
+        plan = replace(draw(seed, 60.0), durability="fsync", downtime_s=0.5, think_s=0.3, members=3, **rates)
+        report = simulator.run(plan)
+        assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
+        for name, count in report.faults.items():
+            struck[name] = struck.get(name, 0) + count
+        done = [done[0] + report.acknowledged, done[1] + report.assignments, done[2] + report.records]
+    expected = {name.removesuffix("_s") for name in rates} - {"stop"} | {"orderly_stop"}
+    assert struck.keys() == expected
+    assert min(done) > 50
+
+
+# --- determinism ------------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_gives_the_same_run_twice():
+    """The trace is a digest of every byte delivered and every event, with their times."""
+    first, second = (simulator.run(draw(7, 30.0)) for _ in range(2))
+    assert first.trace == second.trace
+    assert str(first) == str(second)
+    assert simulator.run(draw(8, 30.0)).trace != first.trace
+
+
+def test_a_seed_gives_the_same_run_in_processes_that_hash_differently():
+    """No order of a set or of addresses has a say."""
+
+    def lines(hash_seed: str) -> str:
+        command = [sys.executable, "-m", "coordinator", "simulate", "--seed", "11", "--seeds", "3", "--seconds", "20"]
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, env=environment, check=True)
+        return done.stdout
+
+    assert lines("1") == lines("2")
+
+
+def test_the_command_prints_the_plan_and_the_outcome(capsys: pytest.CaptureFixture[str]):
+    assert main(["simulate", "--seed", "3", "--seconds", "5"]) == 0
+    out = capsys.readouterr().out
+    assert "plan: seed=3 " in out
+    assert "seed=3 ok trace=" in out
+
+
+# --- known mistakes ---------------------------------------------------------------------------------------------------
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def reply_before_durable(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Shard, "park", lambda self, asker, payload: asker.send(payload))
+    patch.setattr(Parking, "park", lambda self, reply: reply.asker.send(reply.payload))
+
+
+def parking_released_early(patch: pytest.MonkeyPatch) -> None:
+    release = Parking.release
+    patch.setattr(Parking, "release", lambda self, offset: release(self, offset + 3))
+
+
+def sync_covers_what_came_later(patch: pytest.MonkeyPatch) -> None:
+    """An fdatasync is taken to cover what was written while it ran."""
+    done = Log.sync_done
+
+    def sync_done(self: Log, job: Any) -> None:
+        job.end_offset = self.end_offset
+        done(self, job)
+
+    patch.setattr(Log, "sync_done", sync_done)
+
+
+def failed_sync_is_tried_again(patch: pytest.MonkeyPatch) -> None:
+    """After EIO the sync is repeated, and the kernel says that all is well."""
+
+    def sync_failed(self: Writer, job: Any, error: OSError) -> None:
+        with suppress(OSError):
+            job.run()
+        self.log.sync_done(job)
+        self.offset_durable = self.log.synced_offset
+        self._on_durable(self.offset_durable)
+
+    patch.setattr(Writer, "_sync_failed", sync_failed)
+
+
+def commits_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(commit, "fence_commit", lambda groups, request, api_version: ())
+
+
+def any_generation_passes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sync, "fence_generation", lambda group, generation: None)
+    patch.setattr(fencing, "fence_generation", lambda group, generation: None)
+
+
+def assignment_is_not_written(patch: pytest.MonkeyPatch) -> None:
+    """The leader's assignment is handed out and not stored."""
+    patch.setattr(sync.Effects, "write", lambda self, record: None)
+
+
+def tombstones_are_not_replayed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Offsets, "remove", lambda self, group_id, topic, partition: None)
+
+
+def answers_leave_when_they_are_ready(patch: pytest.MonkeyPatch) -> None:
+    """Without waiting for the answers of earlier requests of the connection."""
+
+    def write(self: Connection) -> None:
+        if self._transport is None or self._closed:
+            return
+        for exchange in [each for each in self._queue if each.payload is not None]:
+            self._queue.remove(exchange)
+            self._transport.write(exchange.payload)
+
+    patch.setattr(Connection, "_write", write)
+
+
+def parked_joins_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """When a generation forms, nobody who waited is told."""
+    real = ClassicGroup.unpark_join
+
+    def unpark_join(self: ClassicGroup, member: Any) -> Any:
+        real(self, member)
+
+    patch.setattr(ClassicGroup, "unpark_join", unpark_join)
+
+
+def readers_see_what_is_not_durable(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "high_watermark", property(lambda self: self.next_offset))
+
+
+def producers_are_not_recognised(patch: pytest.MonkeyPatch) -> None:
+    """A batch that is sent again is written again."""
+    patch.setattr(ProducerState, "record", lambda self, *batch: None)
+
+
+MUTANTS: list[tuple[Patch, dict[str, Any]]] = [
+    (reply_before_durable, {"power_s": 5.0, "fsync_s": 0.2}),
+    (parking_released_early, {"power_s": 5.0, "fsync_s": 0.2}),
+    (sync_covers_what_came_later, {"power_s": 3.0, "fsync_s": 0.2, "power_in_write": 0.0}),
+    (failed_sync_is_tried_again, {"power_s": 10.0, "eio_s": 5.0}),
+    (commits_are_not_fenced, {}),
+    (any_generation_passes, {"statics": 1.0, "rebalance_ms": 2_000, "session_ms": 12_000, "groups": 3, "stall_s": 3.0}),
+    (assignment_is_not_written, {"kill_s": 10.0}),
+    (tombstones_are_not_replayed, {}),
+    (answers_leave_when_they_are_ready, {"fsync_s": 0.05}),
+    (parked_joins_are_forgotten, {}),
+    (readers_see_what_is_not_durable, {"power_s": 5.0, "fsync_s": 0.2}),
+    (producers_are_not_recognised, {"cut_s": 1.0, "network_delay_s": 0.1}),
+]
+"""What is broken, and how a plan is changed so that it can show."""
+
+
+@pytest.mark.parametrize(("mutant", "changes"), MUTANTS, ids=[mutant.__name__ for mutant, _ in MUTANTS])
+def test_a_known_mistake_is_caught(mutant: Patch, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    """The tests of the tests: a server with this mistake does not get through a few seeds."""
+    mutant(monkeypatch)
+    for seed in range(1, 21):
+        plan: Plan = replace(draw(seed, 40.0), durability="fsync", downtime_s=0.5, members=3, think_s=0.3, **changes)
+        broken = simulator.run(plan).broken
+        if broken is not None:
+            assert re.match(r"I\d+ ", broken), broken
+            return
+    pytest.fail(f"{mutant.__name__} was not caught")
