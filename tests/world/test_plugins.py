@@ -1,0 +1,47 @@
+"""An assignor of the user's own is found by its entry point and used by its name."""
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from coordinator import server
+from coordinator.groups.assignors.uniform import UniformAssignor
+from coordinator.world import plugins
+
+
+class First:
+    """Gives everything to the first member."""
+
+    def assign(self, group):
+        return {}
+
+
+def installed(monkeypatch, **found):
+    def entry_points(*, group, name):
+        assert group == "coordinator.assignors"
+        return [EntryPoint(name, found[name], group)] if name in found else []
+
+    monkeypatch.setattr(plugins, "entry_points", entry_points)
+
+
+def test_a_class_is_made_and_an_object_taken_as_it_is(monkeypatch):
+    installed(monkeypatch, first=f"{__name__}:First", made=f"{__name__}:MADE")
+    assert isinstance(plugins.load(plugins.ASSIGNORS, "first"), First)
+    assert plugins.load(plugins.ASSIGNORS, "made") is MADE
+
+
+def test_the_assignors_of_the_configuration_come_in_its_order(monkeypatch):
+    installed(monkeypatch, first=f"{__name__}:First")
+    assignors = server._assignors(("first", "uniform"))
+    assert list(assignors) == ["first", "uniform"]
+    assert isinstance(assignors["uniform"], UniformAssignor)
+
+
+@pytest.mark.parametrize("found", [{}, {"first": "no.such.module:X"}, {"first": "builtins:len"}])
+def test_a_server_does_not_start_with_an_assignor_that_is_none(monkeypatch, found):
+    installed(monkeypatch, **found)
+    with pytest.raises(server.CannotStart, match=r"group\.consumer\.assignors: first"):
+        server._assignors(("first",))
+
+
+MADE = First()
