@@ -21,7 +21,7 @@ Requests are `a: Api vN {...}`, with `+ 0x00` for surplus bytes behind the body;
 hand; `a: frame 0x...` for a whole frame but its length; `a: bytes 0x...` for anything. `a sends ...` does not wait at
 all. Behind a request, `, eventually` repeats it until the answer is the one written (a change that spreads in its own
 time), and `, unordered` sorts the lists of the answer (their order is a hash map's in Kafka). The members in answers of
-JoinGroup and DescribeGroups are always sorted.
+JoinGroup, DescribeGroups and ConsumerGroupDescribe are always sorted.
 
 Other lines: `wait 500ms`; `a closes`; `a is {client_id: null, dialect: kip-792}` before a's first request; `restart`,
 a SIGKILL and a new start on the same data.
@@ -30,9 +30,9 @@ At the top: `after: other` begins where the story other.txt ends, with its names
 groups and topics that get a fresh real name in each run; `topics: t=2` makes topics first; `set: key=value` asks for a
 server with that configuration; `only: coordinator` marks an extension of ours that Kafka has not.
 
-Symbols stand for what differs between runs. `<1>` is a uuid, in order of appearance, so `a-<1>` is a member id made of
-client id `a`; `<t>` is the id of topic t; then `<node>`, `<host>`, `<port>`, `<cluster>`, `<time>`, `<producer1>`,
-`<session1>` and `<text>`, a long error message.
+Symbols stand for what differs between runs. `<1>` is a uuid (or the short id that a coordinator makes), in order of
+appearance, so `a-<1>` is a member id made of client id `a`; `<t>` is the id of topic t; then `<node>`, `<host>`, `<port>`,
+`<cluster>`, `<time>`, `<producer1>` and `<text>`, a long error message.
 
 The steps are Kafka's own requests and not a library of helpers, so who knows Kafka can read them.
 """
