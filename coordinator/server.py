@@ -203,7 +203,9 @@ class Server:
         self.cleaner.stop()
         for shard in self.groups.shards:
             shard.stop()
-        while not (self.topics.idle and all(shard.idle for shard in self.groups.shards)):  # noqa: ASYNC110 - once in a life
+        while not (  # noqa: ASYNC110 - once in a life
+            self.cleaner.idle and self.topics.idle and all(shard.idle for shard in self.groups.shards)
+        ):
             await asyncio.sleep(WRITES_POLL_S)
         self._worker.close()
         await asyncio.sleep(0)
