@@ -26,11 +26,12 @@ with warnings.catch_warnings():
     from kafka.admin import ConfigResourceType
 
 WITHIN_S = 20.0
+QUIET = {"log_level": 0}  # some outlive their server
 
 
 @pytest.fixture(scope="module")
 def admin(server: ServerProcess) -> AdminClient:
-    return AdminClient({"bootstrap.servers": server.bootstrap})
+    return AdminClient({"bootstrap.servers": server.bootstrap, **QUIET})
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def write(server, topic, values, partition=0, times=None, **settings):
         assert error is None, error
         offsets.append(message.offset())
 
-    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 20} | settings)
+    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 20, **QUIET} | settings)
     for index, value in enumerate(values):
         more = {"timestamp": times[index]} if times else {}
         producer.produce(topic, value, key=b"k%d" % index, partition=partition, on_delivery=delivered, **more)
@@ -191,7 +192,7 @@ def test_a_topic_that_is_compacted_keeps_the_last_of_each_key(server, admin, fre
 
 def test_everything_is_there_after_a_kill(coordinator_process):
     own = coordinator_process()
-    admin = AdminClient({"bootstrap.servers": own.bootstrap})
+    admin = AdminClient({"bootstrap.servers": own.bootstrap, **QUIET})
     admin.create_topics([NewTopic("t", 1, 1)])["t"].result(WITHIN_S)
     admin.create_partitions([NewPartitions("t", 2)])["t"].result(WITHIN_S)
     entry = ConfigEntry("retention.ms", "123456789", incremental_operation=AlterConfigOpType.SET)
@@ -202,7 +203,7 @@ def test_everything_is_there_after_a_kill(coordinator_process):
     (future,) = admin.delete_records([TopicPartition("t", 0, 5)]).values()
     future.result(WITHIN_S)
     own.restart(kill=True)
-    admin = AdminClient({"bootstrap.servers": own.bootstrap})
+    admin = AdminClient({"bootstrap.servers": own.bootstrap, **QUIET})
     assert len(admin.list_topics("t", WITHIN_S).topics["t"].partitions) == 2
     (future,) = admin.describe_configs([resource]).values()
     assert future.result(WITHIN_S)["retention.ms"].value == "123456789"
