@@ -67,7 +67,7 @@ def write(server, topic, values, partition=0, times=None, **settings):
 def read(server, topic, count, partition=0, offset=0, **settings):
     """So many values from an offset on."""
     consumer = Consumer(
-        {"bootstrap.servers": server.bootstrap, "group.id": "reader", "enable.auto.commit": False} | settings
+        {"bootstrap.servers": server.bootstrap, "group.id": "reader", "enable.auto.commit": False, **QUIET} | settings
     )
     consumer.assign([TopicPartition(topic, partition, offset)])
     values = []
@@ -108,7 +108,7 @@ def test_kafka_python_reads_what_librdkafka_wrote_and_the_other_way_round(server
 def test_consuming_from_a_time(server, topic):
     began = int(time.time() * 1000) - 100_000
     write(server, topic, [b"a", b"b", b"c"], times=[began, began + 1000, began + 2000], **{"linger.ms": 0})
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "times"})
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "times", **QUIET})
     wanted = [began, began + 1, began + 2000, began + 2001]
     found = [consumer.offsets_for_times([TopicPartition(topic, 0, at)], WITHIN_S)[0].offset for at in wanted]
     assert found == [0, 1, 2, OFFSET_END]
@@ -181,7 +181,7 @@ def test_a_topic_that_is_compacted_keeps_the_last_of_each_key(server, admin, fre
     name = fresh("compacted")
     admin.create_topics([NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})])[name].result(WITHIN_S)
     write(server, name, [b"a", b"b"])
-    producer = Producer({"bootstrap.servers": server.bootstrap})
+    producer = Producer({"bootstrap.servers": server.bootstrap, **QUIET})
     refused = []
     producer.produce(name, b"no key", on_delivery=lambda error, message: refused.append(error))
     producer.flush(WITHIN_S)
