@@ -105,6 +105,7 @@ class Server:
             config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)
         )
         self._assignors = _assignors(config.groups.group_consumer_assignors)
+        self._make_shard_folders()
         self.groups = Router([self._shard(index) for index in range(config.log.offsets_topic_num_partitions)])
         self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
         self.topics.on_topics_deleted = self._topics_deleted
@@ -120,15 +121,27 @@ class Server:
 
     # --- making -------------------------------------------------------------------------------------------------------
 
+    def _shard_folder(self, index: int) -> str:
+        return f"{self.config.log_dir}/{OFFSETS_TOPIC}-{index}"
+
+    def _make_shard_folders(self) -> None:
+        """All of them with one sync, where each log would sync the data folder for its own.
+
+        It syncs even if they are there: a process killed in between leaves names that only the page cache has.
+        """
+        for index in range(self.config.log.offsets_topic_num_partitions):
+            if not self._disk.exists(self._shard_folder(index)):
+                self._disk.make_folder(self._shard_folder(index))
+        self._disk.sync_folder(self.config.log_dir)
+
     def _shard(self, index: int) -> Shard:
         config = self.config
-        log = Log.open(self._disk, f"{config.log_dir}/{OFFSETS_TOPIC}-{index}", LogSettings(
+        log = Log.open(self._disk, self._shard_folder(index), LogSettings(
             segment_bytes=config.log.offsets_topic_segment_bytes, segment_ms=None, retention_ms=None,
             delete_retention_ms=config.log.log_cleaner_delete_retention_ms,
         ))  # fmt: skip
         if log.recovery is not None:
             _log.warning("event=log_recovered shard=%d %s", index, log.recovery)
-        log.sync()
         return Shard(
             index,
             log,
@@ -212,7 +225,9 @@ class Server:
         self.cleaner.stop()
         for shard in self.groups.shards:
             shard.stop()
-        while not (self.topics.idle and all(shard.idle for shard in self.groups.shards)):  # noqa: ASYNC110 - once in a life
+        while not (  # noqa: ASYNC110 - once in a life
+            self.cleaner.idle and self.topics.idle and all(shard.idle for shard in self.groups.shards)
+        ):
             await asyncio.sleep(WRITES_POLL_S)
         self._worker.close()
         await asyncio.sleep(0)

@@ -6,12 +6,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from math import log
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from coordinator.bench import footprint
 from coordinator.bench.data import DATA_ROWS, DataOutcome, DataPlan
 from coordinator.bench.load import Outcome, Plan
+from coordinator.bench.rebalance import Rebalances
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,11 @@ ROWS = (
 )
 
 
+REBALANCE_MEMBERS = (100, 1_000, 3_000)
+FORMING = "group.initial.rebalance.delay.ms=1000"
+FOOTPRINT_OFFSETS = (100_000, 300_000)
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A server under measurement: loopback address and process id."""
@@ -46,7 +54,7 @@ class Target:
 
 
 @contextmanager
-def own_server(durability: str) -> Iterator[Target]:
+def own_server(durability: str, *settings: str) -> Iterator[Target]:
     """Our server on free ports with an empty data folder."""
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "coordinator", "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
@@ -57,6 +65,7 @@ def own_server(durability: str) -> Iterator[Target]:
             f"durability={durability}",
             "--set",
             "group.initial.rebalance.delay.ms=0",
+            *(word for setting in settings for word in ("--set", setting)),
         ]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # noqa: S603
         try:
@@ -88,7 +97,11 @@ def measure(plan: Plan) -> Outcome:
 
 
 def _loaded(module: str, plan: dict[str, Any]) -> dict[str, Any]:
-    command = [sys.executable, "-m", module, json.dumps(plan)]
+    return _run(module, json.dumps(plan))
+
+
+def _run(module: str, *arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         raise SystemExit(f"bench: the load generator failed: {done.stderr.strip()[-500:]}")
@@ -123,6 +136,45 @@ def report(match: str, seconds: float, repetitions: int, durability: str, target
         ratio = median(ours) / median(floor)
         print(f"{row.name:40} {spread(ours):>20} {spread(floor):>20} {ratio:6.2f} {median(rates):9,.0f}", flush=True)  # noqa: T201
     report_data(match, seconds, repetitions, durability, target)
+    report_rebalances(match, repetitions, durability, target)
+    if target is None:
+        report_footprint(match)
+
+
+def report_rebalances(match: str, repetitions: int, durability: str, target: Target | None) -> None:
+    """Server CPU of a classic rebalance by members, and the exponent by which it grows from 1,000 to 3,000."""
+    counts = [count for count in REBALANCE_MEMBERS if match in f"rebalance of {count:,} members"]
+    if counts:
+        print(f"\n{'server CPU in ms':40} {'form':>22} {'one joins':>22} {'one leaves':>22}")  # noqa: T201
+    form: dict[int, float] = {}
+    for count in counts:
+        steps: list[Rebalances] = []
+        for _ in range(repetitions):
+            # Members that come within the delay are one generation, as in a deployment; without it each would be one.
+            with own_server(durability, FORMING) if target is None else nullcontext(target) as server:
+                arguments = (server.host, str(server.port), str(server.pid), str(count))
+                steps.append(Rebalances(**_run("coordinator.bench.rebalance", *arguments)))
+        form[count] = median(step.form_ms for step in steps)
+        columns = ([step.form_ms for step in steps], [s.joins_ms for s in steps], [s.leaves_ms for s in steps])
+        name = f"rebalance of {count:,} members"
+        print(f"{name:40} " + " ".join(f"{spread(column):>22}" for column in columns), flush=True)  # noqa: T201
+    if 1_000 in form and 3_000 in form:
+        exponent = log(form[3_000] / form[1_000]) / log(3)
+        print(f"growth of forming from 1,000 to 3,000 members: exponent {exponent:.2f}")  # noqa: T201
+
+
+def report_footprint(match: str) -> None:
+    """Start-up, memory, idle CPU, restart; of our own server only, for it is started and killed."""
+    for offsets in FOOTPRINT_OFFSETS:
+        if match not in f"footprint with {offsets:,} offsets":
+            continue
+        found = footprint.measure(offsets)
+        print(  # noqa: T201
+            f"\nfootprint with {offsets:,} offsets: ready {found.start_ms:.0f} ms after exec; RSS idle "
+            f"{found.rss_idle_mib:.0f} MiB, with the offsets {found.rss_offsets_mib:.0f} MiB; idle CPU "
+            f"{found.idle_cpu_ms:.1f} ms/s; after kill -9 an offset is answered {found.restart_ms:.0f} ms after exec",
+            flush=True,
+        )
 
 
 def report_data(match: str, seconds: float, repetitions: int, durability: str, target: Target | None) -> None:

@@ -579,6 +579,8 @@ class Simulation:
         shards = self.server.groups.shards
         found = [f"{each.name} ({each.member_id}) has no assignment" for each in self._members if not each.stable]
         found += [f"shard {each.index} is {each.status}" for each in shards if each.status is not Status.ACTIVE]
+        waiting = [(shard.index, len(shard._waiting)) for shard in shards if shard._waiting]  # noqa: SLF001 - I16
+        found += [f"shard {index} has {count} requests that nobody will answer" for index, count in waiting]
         found += [f"{each.name} gets no answer" for each in self._producers if each.answered_s <= self._healed_s]
         for number in range(self.plan.groups):
             members = [member for member in self._members if member.group_id == f"group-{number}"]

@@ -39,3 +39,8 @@ class SparseIndex:
         """A position at or before the first batch with a record of `timestamp` or later."""
         entry = bisect_left(self._times_before, timestamp) - 1
         return self._positions[entry] if entry >= 0 else 0
+
+    def last_position(self, position_max: int, offset_max: int) -> int:
+        """The last entry that lies at or before a position and whose batch begins at or before an offset; 0 if none."""
+        entry = min(bisect_right(self._positions, position_max), bisect_right(self._offsets, offset_max)) - 1
+        return self._positions[entry] if entry >= 0 else 0

@@ -396,6 +396,11 @@ class Log:
                     if header.next_offset > offset_end or (header.size_bytes > bytes_max and not at_least_one):
                         return b""
                     start = at
+                    # What lies before an entry of the index that is within the bounds is so too: nobody need look.
+                    ahead = segment.index.last_position(start + bytes_max, offset_end)
+                    if ahead > position:
+                        position = end = ahead
+                        break
                 elif header.next_offset > offset_end or position - start > bytes_max:
                     return segment.file.pread(start, end - start)
                 end = position

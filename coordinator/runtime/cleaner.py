@@ -40,14 +40,25 @@ class Cleaner:
         self._position = 0
         self._steps: Generator[Work | None, None, None] | None = None
         self._stopped = False
+        self._working = False
+        """The file of the new segment is in a worker's hands."""
         self.cleanings = 0
         """Logs cleaned so far."""
         self._timer: Handle = schedule(backoff_ms, self._begin)
 
     def stop(self) -> None:
-        """Ends a cleaning that is under way; its log is whole at any step."""
+        """Ends a cleaning that is under way, at once or when its work is done; its log is whole at any step."""
         self._stopped = True
         self._timer.cancel()
+        if not self._working:
+            self._give_up()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no cleaning is under way."""
+        return self._steps is None
+
+    def _give_up(self) -> None:
         steps, self._steps = self._steps, None
         if steps is not None:
             steps.close()
@@ -81,10 +92,13 @@ class Cleaner:
         if work is None:
             self._soon(self._step)
         else:
+            self._working = True
             self._run(work, self._worked)
 
     def _worked(self, outcome: Any) -> None:
-        if self._steps is None:
+        self._working = False
+        if self._stopped or self._steps is None:
+            self._give_up()
             return
         if isinstance(outcome, Exception):
             try:

@@ -13,6 +13,7 @@ from server_process import ServerProcess
 
 pytestmark = pytest.mark.java
 
+QUIET = {"log_level": 0}  # a client that outlives its server must not write behind pytest's closing line
 JAVA = Path(__file__).parent / "java"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"  # it is still in the server's own jar
@@ -69,7 +70,7 @@ def test_kafka_topics(tool: Tool, topic: str) -> None:
 
 
 def test_kafka_configs(tool: Tool, topic: str, server: ServerProcess) -> None:
-    Producer({"bootstrap.servers": server.bootstrap}).list_topics(topic, 10)
+    Producer({"bootstrap.servers": server.bootstrap, **QUIET}).list_topics(topic, 10)
     about = ["--entity-type", "topics", "--entity-name", topic]
     changes = "max.message.bytes=5000,cleanup.policy=[compact,delete]"
     assert "Completed updating config" in tool(CONFIGS, *about, "--alter", "--add-config", changes)
@@ -101,11 +102,11 @@ def test_records_in_and_out_with_their_offsets(tool: Tool, topic: str, tmp_path)
 
 
 def test_kafka_consumer_groups(tool: Tool, topic: str, server: ServerProcess) -> None:
-    producer = Producer({"bootstrap.servers": server.bootstrap})
+    producer = Producer({"bootstrap.servers": server.bootstrap, **QUIET})
     for number in range(5):
         producer.produce(topic, b"%d" % number, partition=0)
     producer.flush(20)
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": topic})
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": topic, **QUIET})
     consumer.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
     consumer.close()
     described = tool(GROUPS, "--describe", "--group", topic)

@@ -26,11 +26,12 @@ with warnings.catch_warnings():
     from kafka.admin import ConfigResourceType
 
 WITHIN_S = 20.0
+QUIET = {"log_level": 0}  # some outlive their server
 
 
 @pytest.fixture(scope="module")
 def admin(server: ServerProcess) -> AdminClient:
-    return AdminClient({"bootstrap.servers": server.bootstrap})
+    return AdminClient({"bootstrap.servers": server.bootstrap, **QUIET})
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def write(server, topic, values, partition=0, times=None, **settings):
         assert error is None, error
         offsets.append(message.offset())
 
-    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 20} | settings)
+    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 20, **QUIET} | settings)
     for index, value in enumerate(values):
         more = {"timestamp": times[index]} if times else {}
         producer.produce(topic, value, key=b"k%d" % index, partition=partition, on_delivery=delivered, **more)
@@ -66,7 +67,7 @@ def write(server, topic, values, partition=0, times=None, **settings):
 def read(server, topic, count, partition=0, offset=0, **settings):
     """So many values from an offset on."""
     consumer = Consumer(
-        {"bootstrap.servers": server.bootstrap, "group.id": "reader", "enable.auto.commit": False} | settings
+        {"bootstrap.servers": server.bootstrap, "group.id": "reader", "enable.auto.commit": False, **QUIET} | settings
     )
     consumer.assign([TopicPartition(topic, partition, offset)])
     values = []
@@ -107,7 +108,7 @@ def test_kafka_python_reads_what_librdkafka_wrote_and_the_other_way_round(server
 def test_consuming_from_a_time(server, topic):
     began = int(time.time() * 1000) - 100_000
     write(server, topic, [b"a", b"b", b"c"], times=[began, began + 1000, began + 2000], **{"linger.ms": 0})
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "times"})
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "times", **QUIET})
     wanted = [began, began + 1, began + 2000, began + 2001]
     found = [consumer.offsets_for_times([TopicPartition(topic, 0, at)], WITHIN_S)[0].offset for at in wanted]
     assert found == [0, 1, 2, OFFSET_END]
@@ -180,7 +181,7 @@ def test_a_topic_that_is_compacted_keeps_the_last_of_each_key(server, admin, fre
     name = fresh("compacted")
     admin.create_topics([NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})])[name].result(WITHIN_S)
     write(server, name, [b"a", b"b"])
-    producer = Producer({"bootstrap.servers": server.bootstrap})
+    producer = Producer({"bootstrap.servers": server.bootstrap, **QUIET})
     refused = []
     producer.produce(name, b"no key", on_delivery=lambda error, message: refused.append(error))
     producer.flush(WITHIN_S)
@@ -191,7 +192,7 @@ def test_a_topic_that_is_compacted_keeps_the_last_of_each_key(server, admin, fre
 
 def test_everything_is_there_after_a_kill(coordinator_process):
     own = coordinator_process()
-    admin = AdminClient({"bootstrap.servers": own.bootstrap})
+    admin = AdminClient({"bootstrap.servers": own.bootstrap, **QUIET})
     admin.create_topics([NewTopic("t", 1, 1)])["t"].result(WITHIN_S)
     admin.create_partitions([NewPartitions("t", 2)])["t"].result(WITHIN_S)
     entry = ConfigEntry("retention.ms", "123456789", incremental_operation=AlterConfigOpType.SET)
@@ -202,7 +203,7 @@ def test_everything_is_there_after_a_kill(coordinator_process):
     (future,) = admin.delete_records([TopicPartition("t", 0, 5)]).values()
     future.result(WITHIN_S)
     own.restart(kill=True)
-    admin = AdminClient({"bootstrap.servers": own.bootstrap})
+    admin = AdminClient({"bootstrap.servers": own.bootstrap, **QUIET})
     assert len(admin.list_topics("t", WITHIN_S).topics["t"].partitions) == 2
     (future,) = admin.describe_configs([resource]).values()
     assert future.result(WITHIN_S)["retention.ms"].value == "123456789"
