@@ -2,7 +2,8 @@
 
 A command is {"id": n, "do": name, ...arguments}; its result {"id": n, "result": ...} or {"id": n, "error": text}. Events
 say what the client was told, in the order it was told: {"event": "assigned" | "revoked" | "lost", "partitions": [[t, p]]},
-{"event": "records", "records": [[topic, partition, offset, value]]}. One thread talks to the client library, as users'
+{"event": "records", "records": [[topic, partition, offset, value]]}. All bear the time, `at_ns`, of a clock that all
+processes of a machine share. One thread talks to the client library, as users'
 programs do; the end of stdin ends the program, so that none outlives its test.
 """
 
@@ -10,6 +11,7 @@ import json
 import queue
 import sys
 import threading
+import time
 import traceback
 from abc import ABC, abstractmethod
 from typing import Any
@@ -19,7 +21,7 @@ NO_MORE: dict[str, Any] = {"do": "exit"}
 
 
 def say(**message: Any) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.write(json.dumps(message | {"at_ns": time.monotonic_ns()}) + "\n")
     sys.stdout.flush()
 
 

@@ -36,11 +36,15 @@ class Confluent(Program):
             "group.id": group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "partition.assignment.strategy": how["assignors"],
-            "session.timeout.ms": how["session_timeout_ms"],
-            "heartbeat.interval.ms": how["heartbeat_ms"],
             "reconnect.backoff.max.ms": 300,
+            "topic.metadata.refresh.interval.ms": 1000,
         }
+        if how.get("protocol") == "consumer":
+            settings["group.protocol"] = "consumer"
+        else:
+            settings["partition.assignment.strategy"] = how["assignors"]
+            settings["session.timeout.ms"] = how["session_timeout_ms"]
+            settings["heartbeat.interval.ms"] = how["heartbeat_ms"]
         if how.get("instance"):
             settings["group.instance.id"] = how["instance"]
         self.consumer = Consumer(settings)

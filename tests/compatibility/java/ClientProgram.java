@@ -18,6 +18,7 @@ import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
@@ -116,26 +117,31 @@ public final class ClientProgram {
         settings.put("group.id", how.get("group").asText());
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "earliest");
-        settings.put("session.timeout.ms", how.get("session_timeout_ms").asText());
-        settings.put("heartbeat.interval.ms", how.get("heartbeat_ms").asText());
         settings.put("reconnect.backoff.max.ms", "300");
         // The default, rebootstrap, forgets all topics while its only broker is down and rejoins when it knows them
         // again: with a cluster of one node any restart is a rebalance then, of Kafka's own broker too.
         settings.put("metadata.recovery.strategy", how.path("recovery").asText("none"));
         settings.put("key.deserializer", StringDeserializer.class.getName());
         settings.put("value.deserializer", StringDeserializer.class.getName());
-        List<String> assignors = new ArrayList<>();
-        for (String name : how.get("assignors").asText().split(",")) {
-            assignors.add(ASSIGNORS.get(name));
+        if (how.path("protocol").asText().equals("consumer")) {
+            settings.put("group.protocol", "consumer");
+            settings.put("metadata.max.age.ms", "1000");
+        } else {
+            settings.put("session.timeout.ms", how.get("session_timeout_ms").asText());
+            settings.put("heartbeat.interval.ms", how.get("heartbeat_ms").asText());
+            List<String> assignors = new ArrayList<>();
+            for (String name : how.get("assignors").asText().split(",")) {
+                assignors.add(ASSIGNORS.get(name));
+            }
+            settings.put("partition.assignment.strategy", String.join(",", assignors));
         }
-        settings.put("partition.assignment.strategy", String.join(",", assignors));
         if (how.hasNonNull("instance")) {
             settings.put("group.instance.id", how.get("instance").asText());
         }
         List<String> topics = new ArrayList<>();
         how.get("topics").forEach(topic -> topics.add(topic.asText()));
         consumer = new KafkaConsumer<>(settings);
-        consumer.subscribe(topics, new ConsumerRebalanceListener() {
+        ConsumerRebalanceListener listener = new ConsumerRebalanceListener() {
             @Override
             public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
                 tell("assigned", partitions);
@@ -150,7 +156,12 @@ public final class ClientProgram {
             public void onPartitionsLost(Collection<TopicPartition> partitions) {
                 tell("lost", partitions);
             }
-        });
+        };
+        if (topics.get(0).startsWith("^")) {
+            consumer.subscribe(new SubscriptionPattern(topics.get(0)), listener);
+        } else {
+            consumer.subscribe(topics, listener);
+        }
         return null;
     }
 
@@ -240,7 +251,7 @@ public final class ClientProgram {
     private static void tell(String event, Collection<TopicPartition> partitions) {
         List<List<Object>> pairs = new ArrayList<>();
         partitions.forEach(partition -> pairs.add(List.of(partition.topic(), partition.partition())));
-        say(Map.of("event", event, "partitions", pairs));
+        say(Map.of("event", event, "partitions", pairs, "at_ns", System.nanoTime()));
     }
 
     private static synchronized void say(Map<String, Object> message) {

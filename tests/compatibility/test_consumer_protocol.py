@@ -1,0 +1,254 @@
+"""Members that speak the consumer protocol (KIP-848), by the two libraries that have it, and classic members beside them.
+
+The server decides the assignment, so what a test waits for is what the callbacks of the library were told. All callbacks
+bear the time of one clock, by which the tests hold that no partition had two owners at any time, not only at the end.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from compatibility.members import CLIENTS, Client, Partition, Program, partitions_of, shared, wait_for_all
+from server_process import ServerProcess
+from wire import Connection
+
+Start = Callable[[Client, ServerProcess], Program]
+MakeTopic = Callable[..., str]
+Fresh = Callable[[str], str]
+SETTINGS = {
+    "group.consumer.min.session.timeout.ms": 1000,
+    "group.consumer.session.timeout.ms": 6000,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 250,
+    "group.consumer.assignment.interval.ms": 100,
+}
+PARTITIONS = 6
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server whose consumer groups notice soon what happens."""
+    with ServerProcess(tmp_path_factory.mktemp("consumer-protocol"), settings=SETTINGS) as server:
+        yield server
+
+
+@pytest.fixture(params=["confluent", pytest.param("java", marks=pytest.mark.java)])
+def modern(request: pytest.FixtureRequest) -> Client:
+    return CLIENTS[request.param]
+
+
+def all_of(*topics: str, count: int = PARTITIONS) -> set[Partition]:
+    return {(topic, partition) for topic in topics for partition in range(count)}
+
+
+def join(member: Program, group: str, topic: str, name: str, **how: Any) -> Program:
+    member.join(group, [topic], name=name, protocol="consumer", **how)
+    return member
+
+
+def listed(server: ServerProcess, group: str) -> dict[str, Any]:
+    with Connection(server.bootstrap) as link:
+        return next(one for one in link.call("ListGroups", 5)["groups"] if one["group_id"] == group)
+
+
+def wait_to_share(server: ServerProcess, members: list[Program], partitions: set[Partition]) -> None:
+    """Each partition has one owner, each member has some, and nothing more is to come."""
+
+    def settled() -> bool:
+        stable = shared(members, partitions) and listed(server, members[0].group)["group_state"] == "Stable"
+        return stable and shared(members, partitions)
+
+    wait_for_all(members, settled, f"{len(members)} members to share")
+
+
+def form(start: Start, client: Client, server: ServerProcess, group: str, topic: str, names: str) -> list[Program]:
+    members: list[Program] = []
+    for name in names:
+        members.append(join(start(client, server), group, topic, name))
+        wait_to_share(server, members, all_of(topic))
+    return members
+
+
+def pass_records(producer: Program, members: list[Program], topic: str, prefix: str) -> None:
+    """Two records to each partition; each is read by one member once, and committed."""
+    before = {value for member in members for value in member.values()}
+    sent = [f"{prefix}-{partition}-{number}" for partition in range(PARTITIONS) for number in range(2)]
+    for partition in range(PARTITIONS):
+        producer.call("produce", topic=topic, values=sent[2 * partition : 2 * partition + 2], partition=partition)
+
+    def read() -> list[str]:
+        return sorted(value for member in members for value in member.values() if value not in before)
+
+    wait_for_all(members, lambda: len(read()) >= len(sent), f"records {prefix}")
+    assert read() == sorted(sent)
+    for member in members:
+        member.call("commit")
+
+
+def describe(server: ServerProcess, group: str) -> dict[str, Any]:
+    """By client id: member id, epoch and assignment."""
+    with Connection(server.bootstrap) as link:
+        (described,) = link.call("ConsumerGroupDescribe", 1, group_ids=[group])["groups"]
+    assert described["error_code"] == 0, described
+    keep = ("member_id", "member_epoch", "assignment", "member_type")
+    members = {member["client_id"]: {key: member[key] for key in keep} for member in described["members"]}
+    return {"state": described["group_state"], "epoch": described["group_epoch"], "members": members}
+
+
+def assert_disjoint(programs: list[Program]) -> None:
+    """No partition was given to a member before another had let go of it, at any time."""
+    events = sorted(
+        ((event["at_ns"], program, event) for program in programs for event in program.events if "partitions" in event),
+        key=lambda each: each[0],
+    )
+    owners: dict[Partition, Program] = {}
+    for _, program, event in events:
+        for partition in partitions_of(event):
+            if event["event"] == "assigned":
+                owner = owners.setdefault(partition, program)
+                assert owner is program, f"{partition} of {owner.name} was given to {program.name}:\n{owner}\n{program}"
+            elif owners.get(partition) is program:
+                del owners[partition]
+
+
+def test_a_group_forms_grows_and_shrinks_and_every_record_is_read_once(
+    modern: Client, quick: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
+) -> None:
+    topic, group = make_topic(quick, PARTITIONS), fresh("group")
+    first, second = members = form(start, modern, quick, group, topic, "ab")
+    pass_records(first, members, topic, "two")
+    third = join(start(modern, quick), group, topic, "c")
+    members = [first, second, third]
+    wait_to_share(quick, members, all_of(topic))
+    assert {len(member.owned) for member in members} == {2}
+    taken = [partition for member in (first, second) for event in member.told("revoked", "lost") for partition in event]
+    assert len(taken) == 3 + 2, "only what moves is taken"
+    pass_records(first, members, topic, "three")
+    third.call("leave")
+    wait_to_share(quick, [first, second], all_of(topic))
+    pass_records(first, [first, second], topic, "left")
+    assert_disjoint(members)
+    second.kill()
+    first.wait_until(lambda: first.owned == all_of(topic), "what the killed one had")
+    pass_records(first, [first], topic, "one")
+
+
+def test_a_pattern_takes_in_topics_that_are_made_later(
+    modern: Client, quick: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
+) -> None:
+    prefix, group = fresh("many"), fresh("group")
+    early = make_topic(quick, PARTITIONS, f"{prefix}-early")
+    make_topic(quick, PARTITIONS, "other")
+    members = [join(start(modern, quick), group, f"^{prefix}.*", name) for name in "ab"]
+    wait_to_share(quick, members, all_of(early))
+    late = make_topic(quick, PARTITIONS, f"{prefix}-late")
+    wait_to_share(quick, members, all_of(early, late))
+    assert_disjoint(members)
+
+
+def test_a_static_member_that_restarts_disturbs_nobody(
+    modern: Client, quick: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
+) -> None:
+    topic, group = make_topic(quick, PARTITIONS), fresh("group")
+    first = join(start(modern, quick), group, topic, "a", instance="i-a")
+    second = join(start(modern, quick), group, topic, "b", instance="i-b")
+    wait_to_share(quick, [first, second], all_of(topic))
+    had, before, epoch = set(second.owned), first.rebalances(), describe(quick, group)["epoch"]
+    second.call("leave")
+    again = join(start(modern, quick), group, topic, "b", instance="i-b")
+    again.wait_until(lambda: again.owned == had, "the partitions of the process before it")
+    again.call("produce", topic=topic, values=["x"], partition=min(had)[1])
+    again.wait_until(lambda: again.values() == ["x"], "a record")
+    assert (first.rebalances(), describe(quick, group)["epoch"]) == (before, epoch)
+
+
+def test_a_group_outlives_kill_9_of_its_server(
+    modern: Client, coordinator_process: Callable[..., ServerProcess], start: Start, make_topic: MakeTopic, fresh: Fresh
+) -> None:
+    """Members keep ids, epochs and partitions, and what was committed is there: nobody rebalances."""
+    server = coordinator_process(settings=SETTINGS | {"group.consumer.session.timeout.ms": 20_000})
+    topic, group = make_topic(server, PARTITIONS), fresh("group")
+    members = form(start, modern, server, group, topic, "ab")
+    pass_records(members[0], members, topic, "before")
+    known, undisturbed = describe(server, group), [member.rebalances() for member in members]
+    assert known["state"] == "Stable"
+    mine = [list(partition) for partition in sorted(members[0].owned)]
+
+    server.restart(kill=True)
+
+    assert describe(server, group) == known
+    assert members[0].call("committed", partitions=mine) == [2] * 3
+    pass_records(start(modern, server), members, topic, "after")
+    assert members[0].call("committed", partitions=mine) == [4] * 3
+    assert describe(server, group) == known
+    assert [member.rebalances() for member in members] == undisturbed
+
+
+def test_a_new_member_resumes_where_the_last_one_committed(
+    modern: Client, quick: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
+) -> None:
+    topic, group = make_topic(quick, 1), fresh("group")
+    first = start(modern, quick)
+    first.call("produce", topic=topic, values=[f"v{number}" for number in range(10)])
+    join(first, group, topic, "a")
+    first.wait_until(lambda: len(first.values()) == 10, "ten records")
+    first.call("commit_at", offsets=[[topic, 0, 7]])
+    assert first.call("committed", partitions=[[topic, 0]]) == [7]
+    first.call("leave")
+    second = join(start(modern, quick), group, topic, "b")
+    second.wait_until(lambda: len(second.values()) == 3, "the rest")
+    assert second.values() == ["v7", "v8", "v9"]
+    second.call("commit")
+    assert second.call("committed", partitions=[[topic, 0]]) == [10]
+
+
+@pytest.mark.parametrize(
+    ("library", "assignor"),
+    [
+        # Its cooperative-sticky leaves user data of its own in assignments; such groups are no consumer groups to be,
+        # here and in Kafka.
+        ("confluent", "range"),
+        pytest.param("java", "range", marks=pytest.mark.java),
+        pytest.param("java", "cooperative-sticky", marks=pytest.mark.java),
+    ],
+)
+def test_a_group_migrates_there_and_back_under_its_live_members(
+    library: str, assignor: str, quick: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
+) -> None:
+    """Two classic members are replaced one by one by members of the consumer protocol, and these by classic ones."""
+    modern, topic, group = CLIENTS[library], make_topic(quick, PARTITIONS), fresh("group")
+    programs = [start(modern, quick) for _ in range(3)]
+    producer, old, other = programs
+    classic = {"assignors": assignor, "heartbeat_ms": 250}
+
+    def change(leaving: Program, members: list[Program], kind: str, name: str) -> None:
+        """A new member comes, then one leaves; records pass in between and behind."""
+        members.append(start(modern, quick))
+        programs.append(members[-1])
+        if kind == "consumer":
+            join(members[-1], group, topic, name)
+        else:
+            members[-1].join(group, [topic], name=name, **classic)
+        wait_to_share(quick, members, all_of(topic))
+        pass_records(producer, members, topic, f"{name}-came")
+        members.remove(leaving)
+        leaving.call("leave")
+        wait_to_share(quick, members, all_of(topic))
+        pass_records(producer, members, topic, f"{name}-stays")
+
+    members = [old, other]
+    for number, member in enumerate(members):
+        member.join(group, [topic], name=f"old-{number}", **classic)
+    wait_to_share(quick, members, all_of(topic))
+    pass_records(producer, members, topic, "classic")
+    assert listed(quick, group)["group_type"] == "classic"
+    change(old, members, "consumer", "new-0")
+    assert listed(quick, group)["group_type"] == "consumer"
+    assert {member["member_type"] for member in describe(quick, group)["members"].values()} == {0, 1}
+    change(other, members, "consumer", "new-1")
+    first, second = members
+    change(first, members, "classic", "back-0")
+    assert listed(quick, group)["group_type"] == "consumer"
+    change(second, members, "classic", "back-1")
+    assert listed(quick, group)["group_type"] == "classic"
+    assert_disjoint(programs)
