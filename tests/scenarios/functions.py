@@ -23,14 +23,15 @@ def subscription(*topics: str, v: int = 1, **more: Any) -> bytes:
     return out
 
 
-def assignment(held: dict[str, list[int]], v: int = 1) -> bytes:
-    """A ConsumerProtocol assignment without user data."""
+def assignment(held: dict[str, list[int]], v: int = 1, user: str | None = None) -> bytes:
+    """A ConsumerProtocol assignment. `user` is what an assignor adds for itself."""
     topics = [text(topic) + array([struct.pack(">i", p) for p in partitions]) for topic, partitions in held.items()]
-    return struct.pack(">h", v) + array(topics) + struct.pack(">i", -1)
+    user_data = struct.pack(">i", -1) if user is None else struct.pack(">i", len(user)) + user.encode()
+    return struct.pack(">h", v) + array(topics) + user_data
 
 
 def read_assignment(data: bytes) -> tuple[dict[str, list[int]], int] | None:
-    """What `assignment` was told to make these bytes; None if it cannot have made them."""
+    """What `assignment` was told to make these bytes, without user data; None if it did not make them."""
     held: dict[str, list[int]] = {}
     try:
         version, topics = struct.unpack_from(">hi", data)
