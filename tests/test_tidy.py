@@ -126,7 +126,12 @@ def test_every_dependency_is_pinned_with_hashes(name):
 
 
 def test_every_dependency_of_the_server_is_imported_by_it():
-    imported = {"yaml": "PyYAML", "google_crc32c": "google-crc32c", "re2": "google-re2", "prometheus_client": "prometheus-client"}
+    imported = {
+        "yaml": "PyYAML",
+        "google_crc32c": "google-crc32c",
+        "re2": "google-re2",
+        "prometheus_client": "prometheus-client",
+    }
     source = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
     import tomllib
 
