@@ -121,3 +121,54 @@ def test_a_folder_that_kafka_wrote_has_the_same_groups_and_offsets_here(tmp_path
         assert [(member.generation, member.assignment) for member in members] == before
         for member in members:
             member.die()
+
+
+def test_a_kafka_broker_serves_the_groups_of_our_log(tmp_path: Path) -> None:
+    """Classic and consumer groups, their members, generations, assignments and epochs, RevocationEpoch notwithstanding."""
+    (tmp_path / "ours").mkdir()
+    with ServerProcess(tmp_path / "ours") as server:
+        members = make_history(server.bootstrap)
+        with Connection(server.bootstrap) as link:
+            joined = link.call(
+                "ConsumerGroupHeartbeat", 1, group_id="modern", member_id="m", member_epoch=0,
+                rebalance_timeout_ms=60_000, subscribed_topic_names=["t"], topic_partitions=[],
+            )  # fmt: skip
+            assert joined["error_code"] == 0
+        wanted = classic_groups(server.bootstrap), modern_group(server.bootstrap)
+        for member in members:
+            member.die()
+        server.terminate()
+        ours = sorted((server.data_dir / "__consumer_offsets-0").glob("*.log"))
+        kafka = KafkaBroker(tmp_path / "kafka")
+        kafka.start()
+        try:
+            wait_until_serving(kafka.bootstrap)
+        finally:
+            kafka.stop()
+        theirs = kafka.data_dir / "__consumer_offsets-0"
+        for file in theirs.iterdir():
+            if file.name != "partition.metadata":
+                file.unlink()
+        for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", ".kafka_cleanshutdown"):
+            (kafka.data_dir / name).unlink(missing_ok=True)
+        for segment in ours:
+            shutil.copy(segment, theirs)
+        kafka.start()
+        try:
+            wait_until_serving(kafka.bootstrap)
+            assert (classic_groups(kafka.bootstrap), modern_group(kafka.bootstrap)) == wanted
+        finally:
+            kafka.stop()
+
+
+def classic_groups(bootstrap: str) -> list[dict[str, Any]]:
+    names = {"pair", "static", "emptied"}
+    return [group for group in what_a_client_sees(bootstrap)["groups"] if group["group_id"] in names]
+
+
+def modern_group(bootstrap: str) -> tuple[Any, ...]:
+    """State and epochs; which topics its ids stand for is each server's own knowledge."""
+    with Connection(bootstrap) as link:
+        (group,) = link.call("ConsumerGroupDescribe", 1, group_ids=["modern"])["groups"]
+    members = [(member["member_id"], member["member_epoch"], member["member_type"]) for member in group["members"]]
+    return group["group_state"], group["group_epoch"], group["assignment_epoch"], members
