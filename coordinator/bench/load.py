@@ -12,11 +12,13 @@ import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, cast
+from uuid import uuid4
 
 import uvloop
 
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
     CreateTopicsRequest,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -31,7 +33,7 @@ PARTITIONS = 16
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One measurement. `request` is "heartbeat" or "commit"; `partitions` counts those of one commit."""
+    """One measurement. `request` is "heartbeat", "consumer heartbeat" or "commit"; `partitions` counts those of one commit."""
 
     host: str
     port: int
@@ -145,6 +147,28 @@ async def member_frame(plan: Plan, codec: Codec, index: int) -> bytes:
     return frame(codec, "OffsetCommitRequest", 8, 7, commit)
 
 
+async def consumer_member_frame(plan: Plan, codec: Codec) -> bytes:
+    """The same with the consumer protocol: the one member owns the whole topic and has nothing to tell."""
+    member = str(uuid4())
+    beat = ConsumerGroupHeartbeatRequest(group_id=f"bench-{member}", member_id=member, member_epoch=1)
+    if plan.joins:
+        reader, writer = await asyncio.open_connection(plan.host, plan.port)
+        join = ConsumerGroupHeartbeatRequest(
+            group_id=beat.group_id,
+            member_id=member,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=[TOPIC],
+            topic_partitions=[],
+        )
+        joined = await ask(codec, reader, writer, "ConsumerGroupHeartbeat", 1, join)
+        beat.member_epoch = joined.member_epoch
+        steady = await ask(codec, reader, writer, "ConsumerGroupHeartbeat", 1, beat)
+        if joined.error_code or steady.error_code or not joined.assignment.topic_partitions or steady.assignment:
+            raise SystemExit(f"load: the member is not steady: {joined}, then {steady}")
+        writer.close()
+    return frame(codec, "ConsumerGroupHeartbeatRequest", 1, 7, beat)
+
+
 class Member(asyncio.Protocol):
     """One connection in a closed loop: `in_flight` requests outstanding, one more for each answer."""
 
@@ -188,7 +212,7 @@ class Member(asyncio.Protocol):
 async def run(plan: Plan) -> Outcome:
     """Joins, warms up, measures."""
     codec = Codec.of(None)
-    if plan.joins and plan.request == "commit":
+    if plan.joins and plan.request != "heartbeat":
         reader, writer = await asyncio.open_connection(plan.host, plan.port)
         topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
         await ask(codec, reader, writer, "CreateTopics", 7, CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
@@ -196,7 +220,8 @@ async def run(plan: Plan) -> Outcome:
     loop = asyncio.get_running_loop()
     members = []
     for index in range(plan.connections):
-        request = await member_frame(plan, codec, index)
+        is_consumer = plan.request == "consumer heartbeat"
+        request = await (consumer_member_frame(plan, codec) if is_consumer else member_frame(plan, codec, index))
         _, member = await loop.create_connection(partial(Member, request, plan.in_flight), plan.host, plan.port)
         members.append(member)
     for member in members:

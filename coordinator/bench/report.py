@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from coordinator.bench import footprint
+from coordinator.bench.consumer import Convergence, assignor_seconds
 from coordinator.bench.data import DATA_ROWS, DataOutcome, DataPlan
 from coordinator.bench.load import Outcome, Plan
 from coordinator.bench.rebalance import Rebalances
@@ -31,6 +32,7 @@ class Row:
 ROWS = (
     Row("heartbeat, 1 connection x16", "heartbeat", 1, 16, 0),
     Row("heartbeat, 100 connections", "heartbeat", 100, 1, 0),
+    Row("consumer heartbeat, 100 connections", "consumer heartbeat", 100, 1, 0),
     Row("heartbeat, 1,000 connections", "heartbeat", 1_000, 1, 0),
     Row("commit 1 partition, 1 connection x16", "commit", 1, 16, 1),
     Row("commit 1 partition, 100 connections", "commit", 100, 1, 1),
@@ -42,6 +44,10 @@ ROWS = (
 REBALANCE_MEMBERS = (100, 1_000, 3_000)
 FORMING = "group.initial.rebalance.delay.ms=1000"
 FOOTPRINT_OFFSETS = (100_000, 300_000)
+CONSUMER_GROUPS = ((100, 1_000), (1_000, 10_000))
+"""Members and partitions."""
+ASSIGNMENT_INTERVALS_MS = (1_000, 0)
+ASSIGNOR_GROUP = (1_000, 100_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +115,15 @@ def _run(module: str, *arguments: str) -> dict[str, Any]:
     return outcome
 
 
-def spread(values: list[float]) -> str:
-    return f"{median(values):5.1f} ({min(values):.1f}-{max(values):.1f})"
+def spread(values: list[float], digits: int = 1) -> str:
+    return f"{median(values):5.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
 
 
 def report(match: str, seconds: float, repetitions: int, durability: str, target: Target | None) -> None:
     """Prints a table of the rows whose name contains `match`; CPU per request in microseconds, requests per second."""
     print(f"CPU us per request: median (min-max) of {repetitions} runs of {seconds:g} s; durability: {durability}")  # noqa: T201
     print(f"{'':40} {'server':>20} {'echo':>20} {'ratio':>6} {'req/s':>9}")  # noqa: T201
+    costs: dict[str, float] = {}
     for row in ROWS:
         if match not in row.name:
             continue
@@ -133,10 +140,16 @@ def report(match: str, seconds: float, repetitions: int, durability: str, target
             with echo_server(outcome.answer_bytes) as echo:
                 bare = measure(replace(plan, host=echo.host, port=echo.port, server_pid=echo.pid, joins=False))
             floor.append(bare.server_cpu_s / bare.answers * 1e6)
+        costs[row.name] = median(ours)
         ratio = median(ours) / median(floor)
         print(f"{row.name:40} {spread(ours):>20} {spread(floor):>20} {ratio:6.2f} {median(rates):9,.0f}", flush=True)  # noqa: T201
+    classic = costs.get("heartbeat, 100 connections")
+    if classic is not None and "consumer heartbeat, 100 connections" in costs:
+        ratio = costs["consumer heartbeat, 100 connections"] / classic
+        print(f"a consumer heartbeat costs {ratio:.2f} of a classic one (100 connections)", flush=True)  # noqa: T201
     report_data(match, seconds, repetitions, durability, target)
     report_rebalances(match, repetitions, durability, target)
+    report_consumer_groups(match, repetitions, durability, target)
     if target is None:
         report_footprint(match)
 
@@ -161,6 +174,50 @@ def report_rebalances(match: str, repetitions: int, durability: str, target: Tar
     if 1_000 in form and 3_000 in form:
         exponent = log(form[3_000] / form[1_000]) / log(3)
         print(f"growth of forming from 1,000 to 3,000 members: exponent {exponent:.2f}")  # noqa: T201
+
+
+def report_consumer_groups(match: str, repetitions: int, durability: str, target: Target | None) -> None:
+    """A consumer group from nothing to all stable, one leaving, growth, and the assignor alone (ours, without a server).
+
+    A server that is not ours has the assignment interval it has; it is taken for the default."""
+    intervals = ASSIGNMENT_INTERVALS_MS if target is None else ASSIGNMENT_INTERVALS_MS[:1]
+    names = {
+        (interval, *size): f"consumer group {size[0]:,} x {size[1]:,}, interval {interval}"
+        for interval in intervals
+        for size in CONSUMER_GROUPS
+    }
+    form: dict[tuple[int, int, int], float] = {}
+    for key, name in names.items():
+        if match not in name:
+            continue
+        if not form:
+            head = ("form: CPU", "wall", "one leaves: CPU", "wall")
+            print(f"\n{'s, of server CPU and wall clock':46} " + " ".join(f"{title:>18}" for title in head))  # noqa: T201
+        interval, members, partitions = key
+        setting = f"group.consumer.assignment.interval.ms={interval}"
+        runs: list[Convergence] = []
+        for _ in range(repetitions):
+            with own_server(durability, setting) if target is None else nullcontext(target) as server:
+                arguments = (server.host, server.port, server.pid, members, partitions)
+                runs.append(Convergence(**_run("coordinator.bench.consumer", *map(str, arguments))))
+        form[key] = median(run.form_cpu_s for run in runs)
+        columns = (
+            [run.form_cpu_s for run in runs],
+            [run.form_wall_s for run in runs],
+            [run.leave_cpu_s for run in runs],
+            [run.leave_wall_s for run in runs],
+        )
+        print(f"{name:46} " + " ".join(f"{spread(column, 2):>18}" for column in columns), flush=True)  # noqa: T201
+    small, large = CONSUMER_GROUPS
+    for interval in intervals:
+        if (interval, *small) in form and (interval, *large) in form:
+            growth = form[interval, *large] / max(form[interval, *small], 0.01)
+            exponent = log(growth) / log(large[0] * large[1] / small[0] / small[1])
+            print(f"growth of forming with members x partitions, interval {interval}: exponent {exponent:.2f}")  # noqa: T201
+    name = f"uniform assignor alone, {ASSIGNOR_GROUP[0]:,} x {ASSIGNOR_GROUP[1]:,}"
+    if target is None and match in name:
+        fresh, again = assignor_seconds(*ASSIGNOR_GROUP, repetitions)
+        print(f"\n{name}: {fresh:.3f} s from nothing, {again:.3f} s after one left", flush=True)  # noqa: T201
 
 
 def report_footprint(match: str) -> None:
