@@ -252,3 +252,28 @@ def test_a_group_migrates_there_and_back_under_its_live_members(
     change(second, members, "classic", "back-1")
     assert listed(quick, group)["group_type"] == "classic"
     assert_disjoint(programs)
+
+
+@pytest.mark.java
+def test_both_protocols_and_all_libraries_share_one_group(
+    quick: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
+) -> None:
+    """Two classic members of other libraries stay while members of the consumer protocol come, and one of them goes."""
+    topic, group = make_topic(quick, PARTITIONS), fresh("group")
+    members: list[Program] = []
+    for library in ("kafka_python", "aiokafka", "confluent", "java"):
+        members.append(start(CLIENTS[library], quick))
+        protocol = {"protocol": "consumer"} if library in ("confluent", "java") else {"heartbeat_ms": 250}
+        members[-1].join(group, [topic], name=library, **protocol)
+        wait_to_share(quick, members, all_of(topic))
+    pass_records(members[2], members, topic, "all")
+    everybody = list(members)
+    members.pop(2).call("leave")
+    wait_to_share(quick, members, all_of(topic))
+    pass_records(members[0], members, topic, "three")
+    assert listed(quick, group)["group_type"] == "consumer"
+    members.pop().call("leave")
+    wait_to_share(quick, members, all_of(topic))
+    pass_records(members[0], members, topic, "classic")
+    assert listed(quick, group)["group_type"] == "classic"
+    assert_disjoint(everybody)
