@@ -21,8 +21,8 @@ from java_support import KAFKA_VERSION, kafka_classpath
 KAFKA_TOOLS = "4.3.0"  # the newest whose tools are published; they read what 4.4 writes
 STARTED_WITHIN_S = 120.0
 STOPPED_WITHIN_S = 30.0
-QUIET_LOG = """status=error
-rootLogger.level=warn
+BROKER_LOG = """status=error
+rootLogger.level=info
 rootLogger.appenderRef.out.ref=OUT
 appender.out.type=Console
 appender.out.name=OUT
@@ -82,7 +82,7 @@ class KafkaBroker:
         self.config = folder / "server.properties"
         self.config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         self.log_config = folder / "log4j2.properties"
-        self.log_config.write_text(QUIET_LOG)
+        self.log_config.write_text(BROKER_LOG)
         self.log_path = folder / "broker.log"
 
     def java(self, main: str, *arguments: str) -> list[str]:
