@@ -137,7 +137,8 @@ def _states(server: Served) -> Iterable[Any]:
 
 
 def _rebalances(server: Served) -> Samples:
-    return (((cause,), count) for cause, count in server.statistics.rebalances.items())
+    for kind, causes in server.statistics.rebalances.items():
+        yield from (((kind, cause), count) for cause, count in causes.items())
 
 
 def _expired(server: Served) -> Samples:
@@ -224,7 +225,7 @@ METRICS = (
     Metric("coordinator_connections_closed", COUNTER, ("reason",), "Why; peer: by the client.", _connections_closed),
     Metric("coordinator_groups", GAUGE, ("kind", "state"), "Groups.", _groups),
     Metric("coordinator_members", GAUGE, ("kind",), "Members of all groups.", _members),
-    Metric("coordinator_rebalances", COUNTER, ("cause",), "Rebalances begun.", _rebalances),
+    Metric("coordinator_rebalances", COUNTER, ("kind", "cause"), "Rebalances begun.", _rebalances),
     Metric("coordinator_rebalance_seconds", HISTOGRAM, (), "From its cause to a generation.", _rebalance_times),
     Metric("coordinator_members_expired", COUNTER, ("timeout",), "Members given up, by timeout.", _expired),
     Metric("coordinator_events", COUNTER, ("event",), "What the groups told, by event, as in the log.", _facts),

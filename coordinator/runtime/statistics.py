@@ -48,8 +48,8 @@ class Statistics:
     def __init__(self) -> None:
         self.facts: dict[str, int] = {}
         """Facts told by the core, by name."""
-        self.rebalances: dict[str, int] = {}
-        """Rebalances begun, by cause."""
+        self.rebalances: dict[str, dict[str, int]] = {}
+        """Rebalances begun, by kind of group and by cause."""
         self.expired = {"session": 0, "pending": 0, "sync": 0}
         """Members given up, by the timeout that ran out."""
         self.rebalances_s = Histogram(REBALANCE_BOUNDS_S)
@@ -64,7 +64,7 @@ class Statistics:
         """Counts one fact of the core."""
         _count(self.facts, fact.name)
         if fact.name == "rebalance_started":
-            _count(self.rebalances, fact.fields["cause"])
+            _count(self.rebalances.setdefault(fact.fields["kind"], {}), fact.fields["cause"])
         elif fact.name == "member_expired":
             _count(self.expired, fact.fields["timeout"])
         elif fact.name in ("generation_formed", "rebalance_ended"):

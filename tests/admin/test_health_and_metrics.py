@@ -109,7 +109,7 @@ def test_a_server_that_stops_is_not_ready():
 
 def test_every_declared_metric_is_scraped():
     served = server(shard(groups=1), routes=(route("Heartbeat", 1, {}),))
-    served.statistics.count(Fact("rebalance_started", {"cause": "a new member joins"}))
+    served.statistics.count(Fact("rebalance_started", {"kind": "classic", "cause": "a new member joins"}))
     samples = scraped(served)
     for metric in METRICS:
         suffix = {COUNTER: "_total", "histogram": "_count"}.get(metric.kind, "")
@@ -152,13 +152,13 @@ def test_keys_of_a_counter_are_bounded():
     assert statistics.facts["other"] == KEYS_MAX
 
 
-def test_rebalances_are_counted_by_cause_and_timed():
+def test_rebalances_are_counted_by_kind_and_cause_and_timed():
     served = server(shard())
     for waited_ms in (5, 2000, 10_000_000):
-        served.statistics.count(Fact("rebalance_started", {"cause": "a member leaves"}))
+        served.statistics.count(Fact("rebalance_started", {"kind": "classic", "cause": "a member leaves"}))
         served.statistics.count(Fact("generation_formed", {"waited_ms": waited_ms}))
     samples = scraped(served)
-    assert samples["coordinator_rebalances_total"] == {("a member leaves",): 3}
+    assert samples["coordinator_rebalances_total"] == {("a member leaves", "classic"): 3}  # by label name
     buckets = samples["coordinator_rebalance_seconds_bucket"]
     assert (buckets["0.01",], buckets["3.0",], buckets["+Inf",]) == (1, 2, 3)
     assert samples["coordinator_rebalance_seconds_sum"] == {(): pytest.approx(10_002.005)}

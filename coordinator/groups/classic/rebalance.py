@@ -218,6 +218,7 @@ def _remember(group: ClassicGroup, cause: Cause, now_ms: int, effects: Effects) 
     group.rebalances.append(Rebalance(cause, group.state, group.generation, now_ms, last_joined=last_joined))
     effects.tell(
         "rebalance_started",
+        kind="classic",
         group_id=group.group_id,
         generation=group.generation,
         state=group.state.value,
