@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
         self._seen = (now_ms(), 0, False)
         """The last sweep that saw something new: when it was (ms), the whole frames so far, whether another had begun."""
         self.full_since_ms: int | None = None
-        """Since when the write buffer has been full."""
+        """Since when the write buffer has been full, or what it holds has been all that is left to do."""
         self._dispatcher = dispatcher
         self._limits = limits
         self._turn = turn
@@ -168,7 +168,8 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._writable = True
-        self.full_since_ms = None
+        if not self._closed:
+            self.full_since_ms = None
         self._go_on()
 
     # --- requests in, answers out -------------------------------------------------------------------------------------
@@ -204,12 +205,20 @@ class Connection(asyncio.Protocol):
             await self._drained.wait()
 
     def close(self, by: Closed) -> None:
-        """Closes once the answers given so far are sent."""
+        """Closes once the answers given so far are sent; a sweep ends it if its peer does not read them."""
         self._write()
         if self._transport is not None and not self._closed:
             self._closed = True
             self.closed_by = by
+            if self.full_since_ms is None:
+                self.full_since_ms = self._now_ms()
             self._transport.close()
+
+    def abort(self, reason: str, by: Closed) -> None:
+        """Closes at once: a transport that only closes would wait for its peer, and hold the answers as long."""
+        self.refuse(reason, by)
+        if self._transport is not None:
+            self._transport.abort()
 
     def refuse(self, reason: str, by: Closed = Closed.REQUEST) -> None:
         """Closes, and tells the log why, once per client and reason."""
@@ -253,8 +262,8 @@ class Connection(asyncio.Protocol):
             self._balance()
 
     def _go_on(self) -> None:
-        """Handles what had to wait, now that answers have left."""
-        if self._backlog and not self._handling:
+        """Handles what had to wait, now that answers have left, and not only to the buffer of a reader that does not read."""
+        if self._backlog and not self._handling and self._writable:
             frames = list(self._backlog)
             self._backlog.clear()
             self._handle(frames)

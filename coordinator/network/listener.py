@@ -111,10 +111,10 @@ class Listener:
         limits = self._limits
         for connection in list(self.connections):
             quiet_ms, frame_begun = connection.quiet_ms(now)
-            if frame_begun and quiet_ms > limits.frame_ms_max:
+            if connection.full_since_ms is not None and now - connection.full_since_ms > limits.drain_ms_max:
+                connection.abort(f"answers were not read for {limits.drain_ms_max} ms", Closed.UNREAD)
+            elif frame_begun and quiet_ms > limits.frame_ms_max:
                 connection.refuse(f"a frame was not whole after {limits.frame_ms_max} ms", Closed.STALLED)
-            elif connection.full_since_ms is not None and now - connection.full_since_ms > limits.drain_ms_max:
-                connection.refuse(f"answers were not read for {limits.drain_ms_max} ms", Closed.UNREAD)
             elif not connection.waiting and quiet_ms > limits.idle_ms_max:
                 connection.close(Closed.IDLE)
 

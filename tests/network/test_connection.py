@@ -191,6 +191,18 @@ def test_a_reader_that_does_not_read_is_asked_nothing_more():
     assert peer.transport.reading
 
 
+def test_what_a_reader_has_sent_before_it_stopped_reading_waits_until_it_reads():
+    peer = Peer(in_flight=2)
+    peer.send(1, 2, 3, 4)
+    peer.connection.pause_writing()
+    for number in range(2):
+        peer.answer(number)
+    peer.turn()
+    assert len(peer.transport.answers()) == len(peer.exchanges) == 2
+    peer.connection.resume_writing()
+    assert len(peer.exchanges) == 4
+
+
 def test_garbage_closes_the_connection_after_the_answers_given_before_it(caplog):
     peer = Peer(held=False)
     peer.send(1)

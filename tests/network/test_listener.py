@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coordinator.network.connection import ConnectionLimits
+from coordinator.network.connection import Closed, ConnectionLimits
 from coordinator.network.listener import Listener
 from coordinator.protocol.codec import Codec
 from coordinator.requests import api_versions
@@ -85,6 +85,11 @@ async def turns(condition):
         await asyncio.sleep(0)
 
 
+async def turns_of(count):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 @pytest.mark.parametrize("limit", ["connections_max", "connections_per_ip_max"])
 def test_connections_beyond_the_limit_are_closed_and_those_within_are_served(limit):
     async def story():
@@ -121,6 +126,30 @@ def test_the_idle_and_the_stalled_are_closed_and_not_before_their_time(sent, wai
             clock.now = waited_ms
             listener.sweep()
             assert await client.receive() == b""
+        await listener.stop(0)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_answers_that_nobody_reads_are_dropped_in_time_even_if_the_connection_is_closing(closes):
+    async def story():
+        clock = Clock()
+        listener = await listening(clock)
+        async with Client(listener):
+            await turns(lambda: listener.connections)
+            connection = next(iter(listener.connections))
+            connection._transport.write(bytes(32 << 20))
+            if closes:
+                connection.close(Closed.REQUEST)
+            clock.now = 500
+            listener.sweep()
+            await turns_of(5)
+            assert listener.connections
+            clock.now = 501
+            listener.sweep()
+            await turns(lambda: not listener.connections)
+            assert listener.closed[Closed.REQUEST if closes else Closed.UNREAD] == 1
         await listener.stop(0)
 
     asyncio.run(story())
