@@ -61,7 +61,7 @@ class Target:
 
 @contextmanager
 def own_server(durability: str, *settings: str) -> Iterator[Target]:
-    """Our server on free ports with an empty data folder."""
+    """Our server on free ports with an empty data folder, and one shard, as the single-node Kafka it is compared with."""
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "coordinator", "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         command += [
@@ -71,6 +71,8 @@ def own_server(durability: str, *settings: str) -> Iterator[Target]:
             f"durability={durability}",
             "--set",
             "group.initial.rebalance.delay.ms=0",
+            "--set",
+            "offsets.topic.num.partitions=1",
             *(word for setting in settings for word in ("--set", setting)),
         ]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # noqa: S603
