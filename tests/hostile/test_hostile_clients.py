@@ -1,0 +1,270 @@
+"""Clients that waste, stall or lie beside one that does not: the wasters are ended, and the honest one is served all along.
+
+The honest client is a group member that beats all the time; every one of its heartbeats must be answered without an error.
+What is asserted of it is a count of answers given while the others do their worst, never how fast they came. Limits are
+small here so that nothing is waited for long; that nobody is ended before the time is in tests/network.
+"""
+
+import contextlib
+import random
+import re
+import resource
+import socket
+import sys
+import threading
+import time
+import urllib.request
+import uuid
+from pathlib import Path
+from typing import Self
+
+import pytest
+from record_batch import Batch
+from server_process import ServerProcess
+from wire import Connection, ConnectionClosed, encode, frame
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the server's memory from /proc")
+
+MIB = 1024 * 1024
+ENDED_WITHIN_S = 30.0
+FRAME_BYTES_MAX = MIB
+LIMITS = {
+    "socket.request.max.bytes": FRAME_BYTES_MAX,
+    "connections.max.idle.ms": 5_000,
+    "limit.frame.time.ms": 2_000,
+    "limit.write.time.ms": 2_000,
+}
+TCP_REPAIR = 19
+"""A socket closed in this mode (Linux, privileged) tells its peer nothing."""
+
+
+class HonestMember:
+    """A member of a group of its own that beats until it is told to stop."""
+
+    def __init__(self, bootstrap: str):
+        self.answers = 0
+        self.failure: BaseException | None = None
+        self._over = False
+        self._link = Connection(bootstrap, "honest")
+        group = f"honest-{uuid.uuid4()}"
+        asked = {"group_id": group, "session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000}
+        asked |= {"protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
+        member_id = self._link.call("JoinGroup", 5, **asked, member_id="")["member_id"]
+        generation = self._link.call("JoinGroup", 5, **asked, member_id=member_id)["generation_id"]
+        self._identity = {"group_id": group, "generation_id": generation, "member_id": member_id}
+        assert self._link.call("SyncGroup", 3, **self._identity, assignments=[])["error_code"] == 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over = True
+        self._thread.join()
+        self._link.close()
+        if self.failure is not None:
+            raise self.failure
+
+    def is_served(self) -> None:
+        """Returns when ten more heartbeats have been answered."""
+        wanted = self.answers + 10
+        while self.answers < wanted:
+            assert self._thread.is_alive(), f"the honest member was not served: {self.failure!r}"
+            time.sleep(0.01)
+
+    def _run(self) -> None:
+        try:
+            while not self._over:
+                assert self._link.call("Heartbeat", 4, **self._identity)["error_code"] == 0
+                self.answers += 1
+                time.sleep(0.005)
+        except BaseException as error:
+            self.failure = error
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with ServerProcess(tmp_path_factory.mktemp("server"), settings=LIMITS) as server:
+        yield server
+
+
+@pytest.fixture
+def honest(server):
+    with HonestMember(server.bootstrap) as member:
+        member.is_served()
+        yield member
+        member.is_served()
+
+
+def resident_bytes(server: ServerProcess) -> int:
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s*(\d+) kB", status)[1]) * 1024
+
+
+def metric(server: ServerProcess, line: str) -> float:
+    with urllib.request.urlopen(f"{server.admin}/metrics", timeout=30) as answer:
+        found = re.search(rf"^{re.escape(line)} (\S+)$", answer.read().decode(), re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+def closed(server: ServerProcess, reason: str) -> float:
+    return metric(server, f'coordinator_connections_closed_total{{reason="{reason}"}}')
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + ENDED_WITHIN_S
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen"
+        time.sleep(0.1)
+
+
+def dial(server: ServerProcess, source: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection((server.host, server.port), timeout=ENDED_WITHIN_S, source_address=(source, 0))
+
+
+def is_served(link: socket.socket) -> bool:
+    """Whether a whole request gets an answer, and not an end of the connection."""
+    try:
+        link.sendall(frame("ApiVersions", 0, b"", 1, "c"))
+        return bool(link.recv(MIB))
+    except ConnectionError:
+        return False
+
+
+def is_ended(link: socket.socket) -> bool:
+    """Whether the server ends the connection, whatever it says before (TimeoutError if it lets it stand)."""
+    try:
+        while link.recv(MIB):
+            pass
+    except ConnectionError:
+        return True
+    return True
+
+
+def produce(link: Connection, value_bytes: int, count: int) -> None:
+    data = [{"index": 0, "records": Batch(values=[bytes(value_bytes)]).encode()}]
+    for _ in range(count):
+        answer = link.call(
+            "Produce", 8, acks=1, timeout_ms=30_000, topic_data=[{"name": "events", "partition_data": data}]
+        )
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+
+
+def test_a_reader_that_never_reads_costs_a_bounded_memory_and_is_closed_in_time(server, honest):
+    """It asks for 800 MiB of records and then for thousands of answers more.
+
+    What is ever made of them are the few of 8 MiB that may be in flight, with a copy or two.
+    """
+    with Connection(server.bootstrap) as link:
+        produce(link, MIB // 2, 16)
+    asked_bytes = 50 * MIB
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": asked_bytes}
+    values = {"max_bytes": asked_bytes, "max_wait_ms": 0, "topics": [{"topic": "events", "partitions": [partition]}]}
+    fetch = frame("Fetch", 11, encode("FetchRequest", 11, values), 1, "greedy")
+    metadata = frame("Metadata", 8, encode("MetadataRequest", 8, {"topics": None}), 2, "greedy")
+    before, ended = resident_bytes(server), closed(server, "answers not read in time")
+    peak = before
+    with dial(server) as greedy:
+        greedy.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            greedy.sendall(fetch * 100 + metadata * 20_000)
+        while closed(server, "answers not read in time") == ended:
+            peak = max(peak, resident_bytes(server))
+            honest.is_served()
+    assert (peak - before) // MIB < 200
+
+
+def test_a_client_that_vanished_and_one_that_stands_still_are_closed_and_one_that_stirs_is_not(server, honest):
+    ended = closed(server, "idle")
+    with dial(server) as vanished, dial(server) as still, dial(server) as awake:
+        assert is_served(vanished)
+        assert is_served(still)
+        with contextlib.suppress(OSError):  # not privileged: then it is one more that stands still
+            vanished.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+            vanished.close()
+        until(lambda: is_served(awake) and closed(server, "idle") == ended + 2)
+        assert is_ended(still)
+        assert is_served(awake)
+
+
+def test_a_byte_now_and_then_does_not_keep_a_connection(server, honest):
+    """Each byte is a sign of life; what counts is the frame, which must be whole in its time."""
+    ended = closed(server, "frame not whole in time")
+    request = frame("ApiVersions", 0, b"", 1, "a name of some length")
+    with dial(server) as slow, contextlib.suppress(ConnectionError):
+        for byte in request:
+            slow.sendall(bytes([byte]))
+            time.sleep(0.2)
+            if closed(server, "frame not whole in time") > ended:
+                break
+    assert closed(server, "frame not whole in time") == ended + 1
+
+
+def test_garbage_ends_its_connection_and_nothing_else(server, honest):
+    chance = random.Random(9092)
+    whole = frame("Heartbeat", 4, encode("HeartbeatRequest", 4, {"group_id": "g", "member_id": "m"}), 1, "c")
+    samples = [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\xff" * 64]
+    samples += [chance.randbytes(4).rjust(5, b"\x7f") + chance.randbytes(200) for _ in range(20)]
+    samples += [(200).to_bytes(4, "big") + chance.randbytes(200) for _ in range(40)]
+    samples += [whole[:4] + chance.randbytes(4) + whole[8:] for _ in range(20)]
+    for sample in samples:
+        with dial(server) as link:
+            link.sendall(sample)
+            assert is_ended(link), sample
+    assert server.log.count("Traceback") == 0
+
+
+def test_a_frame_of_the_largest_size_is_answered_and_a_byte_more_ends_the_connection(server, honest):
+    def commit(surplus: int) -> bytes:
+        """Fills up the frame with the group's name and the metadata of partitions."""
+        partitions = [{"partition_index": index, "committed_metadata": "m" * 30_000} for index in range(34)]
+        empty = {"group_id": "", "topics": [{"name": "events", "partitions": partitions}]}
+        size = len(frame("OffsetCommit", 7, encode("OffsetCommitRequest", 7, empty), 1, "test")) - 4
+        assert FRAME_BYTES_MAX - 32_000 < size < FRAME_BYTES_MAX
+        return encode("OffsetCommitRequest", 7, empty | {"group_id": "g" * (FRAME_BYTES_MAX - size + surplus)})
+
+    with Connection(server.bootstrap) as link:
+        link.send_body("OffsetCommit", 7, commit(0))
+        assert len(link.receive()["topics"][0]["partitions"]) == 34
+        ended = closed(server, "frame too large or malformed")
+        with pytest.raises(ConnectionClosed):
+            link.send_body("OffsetCommit", 7, commit(1))
+            link.receive()
+        until(lambda: closed(server, "frame too large or malformed") == ended + 1)
+
+
+def test_connections_up_to_the_limits_are_served_and_the_next_is_closed(coordinator_process):
+    server = coordinator_process(settings={"max.connections": 5, "max.connections.per.ip": 4})
+    with HonestMember(server.bootstrap) as honest, contextlib.ExitStack() as links:
+        own = [links.enter_context(dial(server)) for _ in range(3)]
+        assert all(map(is_served, own))
+        assert not is_served(links.enter_context(dial(server)))  # the fifth of this address
+        other = links.enter_context(dial(server, "127.0.0.2"))
+        assert is_served(other)
+        assert not is_served(links.enter_context(dial(server, "127.0.0.3")))  # the sixth of all
+        honest.is_served()
+        assert all(map(is_served, [*own, other]))
+        own[0].close()
+        until(lambda: metric(server, 'coordinator_connections_closed_total{reason="peer"}') >= 1)
+        assert is_served(links.enter_context(dial(server)))
+
+
+def test_thousands_of_idle_connections_cost_little_and_hold_nobody_up(coordinator_process):
+    """5,000, or as many as this process may hold."""
+    count = min(5_000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - 100)
+    server = coordinator_process()
+    with HonestMember(server.bootstrap) as honest, contextlib.ExitStack() as links:
+        honest.is_served()
+        before = resident_bytes(server)
+        for _ in range(count):
+            links.enter_context(dial(server))
+        until(lambda: connections(server) == count + 1)
+        honest.is_served()
+        assert (resident_bytes(server) - before) / count < 20_000
+        links.close()
+        until(lambda: connections(server) == 1)
+
+
+def connections(server: ServerProcess) -> float:
+    return metric(server, 'coordinator_connections{listener="0"}')

@@ -1,0 +1,274 @@
+"""What was acknowledged is there: after `kill -9` under load, again and again, and after a disk was full.
+
+The load is honest clients that are sure of each step before the next: committers of rising offsets, and idempotent
+producers that send a batch again until it is acknowledged. So an offset may be one step ahead of what its committer knows,
+never behind, and each value is in its log once and in order. The kills come after so many acknowledgements, in the middle
+of whatever is under way. COORDINATOR_TEST_KILLS says how many (15).
+"""
+
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from record_batch import Batch, read_batches
+from server_process import ServerProcess
+from wire import Connection, ConnectionClosed
+
+KILLS = int(os.environ.get("COORDINATOR_TEST_KILLS", "15"))
+NONE, COORDINATOR_LOADS, COORDINATOR_NOT_AVAILABLE, STORAGE_ERROR = 0, 14, 15, 56
+WITHIN_S = 60.0
+TOPIC = "orders"
+
+
+class Load:
+    """A thread that takes one step after the other, over the deaths of its server."""
+
+    def __init__(self, server: ServerProcess, name: str):
+        self.server = server
+        self.name = name
+        self.acknowledged = 0
+        """Steps known to be done."""
+        self.over = False
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.over = True
+        self._thread.join(WITHIN_S)
+        assert not self._thread.is_alive()
+
+    def step(self, link: Connection) -> bool:
+        """Tries the next step; whether it was acknowledged."""
+        raise NotImplementedError
+
+    def check(self, link: Connection, at_least: int) -> None:
+        """Fails unless what was acknowledged is there: so many steps, and at most what has been tried by now."""
+        raise NotImplementedError
+
+    def _run(self) -> None:
+        try:
+            while not self.over:
+                with (
+                    contextlib.suppress(ConnectionClosed, OSError),
+                    Connection(self.server.bootstrap, self.name) as link,
+                ):
+                    while not self.over:
+                        if self.step(link):
+                            self.acknowledged += 1
+                        else:
+                            time.sleep(0.01)
+                time.sleep(0.02)
+        except BaseException as error:
+            self.failure = error
+
+
+class Committer(Load):
+    """Commits 1, 2, 3 ... for its own group."""
+
+    def step(self, link):
+        return commit(link, self.name, self.acknowledged + 1) == NONE
+
+    def check(self, link, at_least):
+        assert at_least <= committed(link, self.name) <= self.acknowledged + 1
+
+
+class Producer(Load):
+    """Writes its numbers, three to a batch, to a partition of its own."""
+
+    def __init__(self, server: ServerProcess, partition: int):
+        super().__init__(server, f"producer-{partition}")
+        self.partition = partition
+        self.read = 0
+        """Values seen in the log, in their places."""
+        with Connection(server.bootstrap) as link:
+            given = link.call("InitProducerId", 1, transactional_id=None, transaction_timeout_ms=60_000)
+        assert given["error_code"] == NONE
+        self.identity = {"producer_id": given["producer_id"], "producer_epoch": given["producer_epoch"]}
+
+    def value(self, number: int) -> bytes:
+        return f"{self.name} {number} ".encode().ljust(1_000, b".")
+
+    def step(self, link):
+        first = 3 * self.acknowledged
+        batch = Batch(values=[self.value(first + each) for each in range(3)], base_sequence=first, **self.identity)
+        answer = produce(link, self.partition, batch)
+        assert answer["error_code"] != NONE or answer["base_offset"] in {first, -1}, answer
+        return answer["error_code"] == NONE
+
+    def check(self, link, at_least):
+        """Goes on where the last check ended."""
+        while True:
+            tried = self.acknowledged + 1
+            values = read(link, self.partition, self.read)
+            for value in values:
+                assert value == self.value(self.read)
+                self.read += 1
+            if not values:
+                assert 3 * at_least <= self.read <= 3 * tried
+                return
+
+
+def commit(link: Connection, group: str, offset: int, metadata: str = "") -> int:
+    partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": metadata}
+    answer = link.call("OffsetCommit", 8, group_id=group, topics=[{"name": TOPIC, "partitions": [partition]}])
+    return answer["topics"][0]["partitions"][0]["error_code"]
+
+
+def committed(link: Connection, group: str) -> int:
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        answer = link.call("OffsetFetch", 5, group_id=group, topics=[{"name": TOPIC, "partition_indexes": [0]}])
+        if answer["error_code"] == NONE:
+            return answer["topics"][0]["partitions"][0]["committed_offset"]
+        assert answer["error_code"] == COORDINATOR_LOADS
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def produce(link: Connection, partition: int, batch: Batch):
+    data = [{"index": partition, "records": batch.encode()}]
+    answer = link.call("Produce", 8, acks=-1, timeout_ms=30_000, topic_data=[{"name": TOPIC, "partition_data": data}])
+    return answer["responses"][0]["partition_responses"][0]
+
+
+def read(link: Connection, partition: int, offset: int) -> list[bytes]:
+    """The next values from this offset on, which begins a batch."""
+    asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+    topics = [{"topic": TOPIC, "partitions": [asked]}]
+    answer = link.call("Fetch", 11, max_bytes=1 << 20, max_wait_ms=0, topics=topics)["responses"][0]["partitions"][0]
+    assert answer["error_code"] == NONE
+    return [value for batch in read_batches(answer["records"] or b"") for value in batch.values]
+
+
+def test_what_was_acknowledged_is_there_after_every_kill(tmp_path):
+    chance = random.Random(KILLS)
+    # Small segments and a cleaner that is always at it: kills fall into rolls and compactions too.
+    small = {"log.segment.bytes": 1 << 20, "offsets.topic.segment.bytes": 1 << 16, "log.cleaner.backoff.ms": 100}
+    with ServerProcess(tmp_path, settings=small) as server:
+        loads = [Committer(server, f"group-{number}") for number in range(3)] + [
+            Producer(server, number) for number in range(2)
+        ]
+        for load in loads:
+            load.start()
+        try:
+            for kill in range(KILLS):
+                _acknowledge(loads, chance.randrange(1, 300))
+                server.kill()
+                sure = [load.acknowledged for load in loads]
+                server.settings["durability"] = ["fsync", "write"][kill % 2]
+                server.start()
+                with Connection(server.bootstrap) as link:
+                    for load, at_least in zip(loads, sure, strict=True):
+                        load.check(link, at_least)
+        finally:
+            for load in loads:
+                load.stop()
+        assert [load.failure for load in loads] == [None] * len(loads)
+        with Connection(server.bootstrap) as link:
+            for load in loads:
+                if isinstance(load, Producer):
+                    load.read = 0
+                load.check(link, load.acknowledged)
+        assert server.log.count("Traceback") == 0
+
+
+def _acknowledge(loads: list[Load], count: int) -> None:
+    """Returns when so many more steps are known to be done."""
+    wanted = sum(load.acknowledged for load in loads) + count
+    deadline = time.monotonic() + WITHIN_S
+    while sum(load.acknowledged for load in loads) < wanted:
+        assert [load.failure for load in loads] == [None] * len(loads)
+        assert time.monotonic() < deadline, "no load"
+        time.sleep(0.001)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A server whose data folder is a file system of 4 MiB of its own."""
+    server = ServerProcess(tmp_path)
+    server.data_dir.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(server.data_dir)]
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("mounting a small disk takes Linux and root")
+    if (done := subprocess.run(mounting, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"no small disk here: {done.stderr.strip()}")
+    try:
+        with server:
+            yield server
+    finally:
+        subprocess.run(["umount", str(server.data_dir)], check=True)
+
+
+def health(server: ServerProcess) -> tuple[int, dict]:
+    try:
+        with urllib.request.urlopen(f"{server.admin}/health/ready", timeout=30) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def test_a_full_disk_refuses_writes_answers_reads_and_forgets_nothing(small_disk):
+    server = small_disk
+    with Connection(server.bootstrap) as link:
+        kept, values = 0, []
+
+        def fill_up(step, refused_with):
+            """Takes steps until the disk takes no more; what was acknowledged before is `step`'s to note."""
+            for _ in range(100):
+                if error := step():
+                    assert error == refused_with
+                    return
+            raise AssertionError("the disk took everything")
+
+        def commit_next():
+            nonlocal kept
+            if not (error := commit(link, "g", kept + 1, "m" * 4_000)):
+                kept += 1
+            return error
+
+        def produce_next():
+            value = f"value {len(values)} ".encode().ljust(4_000, b".")
+            if not (error := produce(link, 0, Batch(values=[value]))["error_code"]):
+                values.append(value)
+            return error
+
+        assert commit_next() == produce_next() == NONE
+        filler = server.data_dir / "filler"
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4_096))
+        fill_up(commit_next, COORDINATOR_NOT_AVAILABLE)
+        fill_up(produce_next, STORAGE_ERROR)
+
+        assert committed(link, "g") == kept
+        assert read(link, 0, 0) == values
+        status, said = health(server)
+        assert status == 503
+        assert "disk is full" in said["reasons"][0]
+        with urllib.request.urlopen(f"{server.admin}/health/live", timeout=30) as answer:
+            assert answer.status == 200
+
+        filler.unlink()
+        deadline = time.monotonic() + WITHIN_S
+        while error := commit_next():
+            assert error in {COORDINATOR_LOADS, COORDINATOR_NOT_AVAILABLE}
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert produce_next() == NONE
+        assert health(server)[0] == 200
+    server.restart(kill=True)
+    with Connection(server.bootstrap) as link:
+        assert committed(link, "g") == kept
+        assert read(link, 0, 0) == values
