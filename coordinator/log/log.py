@@ -155,8 +155,9 @@ class Log:
         self.start_offset = start_offset if start_offset >= 0 else (bases[0] if bases else 0)
         self.synced_offset = self.checkpoint.offsets.recovery_offset
         if self.segments and not self.checkpoint.found:
-            # A folder that someone else wrote: from here on it is ours.
-            self.checkpoint.write(dense_offset=self.end_offset)
+            # A folder that someone else wrote, or whose process died before its first sync: from here on it is ours. A
+            # full disk does not keep it from being read; then the next opening comes here again.
+            self._save_checkpoint(dense_offset=self.end_offset)
             self.checkpoint.sync()
         self.checkpoint.found = True
         if self.end_offset > self.synced_offset and self.segments:

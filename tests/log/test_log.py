@@ -180,6 +180,16 @@ def test_a_full_disk_changes_nothing_and_is_forgiven(disk):
     assert len(content(reopened(disk))) == 2
 
 
+def test_a_log_that_was_never_synced_opens_on_a_full_disk_and_is_read(disk):
+    append(open_log(disk))
+    disk.capacity_bytes = disk.used_bytes()
+    log = reopened(disk)
+    assert len(content(log)) == 1
+    disk.capacity_bytes = None
+    assert append(log) == 1
+    assert len(content(reopened(disk))) == 2
+
+
 def test_a_load_sees_one_moment_whatever_is_written_or_deleted_meanwhile(disk):
     log = open_log(disk, segment_bytes=300)
     for _ in range(9):
