@@ -220,55 +220,56 @@ def health(server: ServerProcess) -> tuple[int, dict]:
 
 
 def test_a_full_disk_refuses_writes_answers_reads_and_forgets_nothing(small_disk):
-    server = small_disk
+    """Not even to a server that starts while the disk is full."""
+    server, kept, values = small_disk, 0, []
+
+    def commit_next(link):
+        nonlocal kept
+        error = commit(link, "g", kept + 1, "m" * 4_000)
+        kept += error == NONE
+        return error
+
+    def produce_next(link):
+        value = f"value {len(values)} ".encode().ljust(4_000, b".")
+        error = produce(link, 0, Batch(values=[value]))["error_code"]
+        if error == NONE:
+            values.append(value)
+        return error
+
+    def is_refused(step, link):
+        """The error with which the disk takes no more."""
+        return next(filter(None, (step(link) for _ in range(100))))
+
+    def keeps_all(link):
+        return committed(link, "g") == kept and read(link, 0, 0) == values
+
+    filler = server.data_dir / "filler"
     with Connection(server.bootstrap) as link:
-        kept, values = 0, []
-
-        def fill_up(step, refused_with):
-            """Takes steps until the disk takes no more; what was acknowledged before is `step`'s to note."""
-            for _ in range(100):
-                if error := step():
-                    assert error == refused_with
-                    return
-            raise AssertionError("the disk took everything")
-
-        def commit_next():
-            nonlocal kept
-            if not (error := commit(link, "g", kept + 1, "m" * 4_000)):
-                kept += 1
-            return error
-
-        def produce_next():
-            value = f"value {len(values)} ".encode().ljust(4_000, b".")
-            if not (error := produce(link, 0, Batch(values=[value]))["error_code"]):
-                values.append(value)
-            return error
-
-        assert commit_next() == produce_next() == NONE
-        filler = server.data_dir / "filler"
+        assert commit_next(link) == produce_next(link) == NONE
         with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(bytes(4_096))
-        fill_up(commit_next, COORDINATOR_NOT_AVAILABLE)
-        fill_up(produce_next, STORAGE_ERROR)
-
-        assert committed(link, "g") == kept
-        assert read(link, 0, 0) == values
+        assert is_refused(commit_next, link) == COORDINATOR_NOT_AVAILABLE
+        assert is_refused(produce_next, link) == STORAGE_ERROR
+        assert keeps_all(link)
         status, said = health(server)
         assert status == 503
         assert "disk is full" in said["reasons"][0]
         with urllib.request.urlopen(f"{server.admin}/health/live", timeout=30) as answer:
             assert answer.status == 200
-
+    server.restart(kill=True)
+    with Connection(server.bootstrap) as link:
+        assert keeps_all(link)
+        assert is_refused(commit_next, link) == COORDINATOR_NOT_AVAILABLE
+        assert health(server)[0] == 503
         filler.unlink()
         deadline = time.monotonic() + WITHIN_S
-        while error := commit_next():
+        while error := commit_next(link):
             assert error in {COORDINATOR_LOADS, COORDINATOR_NOT_AVAILABLE}
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        assert produce_next() == NONE
+        assert produce_next(link) == NONE
         assert health(server)[0] == 200
     server.restart(kill=True)
     with Connection(server.bootstrap) as link:
-        assert committed(link, "g") == kept
-        assert read(link, 0, 0) == values
+        assert keeps_all(link)
