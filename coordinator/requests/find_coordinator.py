@@ -17,10 +17,7 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 _BATCHED_SINCE = 4
 _NO_NODE = -1
 _REFUSALS = {TRANSACTION: "This server does not coordinate transactions.", SHARE: ""}
-_UNKNOWN_TYPE = (
-    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
-    "incompatible broker. See the broker logs for more details."
-)
+_UNKNOWN_TYPE = "The request names a kind of coordinator that this server does not know."
 
 
 def handle(server: Any, exchange: Exchange) -> None:
