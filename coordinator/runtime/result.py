@@ -11,7 +11,7 @@ A timer is a delay, not a deadline: sessions run on the monotonic clock, record 
 needs neither.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -27,6 +27,22 @@ class Record(NamedTuple):
     key: Message
     value: Message | None
     value_version: int = 0
+
+
+class Producer(NamedTuple):
+    """Whose transaction records belong to."""
+
+    id: int
+    epoch: int
+
+
+class Marker(NamedTuple):
+    """The end of a producer's transaction in one partition's log: a control batch (KIP-98)."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
 
 
 class Timer(NamedTuple):
@@ -62,3 +78,9 @@ class Result:
     timers: Sequence[Timer] = ()
     replies: Sequence[tuple[Call, Message]] = ()
     facts: Sequence[Fact] = field(default=())
+    producer: Producer | None = None
+    """The records are this producer's, in its open transaction: they get a transactional batch of their own."""
+    marker: Marker | None = None
+    """A control batch to be written, behind the records."""
+    after: Sequence[Callable[[], None]] = ()
+    """What is to be done once all that was written so far is durable; forgotten if the write fails."""
