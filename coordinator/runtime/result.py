@@ -43,6 +43,8 @@ class Marker(NamedTuple):
     producer_epoch: int
     commit: bool
     coordinator_epoch: int
+    transaction_version: int = 0
+    """From 2 on (KIP-890) the marker's epoch is above that of the records: partitions hold it to that."""
 
 
 class Timer(NamedTuple):
