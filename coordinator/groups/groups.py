@@ -1,7 +1,9 @@
 """The state machine of one shard: its groups and their committed offsets.
 
     operation(groups, request, call, now_ms) -> Result      groups/<kind>/<operation>.py
-    groups.replay(record)                                   the only way the durable state changes
+    groups.replay(record)                                   the only way the durable state changes, with its two
+    groups.replay_pending(record, producer)                 sisters for offsets of transactions
+    groups.replay_marker(marker)
     groups.loaded(now_ms), groups.fire(key, now_ms)         time
 
 There is no operation here, only what belongs to all groups: which record goes to which `replay` function, which timer to which
@@ -11,7 +13,7 @@ an offset, or a round of members.
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.assignors.range import RangeAssignor
@@ -24,7 +26,12 @@ from coordinator.groups.consumer import timeouts as consumer_timeouts
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.group_configs import ConfiguredGroups
 from coordinator.groups.offsets import expire
-from coordinator.groups.offsets.replay import replay_legacy_offset_commit, replay_offset_commit
+from coordinator.groups.offsets.replay import (
+    replay_legacy_offset_commit,
+    replay_marker,
+    replay_offset_commit,
+    replay_pending_offset,
+)
 from coordinator.groups.offsets.store import Offsets
 from coordinator.groups.settings import GroupsConfig, GroupSettings
 from coordinator.protocol.messages import (
@@ -39,8 +46,9 @@ from coordinator.protocol.messages import (
     LegacyOffsetCommitKey,
     Message,
     OffsetCommitKey,
+    OffsetCommitValue,
 )
-from coordinator.runtime.result import Record, Result, TimerKey
+from coordinator.runtime.result import Marker, Producer, Record, Result, TimerKey
 
 
 class Catalog(Protocol):
@@ -97,6 +105,20 @@ class Groups:
         if replay is not None:
             replay(self, record.key, record.value)
 
+    def replay_pending(self, record: Record, producer: Producer) -> None:
+        """The same for a record of the producer's open transaction: an offset waits for its marker.
+
+        Only offsets are committed in transactions. Whatever else, or a tombstone, counts at once, as in Kafka.
+        """
+        key = record.key
+        if isinstance(key, OffsetCommitKey) and record.value is not None:
+            replay_pending_offset(self, key, cast(OffsetCommitValue, record.value), producer)
+        else:
+            self.replay(record)
+
+    def replay_marker(self, marker: Marker) -> None:
+        replay_marker(self, marker)
+
     def loaded(self, now_ms: int) -> Result:
         """Every record of the log was replayed: starts the rounds and the timers."""
         result = resume_all(self, now_ms)
@@ -124,7 +146,7 @@ class Groups:
 
     def forget_consumer(self, group_id: str) -> None:
         """The consumer group is no more; if it has offsets, a simple group is left."""
-        if self.consumer.pop(group_id, None) is not None and group_id in self.offsets.by_group:
+        if self.consumer.pop(group_id, None) is not None and self.offsets.knows(group_id):
             self.classic_or_simple(group_id)
 
     def classic_or_simple(self, group_id: str) -> ClassicGroup:
@@ -138,13 +160,13 @@ class Groups:
         """Forgets a group without members; if it has offsets, a simple group is left."""
         group = self.classic.pop(group_id, None)
         assert group is None or not group.members, f"{group_id} has members"
-        if group_id in self.offsets.by_group and group_id not in self.consumer:
+        if self.offsets.knows(group_id) and group_id not in self.consumer:
             self.classic_or_simple(group_id)
 
     def forget_if_nothing_is_known(self, group_id: str) -> None:
         """Ends a simple group that lost its last offset."""
         group = self.classic.get(group_id)
-        if group is None or group.stored is not None or group_id in self.offsets.by_group:
+        if group is None or group.stored is not None or self.offsets.knows(group_id):
             return
         if group.state is State.EMPTY and not group.pending_joins:
             del self.classic[group_id]

@@ -23,6 +23,9 @@ Batches are written without compression; the coordinator's records are small and
 shipped. Of compressed ones gzip is readable; the other three need libraries that this project does without, and say so
 (`UnsupportedCompression`) instead of being skipped.
 
+A transaction ends in a log with a control batch: one record whose key says commit or abort, and whose value says which
+coordinator decided it (`end_transaction`).
+
 Two paths are hot. `BatchBuilder` turns the records of one turn of the event loop into one batch: one `join` per record
 and one checksum in all. `key_values` is how a load reads them back: a flat loop with one- and two-byte varints inlined,
 returning a list per batch. Plain slicing beats a memoryview here: records are short, and views cost more than copies.
@@ -55,7 +58,13 @@ COMPRESSION_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 """A batch that inflates beyond this is hostile: deflate reaches a ratio of a thousand."""
 
+ABORT_MARKER, COMMIT_MARKER = 0, 1
+"""Types of control records (KIP-98); others are not about transactions."""
+
 _PREFIX = Struct(">qiiBI")
+_MARKER_KEY = Struct(">hh")
+_MARKER_VALUE = Struct(">hi")
+_NO_SEQUENCE = -1
 _BODY = Struct(">hiqqqhii")
 _VARINTS = tuple(varint(number) for number in range(4096))
 _NULL = varint(-1)
@@ -165,6 +174,7 @@ class BatchBuilder:
         leader_epoch: int = 0,
         producer_id: int = -1,
         producer_epoch: int = -1,
+        base_sequence: int = 0,
         attributes: int = 0,
     ) -> bytes:
         """The batch of all records added, which all bear `timestamp_ms`.
@@ -175,7 +185,9 @@ class BatchBuilder:
         return seal(
             base_offset,
             leader_epoch,
-            _BODY.pack(attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, 0, count),
+            _BODY.pack(
+                attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, base_sequence, count
+            ),
             self._parts,
         )
 
@@ -184,6 +196,44 @@ class BatchBuilder:
         self._parts = []
         self.count = 0
         self.size_bytes = HEADER_BYTES
+
+
+def end_transaction(
+    base_offset: int,
+    timestamp_ms: int,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    commit: bool,
+    coordinator_epoch: int,
+    leader_epoch: int = 0,
+) -> bytes:
+    """The control batch that ends a producer's transaction in a log; it has no sequence number, as in Kafka."""
+    builder = BatchBuilder()
+    builder.add(
+        _MARKER_KEY.pack(0, COMMIT_MARKER if commit else ABORT_MARKER), _MARKER_VALUE.pack(0, coordinator_epoch)
+    )
+    return builder.build(
+        base_offset,
+        timestamp_ms,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=_NO_SEQUENCE,
+        attributes=TRANSACTIONAL | CONTROL,
+    )
+
+
+def read_end_transaction(key: bytes | None, value: bytes | None) -> tuple[bool, int] | None:
+    """Whether a control record commits, and its coordinator's epoch; None for control records of other types."""
+    if key is None or len(key) < _MARKER_KEY.size:
+        raise CorruptBatch("a control record without a type")
+    kind = _MARKER_KEY.unpack_from(key)[1]
+    if kind not in (ABORT_MARKER, COMMIT_MARKER):
+        return None
+    if value is None or len(value) < _MARKER_VALUE.size:
+        raise CorruptBatch("the marker of a transaction without its coordinator's epoch")
+    return kind == COMMIT_MARKER, _MARKER_VALUE.unpack_from(value)[1]
 
 
 def seal(base_offset: int, leader_epoch: int, body_header: bytes, records: Sequence[bytes]) -> bytes:

@@ -1,23 +1,35 @@
 """Rebuilds a state machine from its log.
 
-Records are replayed in the order they were written, with one exception. A log taken over from Kafka may hold offsets that were
-committed in a transaction (TxnOffsetCommit): such a batch counts only once its producer's commit marker has been read, and is
-forgotten when the marker says abort, or when none follows. Between the two, a plain commit of the same key wins, because
-it is the newer record (Kafka's OffsetMetadataManager decides by log offset too).
+Batches are replayed in the order they were written, by the calls that the shard made when it wrote them: plain records,
+records of a producer's open transaction, and the marker that ends one. What a transaction's records mean before, and
+after, its end is the state's business (groups/offsets/pending.py), so that a restart cannot see it differently; and a log
+taken over from a Kafka that had transactions open is taken over with them.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, cast
 
-from coordinator.log.batch import key_values
+from coordinator.log.batch import CONTROL, TRANSACTIONAL, key_values, read_end_transaction
 from coordinator.log.log import Log
-from coordinator.runtime.result import Record
+from coordinator.runtime.result import Marker, Producer, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde
 
-_COMMIT = b"\0\1"
-"""How a commit marker's key ends: int16 version, then int16 type."""
+_SPECIAL = CONTROL | TRANSACTIONAL
 
-_Pending = dict[bytes, bytes | None]
+
+class StateMachine(Protocol):
+    """What a shard makes durable (groups/groups.py)."""
+
+    def replay(self, record: Record) -> None: ...
+    def loaded(self, now_ms: int) -> Result: ...
+    def fire(self, key: TimerKey, now_ms: int) -> Result: ...
+
+
+class TransactionalState(StateMachine, Protocol):
+    """A state machine whose log takes part in transactions: its results may have a `producer` or a `marker`."""
+
+    def replay_pending(self, record: Record, producer: Producer) -> None: ...
+    def replay_marker(self, marker: Marker) -> None: ...
 
 
 @dataclass(slots=True)
@@ -27,42 +39,35 @@ class Loaded:
     records: int = 0
     records_skipped: int = 0
     """Of a type this server does not know; Kafka skips them too."""
-    transactions_open: int = 0
-    """Transactions without a marker: their records are not applied."""
 
 
-def load(log: Log, serde: Serde, replay: Callable[[Record], None]) -> Loaded:
+def load(log: Log, serde: Serde, state: StateMachine) -> Loaded:
     """Replays the whole log. Raises DamagedLog, DecodeError or UnknownRecordVersion: what is not understood is not served."""
     loaded = Loaded()
-    decode = serde.decode
-    pending: dict[int, _Pending] = {}
-
-    def take(key: bytes | None, value: bytes | None) -> None:
-        record = None if key is None else decode(key, value)
-        if record is None:
-            loaded.records_skipped += 1
-        else:
-            replay(record)
-
+    decode, replay = serde.decode, state.replay
     for buffer, position, header in log.batches():
         records = key_values(buffer, position, header)
         loaded.records += len(records)
-        if header.is_control:
-            _, key, _ = records[0]
-            kept = pending.pop(header.producer_id, {})
-            if key is not None and key[2:4] == _COMMIT:
-                for pending_key, pending_value in kept.items():
-                    take(pending_key, pending_value)
-        elif header.is_transactional:
-            mine = pending.setdefault(header.producer_id, {})
+        if header.attributes & _SPECIAL:
+            transactional = cast(TransactionalState, state)
+            producer = Producer(header.producer_id, header.producer_epoch)
             for _, key, value in records:
-                if key is not None:
-                    mine[key] = value
-        else:
-            for _, key, value in records:
-                take(key, value)
-                if pending and key is not None:
-                    for kept in pending.values():
-                        kept.pop(key, None)
-    loaded.transactions_open = len(pending)
+                if header.is_control:
+                    end = read_end_transaction(key, value)
+                    if end is not None:
+                        commit, coordinator_epoch = end
+                        transactional.replay_marker(Marker(*producer, commit, coordinator_epoch))
+                    continue
+                record = None if key is None else decode(key, value)
+                if record is None:
+                    loaded.records_skipped += 1
+                else:
+                    transactional.replay_pending(record, producer)
+            continue
+        for _, key, value in records:
+            record = None if key is None else decode(key, value)
+            if record is None:
+                loaded.records_skipped += 1
+            else:
+                replay(record)
     return loaded

@@ -2,6 +2,9 @@
 
     submit -> handle -> replay -> batch (one per turn of the loop) -> write, fdatasync -> release the replies
 
+Records of a transaction, and the marker that ends one, are batches of their own; a turn that has such writes all its batches
+at once.
+
 Requests run one at a time, to their end, in the order they came: a handler is a function call, so the mailbox only holds
 what arrives while another request is being handled (a reply that leads to a new request in the same turn).
 
@@ -16,16 +19,16 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from coordinator.log.batch import BatchBuilder
+from coordinator.log.batch import TRANSACTIONAL, BatchBuilder, end_transaction
 from coordinator.log.log import Log
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
-from coordinator.runtime.loader import Loaded, load
+from coordinator.runtime.loader import Loaded, StateMachine, TransactionalState, load
 from coordinator.runtime.parking import Asker, ParkedReply, Parking
-from coordinator.runtime.result import Call, Fact, Record, Result, TimerKey
+from coordinator.runtime.result import Call, Fact, Marker, Producer, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.timers import Handle, Schedule, Timers
 from coordinator.world.clock import Clock
@@ -48,14 +51,6 @@ class Exchange(Call, Asker, Protocol):
     def encode(self, message: Message) -> Any: ...
     def refusal(self, error: KafkaError) -> Message: ...
     def wait(self) -> None: ...
-
-
-class StateMachine(Protocol):
-    """What a shard makes durable (groups/groups.py)."""
-
-    def replay(self, record: Record) -> None: ...
-    def loaded(self, now_ms: int) -> Result: ...
-    def fire(self, key: TimerKey, now_ms: int) -> Result: ...
 
 
 Operation = Callable[[Any, Any, Call, int], Result]
@@ -108,6 +103,12 @@ class Shard:
         self._writer = make_writer(log, self._durable, self._write_failed)
         self._timers = Timers(clock.monotonic_ms, schedule, self._fire)
         self._batch = BatchBuilder()
+        self._sealed: list[bytes] = []
+        """Batches of this turn that are complete; the open one comes behind them."""
+        self._sealed_records = 0
+        self._sealed_bytes = 0
+        self._sealed_ms = 0
+        """The time that they all bear."""
         self._offset_written = 0
         self._offset_durable = 0
         self._waiting: dict[Exchange, None] = {}
@@ -132,12 +133,9 @@ class Shard:
         Raises DamagedLog, DecodeError or UnknownRecordVersion: a log that is not understood is not served.
         """
         state = self._make_state()
-        loaded = load(self.log, self._serde, state.replay)
-        if loaded.records_skipped or loaded.transactions_open:
-            _log.warning(
-                "event=records_not_applied shard=%d of_unknown_type=%d transactions_open=%d",
-                self.index, loaded.records_skipped, loaded.transactions_open,
-            )  # fmt: skip
+        loaded = load(self.log, self._serde, state)
+        if loaded.records_skipped:
+            _log.warning("event=records_not_applied shard=%d of_unknown_type=%d", self.index, loaded.records_skipped)
         self.loaded = loaded
         self.state = state
         self._offset_written = self.log.end_offset
@@ -210,7 +208,7 @@ class Shard:
             self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
         finally:
             self._busy = False
-        if self._batch.size_bytes > BATCH_BYTES_MAX:
+        if self._batch.size_bytes + self._sealed_bytes > BATCH_BYTES_MAX:
             self.flush()
 
     def _drain(self) -> None:
@@ -219,7 +217,12 @@ class Shard:
 
     def _apply(self, result: Result) -> None:
         if result.records:
-            self._append(result.records)
+            if result.producer is None:
+                self._append(result.records)
+            else:
+                self._append_pending(result.records, result.producer)
+        if result.marker is not None:
+            self._append_marker(result.marker)
         for key, delay_ms in result.timers:
             if delay_ms is None:
                 self._timers.disarm(key)
@@ -234,7 +237,7 @@ class Shard:
 
     def _append(self, records: Iterable[Record]) -> None:
         batch = self._batch
-        if not batch.count:
+        if not batch.count and not self._sealed:
             self._soon(self.flush)
         replay, encode = self.state.replay, self._serde.encode
         for record in records:
@@ -243,15 +246,66 @@ class Shard:
             batch.add(key, value)
             self._offset_written += 1
 
+    def _append_pending(self, records: Iterable[Record], producer: Producer) -> None:
+        self._seal_batch()
+        state, encode, batch = cast(TransactionalState, self.state), self._serde.encode, BatchBuilder()
+        for record in records:
+            state.replay_pending(record, producer)
+            batch.add(*encode(record))
+        self._seal(
+            batch.build(
+                self._offset_written,
+                self._sealed_ms,
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                attributes=TRANSACTIONAL,
+            ),
+            batch.count,
+        )
+        self._offset_written += batch.count
+
+    def _append_marker(self, marker: Marker) -> None:
+        self._seal_batch()
+        cast(TransactionalState, self.state).replay_marker(marker)
+        self._seal(end_transaction(self._offset_written, self._sealed_ms, **marker._asdict()), 1)
+        self._offset_written += 1
+
+    def _seal_batch(self) -> None:
+        """Ends the open batch: what comes next is none of it."""
+        if not self._sealed:
+            self._sealed_ms = self._clock.wall_ms()
+        batch = self._batch
+        if batch.count:
+            self._batch = BatchBuilder()
+            self._seal(batch.build(self._offset_written - batch.count, self._sealed_ms), batch.count)
+        elif not self._sealed:
+            self._soon(self.flush)
+
+    def _seal(self, batch: bytes, record_count: int) -> None:
+        self._sealed.append(batch)
+        self._sealed_records += record_count
+        self._sealed_bytes += len(batch)
+
     # --- durability ---------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Writes what was decided since the last flush as one batch."""
+        """Writes what was decided since the last flush."""
+        if self.status is Status.FAILED:
+            return
+        if self._sealed:
+            self._seal_batch()
+            batches, record_count = b"".join(self._sealed), self._sealed_records
+            self._forget_sealed()
+            self._writer.write(batches, record_count)
+            return
         batch = self._batch
-        if not batch.count or self.status is Status.FAILED:
+        if not batch.count:
             return
         self._batch = BatchBuilder()
         self._writer.write(batch.build(self.log.end_offset, self._clock.wall_ms()), batch.count)
+
+    def _forget_sealed(self) -> None:
+        self._sealed, self._sealed_records, self._sealed_bytes = [], 0, 0
 
     def stop(self) -> None:
         """No timer fires any more; what was decided is written, and durable once `idle`."""
@@ -264,7 +318,7 @@ class Shard:
     @property
     def idle(self) -> bool:
         """Whether the disk has all that was decided, or has failed: then nothing more is on its way to it."""
-        return self._writer.idle and (not self._batch.count or self.status is Status.FAILED)
+        return self._writer.idle and (self.status is Status.FAILED or not (self._batch.count or self._sealed))
 
     def _durable(self, end_offset: int) -> None:
         self._offset_durable = end_offset
@@ -286,6 +340,7 @@ class Shard:
     def _reload(self, error: KafkaError) -> None:
         """Forgets what the log does not hold, and tells everybody who was waiting to ask again."""
         self._batch = BatchBuilder()
+        self._forget_sealed()
         askers: list[Any] = [*self.parked.take_all(), *self._waiting]
         self._waiting.clear()
         self._timers.clear()

@@ -1,12 +1,14 @@
-"""A log that a real broker wrote is loaded with its transactions decided."""
+"""A log with transactions, a real broker's or ours, loads as what it means; whatever is undecided stays undecided."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runtime.shard_world import Catalog
 
 from coordinator.faults.disk import SimulatedDisk
-from coordinator.groups.groups import RECORD_KEYS
+from coordinator.groups.groups import RECORD_KEYS, Groups
 from coordinator.groups.offsets.records import NO_TOPIC_ID
-from coordinator.log.batch import BatchBuilder
+from coordinator.groups.settings import GroupsConfig
+from coordinator.log.batch import BatchBuilder, end_transaction
 from coordinator.log.log import Log, LogSettings
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
@@ -14,7 +16,7 @@ from coordinator.runtime.loader import load
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
 
-TRANSACTIONAL, CONTROL = 1 << 4, 1 << 5
+TRANSACTIONAL = 1 << 4
 SERDE = Serde(Codec.of(None), RECORD_KEYS)
 
 
@@ -48,18 +50,21 @@ class History:
         self.pending.setdefault(producer_id, {})[partition] = (self.time, offset)
 
     def end(self, producer_id, committed):
-        self._append(b"\0\0\0" + bytes([committed]), b"\0\0\0\0\0\0", producer_id, TRANSACTIONAL | CONTROL)
+        marker = end_transaction(
+            self.log.end_offset, 1, producer_id=producer_id, producer_epoch=0, commit=committed, coordinator_epoch=0
+        )
+        self.log.append(marker, 1, 1)
+        self.time += 1
         for partition, staged in self.pending.pop(producer_id, {}).items():
             if committed and staged > self.meaning.get(partition, (0, 0)):
                 self.meaning[partition] = staged
 
     def loaded(self):
-        found = {}
-
-        def replay(record):
-            found[record.key.partition] = record.value.offset
-
-        return found, load(self.log, SERDE, replay)
+        groups = Groups(GroupsConfig(), Catalog())
+        load(self.log, SERDE, groups)
+        return {
+            partition: value.offset for (_, partition), value in groups.offsets.by_group.get("g", {}).items()
+        }, groups.offsets.pending
 
 
 def test_staged_offsets_count_when_their_marker_says_commit_and_never_otherwise():
@@ -69,9 +74,10 @@ def test_staged_offsets_count_when_their_marker_says_commit_and_never_otherwise(
     history.stage(9, 2, 30)
     history.end(7, True)
     history.end(8, False)
-    found, loaded = history.loaded()
+    found, pending = history.loaded()
     assert found == {0: 10}
-    assert loaded.transactions_open == 1
+    assert list(pending.by_producer) == [9]
+    assert list(pending.partitions("g")) == [("t", 2)]
 
 
 def test_a_plain_commit_made_after_the_staged_one_wins():
@@ -98,4 +104,8 @@ def test_any_history_loads_as_what_it_means(history_steps):
     history = History()
     for verb, *arguments in history_steps:
         getattr(history, verb)(*arguments)
-    assert history.loaded()[0] == {partition: offset for partition, (_, offset) in history.meaning.items()}
+    found, pending = history.loaded()
+    assert found == {partition: offset for partition, (_, offset) in history.meaning.items()}
+    assert {
+        producer: {partition for _, (_, partition) in staged} for producer, staged in pending.by_producer.items()
+    } == {producer: set(staged) for producer, staged in history.pending.items()}

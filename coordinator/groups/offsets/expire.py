@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 from coordinator.groups.classic.group import ClassicGroup, State
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.records import group_tombstones
+from coordinator.groups.offsets.pending import Partition
 from coordinator.groups.offsets.records import NO_TIMESTAMP, offset_commit_tombstone
-from coordinator.groups.offsets.store import Partition
 from coordinator.groups.records import group_metadata_tombstone
 from coordinator.protocol.messages import OffsetCommitValue
 from coordinator.runtime.result import Fact, Record, Result, Timer, TimerKey

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from coordinator.groups.fencing import fence_fetch
-from coordinator.groups.offsets.store import Partition
+from coordinator.groups.offsets.pending import Partition
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitValue, OffsetFetchRequest, OffsetFetchResponse
 from coordinator.runtime.result import Call, Result

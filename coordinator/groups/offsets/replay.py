@@ -3,6 +3,9 @@
 An offset whose group nobody has heard of makes a *simple* group (Empty, no protocol type), as in Kafka: either its
 consumers do not use groups, or its group record comes later in the log. A simple group that loses its last offset and
 has no record of its own is gone: nothing in the log would bring it back after compaction either.
+
+A pending offset makes the group, too, and an abort leaves it, Empty and without offsets, to the next expiry, as in Kafka.
+A tombstone takes back pending offsets along with the committed one.
 """
 
 from typing import TYPE_CHECKING
@@ -13,6 +16,7 @@ from coordinator.protocol.messages import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from coordinator.runtime.result import Marker, Producer
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -22,11 +26,24 @@ def replay_offset_commit(groups: "Groups", key: OffsetCommitKey, value: OffsetCo
     offsets, group_id = groups.offsets, key.group
     if value is None:
         offsets.remove(group_id, key.topic, key.partition)
+        offsets.pending.drop(group_id, (key.topic, key.partition))
         groups.forget_if_nothing_is_known(group_id)
         return
     if group_id not in offsets.by_group:
         groups.group_or_simple(group_id)
+    if group_id in offsets.pending.by_group:
+        offsets.pending.supersede(group_id, (key.topic, key.partition))
     offsets.put(group_id, key.topic, key.partition, value)
+
+
+def replay_pending_offset(groups: "Groups", key: OffsetCommitKey, value: OffsetCommitValue, producer: Producer) -> None:
+    groups.group_or_simple(key.group)
+    groups.offsets.pending.add(producer, key.group, (key.topic, key.partition), value)
+
+
+def replay_marker(groups: "Groups", marker: Marker) -> None:
+    for group_id, (topic, partition), committed in groups.offsets.pending.end(marker):
+        groups.offsets.put(group_id, topic, partition, committed)
 
 
 def replay_legacy_offset_commit(

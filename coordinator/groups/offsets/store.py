@@ -7,20 +7,20 @@ What is kept of an offset is the value of its record, as it is in the log (a gro
 it. A million of these live in a server for weeks, so a topic's name and id are stored once, however many groups and
 partitions mention it; and the offsets are counted as they come and go, for nobody should walk a million of them for a
 gauge. Only `replay.py` changes this object.
+
+Offsets of open transactions are kept apart (`pending`): nobody is told them before their marker is in the log.
 """
 
 from sys import intern
 
+from coordinator.groups.offsets.pending import Partition, PendingOffsets
 from coordinator.protocol.messages import OffsetCommitValue
-
-Partition = tuple[str, int]
-"""Topic name and partition index."""
 
 
 class Offsets:
     """All committed offsets of a shard."""
 
-    __slots__ = ("_topic_ids", "by_group", "commits", "count")
+    __slots__ = ("_topic_ids", "by_group", "commits", "count", "pending")
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[Partition, OffsetCommitValue]] = {}
@@ -29,7 +29,12 @@ class Offsets:
         """Offsets in all groups."""
         self.commits = 0
         """Offsets committed since the state was loaded: for metrics, not part of the durable state."""
+        self.pending = PendingOffsets()
         self._topic_ids: dict[bytes, bytes] = {}
+
+    def knows(self, group_id: str) -> bool:
+        """Whether the group has offsets, if only pending ones."""
+        return group_id in self.by_group or group_id in self.pending.by_group
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
         committed = self.by_group.get(group_id)

@@ -1,0 +1,135 @@
+"""Offsets committed in transactions that are still open: of which producer, for which group and partition.
+
+They are in the log, and in nobody's answer, until the producer's marker comes: "commit" makes them the group's offsets,
+"abort" forgets them. In between they leave three traces: `require_stable` readers are told to wait for the partition, the
+group is not deleted for having no offsets, and the partition's committed offset does not expire.
+
+Which commit wins is decided by the order of the commits in the log, not by that of the markers: a plain commit made after a
+pending one stays, although the marker comes later still, for it is what the group knew last; so does the offset of
+another transaction that was committed after this one. (Ordering by marker would let compaction, which keeps the last record
+of each key, change the outcome.) An offset that has lost so is still pending, as far as its traces go, but has no value.
+
+Producers are remembered beyond their transactions, with the epoch seen last. A request that was sent before its transaction
+ended and arrives afterwards must not begin another one, which nobody would ever end: it carries an older epoch, or was let
+through before the last marker (`guard`). A producer not heard of for `producer.id.expiration.ms` is forgotten, as in Kafka.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from coordinator.protocol.messages import OffsetCommitValue
+from coordinator.runtime.result import Marker, Producer
+
+Partition = tuple[str, int]
+"""Topic name and partition index."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """One pending offset; `order` grows with the place in the log."""
+
+    order: int
+    committed: OffsetCommitValue | None
+    """None: a newer commit of the partition is in the log."""
+
+
+@dataclass(slots=True)
+class KnownProducer:
+    """What the log says of a producer."""
+
+    epoch: int
+    coordinator_epoch: int = -1
+    """Of the coordinator that ended its last transaction; -1: none has ended."""
+    markers: int = 0
+    idle_since_ms: int | None = None
+    """When it was first found without an open transaction since it was heard of; not in the log."""
+
+
+class PendingOffsets:
+    """All pending offsets of a shard. Only `replay.py` changes this object."""
+
+    __slots__ = ("_order", "by_group", "by_producer", "known")
+
+    def __init__(self) -> None:
+        self.by_group: dict[str, dict[Partition, dict[int, Pending]]] = {}
+        """Group -> partition -> producer id; nothing in it is empty."""
+        self.by_producer: dict[int, dict[tuple[str, Partition], None]] = {}
+        """Producer id -> what it has pending, in order; no entry: no open transaction here."""
+        self.known: dict[int, KnownProducer] = {}
+        self._order = 0
+
+    def partitions(self, group_id: str) -> Iterable[Partition]:
+        """Those of the group that have pending offsets."""
+        return self.by_group.get(group_id, ())
+
+    def has(self, group_id: str, partition: Partition) -> bool:
+        found = self.by_group.get(group_id)
+        return found is not None and partition in found
+
+    def guard(self, producer_id: int) -> int:
+        """Grows with each marker of the producer."""
+        known = self.known.get(producer_id)
+        return 0 if known is None else known.markers
+
+    def add(self, producer: Producer, group_id: str, partition: Partition, committed: OffsetCommitValue) -> None:
+        self._heard_of(producer)
+        self._order += 1
+        pending = Pending(self._order, committed)
+        self.by_group.setdefault(group_id, {}).setdefault(partition, {})[producer.id] = pending
+        self.by_producer.setdefault(producer.id, {})[group_id, partition] = None
+
+    def supersede(self, group_id: str, partition: Partition, *, before: int | None = None) -> None:
+        """A newer commit of the partition is in the log; newer only than those with an order less than `before`."""
+        for pending in self.by_group.get(group_id, {}).get(partition, {}).values():
+            if before is None or pending.order < before:
+                pending.committed = None
+
+    def drop(self, group_id: str, partition: Partition) -> None:
+        """Takes back what is pending for the partition, whoever's it is."""
+        for producer_id in list(self.by_group.get(group_id, {}).get(partition, ())):
+            self._remove(producer_id, group_id, partition)
+
+    def end(self, marker: Marker) -> list[tuple[str, Partition, OffsetCommitValue]]:
+        """Ends the producer's transaction; returns the offsets that are now the groups'."""
+        known = self._heard_of(Producer(marker.producer_id, marker.producer_epoch))
+        known.coordinator_epoch = max(known.coordinator_epoch, marker.coordinator_epoch)
+        known.markers += 1
+        out = []
+        for group_id, partition in list(self.by_producer.get(marker.producer_id, ())):
+            pending = self._remove(marker.producer_id, group_id, partition)
+            if marker.commit and pending.committed is not None:
+                self.supersede(group_id, partition, before=pending.order)
+                out.append((group_id, partition, pending.committed))
+        return out
+
+    def forget_idle(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets producers that have long had no transaction here."""
+        for producer_id, known in list(self.known.items()):
+            if producer_id in self.by_producer:
+                known.idle_since_ms = None
+            elif known.idle_since_ms is None:
+                known.idle_since_ms = now_ms
+            elif now_ms - known.idle_since_ms >= expiration_ms:
+                del self.known[producer_id]
+
+    def _heard_of(self, producer: Producer) -> KnownProducer:
+        known = self.known.get(producer.id)
+        if known is None:
+            known = self.known[producer.id] = KnownProducer(producer.epoch)
+        known.epoch = max(known.epoch, producer.epoch)
+        known.idle_since_ms = None
+        return known
+
+    def _remove(self, producer_id: int, group_id: str, partition: Partition) -> Pending:
+        partitions = self.by_group[group_id]
+        producers = partitions[partition]
+        pending = producers.pop(producer_id)
+        if not producers:
+            del partitions[partition]
+            if not partitions:
+                del self.by_group[group_id]
+        mine = self.by_producer[producer_id]
+        del mine[group_id, partition]
+        if not mine:
+            del self.by_producer[producer_id]
+        return pending
