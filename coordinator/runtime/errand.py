@@ -10,6 +10,10 @@ from typing import Any
 from coordinator.protocol.errors import KafkaError
 
 
+DONE: Any = "done"
+"""A reply that says nothing but that it is done."""
+
+
 class Errand:
     """`done` gets the operation's reply, any object, or a KafkaError; once."""
 

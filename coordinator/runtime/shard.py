@@ -111,6 +111,8 @@ class Shard:
         """The time that they all bear."""
         self._offset_written = 0
         self._offset_durable = 0
+        self._after: deque[tuple[int, Callable[[], None]]] = deque()
+        """What follows once the log is durable up to an offset; they only grow."""
         self._waiting: dict[Exchange, None] = {}
         self._mailbox: deque[Callable[[], None]] = deque()
         self._busy = False
@@ -234,6 +236,11 @@ class Shard:
             self.park(exchange, exchange.encode(message))
         for fact in result.facts:
             self._told(self.index, fact)
+        for following in result.after:
+            if self._offset_durable == self._offset_written:
+                self._soon(following)
+            else:
+                self._after.append((self._offset_written, following))
 
     def _append(self, records: Iterable[Record]) -> None:
         batch = self._batch
@@ -267,7 +274,17 @@ class Shard:
     def _append_marker(self, marker: Marker) -> None:
         self._seal_batch()
         cast(TransactionalState, self.state).replay_marker(marker)
-        self._seal(end_transaction(self._offset_written, self._sealed_ms, **marker._asdict()), 1)
+        self._seal(
+            end_transaction(
+                self._offset_written,
+                self._sealed_ms,
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                commit=marker.commit,
+                coordinator_epoch=marker.coordinator_epoch,
+            ),
+            1,
+        )
         self._offset_written += 1
 
     def _seal_batch(self) -> None:
@@ -325,6 +342,9 @@ class Shard:
         if self.status is Status.FULL:
             self._set_status(Status.ACTIVE, "")
         self.parked.release(end_offset)
+        after = self._after
+        while after and after[0][0] <= end_offset:
+            after.popleft()[1]()
         self._on_durable(self.index)
 
     def _write_failed(self, error: OSError) -> None:
@@ -343,6 +363,7 @@ class Shard:
         self._forget_sealed()
         askers: list[Any] = [*self.parked.take_all(), *self._waiting]
         self._waiting.clear()
+        self._after.clear()
         self._timers.clear()
         if self.status is Status.FAILED:
             self._offset_written = self._offset_durable
