@@ -242,6 +242,8 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
      "Which earlier epochs a member may commit with. May be set for one group, too (ours)."),
     ("fencing.require.ownership", GroupsConfig, BOOLEAN, "",
      "A commit at the member's epoch is refused for partitions that it does not own. May be set for one group, too (ours)."),
+    ("fencing.require.member", GroupsConfig, BOOLEAN, "",
+     "A commit in a transaction is refused if it names no member. May be set for one group, too (ours)."),
     ("offset.metadata.max.bytes", GroupsConfig, INT, "bytes", "The longest text a commit may carry per partition."),
     ("offsets.retention.minutes", GroupsConfig, POSITIVE, "minutes",
      "How long offsets that nobody subscribes to any more are kept."),

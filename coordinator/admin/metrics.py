@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from coordinator.admin.http import Request, Response, Routes
 from coordinator.admin.served import Served
-from coordinator.groups.fencing import STALE_REASONS
+from coordinator.groups.fencing import STALE_REASONS, TXN_CHECKS
 from coordinator.protocol.errors import ErrorCode
 from coordinator.requests.exchange import Route
 from coordinator.runtime.shard import Status
@@ -119,7 +119,7 @@ def _commits(server: Served) -> Samples:
 def _commits_fenced(server: Served) -> Samples:
     counts = dict.fromkeys(FENCES, 0)
     for route in _routes(server):
-        if route.api.name == "OffsetCommit":
+        if route.api.name in ("OffsetCommit", "TxnOffsetCommit"):
             for error in FENCES:
                 counts[error] += route.errors.get(error, 0)
     return (((error.name,), count) for error, count in counts.items())
@@ -130,6 +130,17 @@ def _stale_commits(server: Served) -> Samples:
     for state in _states(server):
         counts.update(state.commits_fenced)
     return (((reason,), count) for reason, count in counts.items())
+
+
+def _txn_commits(server: Served) -> Samples:
+    counts: Counter[str] = Counter(dict.fromkeys(TXN_CHECKS, 0))
+    for state in _states(server):
+        counts.update(state.txn_commits)
+    return (((checked,), count) for checked, count in counts.items())
+
+
+def _pending_offsets(server: Served) -> Samples:
+    yield (), sum(len(each) for state in _states(server) for each in state.offsets.pending.by_producer.values())
 
 
 def _states(server: Served) -> Iterable[Any]:
@@ -233,6 +244,8 @@ METRICS = (
     Metric("coordinator_offset_commits", COUNTER, (), "Offsets committed since the state was loaded.", _commits),
     Metric("coordinator_commits_stale", COUNTER, ("reason",), "Commits of members refused for their epoch.", _stale_commits),
     Metric("coordinator_commits_fenced", COUNTER, ("reason",), "Commits refused to former members.", _commits_fenced),
+    Metric("coordinator_txn_commits", COUNTER, ("checked",), "Commits in transactions, by who is fenced.", _txn_commits),
+    Metric("coordinator_pending_offsets", GAUGE, (), "Offsets of open transactions.", _pending_offsets),
     Metric("coordinator_shards", GAUGE, ("status",), "Shards of the groups' log.", _shards),
     Metric("coordinator_timers", GAUGE, (), "Timers armed: sessions, rebalances, expiry.", _timers),
     Metric("coordinator_parked_replies", GAUGE, (), "Answers that wait for the disk.", _parked),

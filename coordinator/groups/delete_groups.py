@@ -1,7 +1,8 @@
 """DeleteGroups (key 42): what is left of a group without members goes, its offsets first.
 
 The groups of one request live on several shards; each shard gets its own and answers for them, group by group. A group
-record's tombstone is written even for a simple group that never had the record, as Kafka does.
+record's tombstone is written even for a simple group that never had the record, as Kafka does. Pending offsets of
+transactions do not hinder; they go, too.
 """
 
 from collections.abc import Sequence
@@ -31,7 +32,9 @@ def delete_groups(groups: "Groups", group_ids: Sequence[str], call: Call, now_ms
         code = _why_not(groups, group_id)
         results.append(_Result(group_id, code))
         if code is ErrorCode.NONE:
-            committed = groups.offsets.by_group.get(group_id, {})
+            committed = dict.fromkeys(
+                (*groups.offsets.by_group.get(group_id, ()), *groups.offsets.pending.partitions(group_id))
+            )
             records += [offset_commit_tombstone(group_id, topic, partition) for topic, partition in committed]
             consumer = groups.consumer.get(group_id)
             records += [group_metadata_tombstone(group_id)] if consumer is None else group_tombstones(consumer, ())

@@ -20,6 +20,11 @@ before the heartbeat's answer came carries the one before. Which earlier epochs 
 No policy lets a commit through that was made before the partition went to somebody else. One partition that fails fails the
 request. The policies are about earlier epochs: at its epoch a member may commit anything, as in Kafka, also what it has
 lost since or never had. `fencing.require.ownership` ends that.
+
+Offsets that a producer commits in a transaction are its consumer's, who is named in the request (KIP-447), so the same rules
+hold, with two exceptions of Kafka's. The state of a classic group does not matter. And who names nobody is let through, also
+in a group that has members: clients before Kafka 2.5 cannot (TxnOffsetCommit v0-2), and later ones need not. Nothing fences
+such a producer's consumer; `Groups.txn_commits` counts them, and `fencing.require.member` refuses them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +35,7 @@ from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, REVOCATION_EPOCH, ConsumerSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import OffsetCommitRequest
+from coordinator.protocol.messages import OffsetCommitRequest, TxnOffsetCommitRequest
 from coordinator.runtime.result import Timer
 
 if TYPE_CHECKING:
@@ -46,9 +51,19 @@ AHEAD = "the epoch is ahead of the member's"
 BEHIND = "the epoch is behind the member's"
 LOST_SINCE = "the member lost a partition since that epoch"
 NOT_OWNED_THEN = "the member did not own the partition in that epoch"
-STALE_REASONS = (NOT_OWNED, AHEAD, BEHIND, LOST_SINCE, NOT_OWNED_THEN)
-"""Why a member of a consumer group may not commit."""
+NAMES_NO_MEMBER = "the request names no member"
+STALE_REASONS = (NOT_OWNED, AHEAD, BEHIND, LOST_SINCE, NOT_OWNED_THEN, NAMES_NO_MEMBER)
+"""Why a member of a consumer group may not commit; the last, why nobody may in a transaction."""
 
+TXN_MEMBER_SINCE = 3
+"""TxnOffsetCommit before this version cannot name a member."""
+TXN_EPOCH_ERRORS_SINCE = 6
+"""TxnOffsetCommit before this version says ILLEGAL_GENERATION to members of consumer groups, too, and of unknown ones."""
+MEMBER, NO_MEMBER, OLD_VERSION = "member", "nobody: none named", "nobody: old version"
+TXN_CHECKS = (MEMBER, NO_MEMBER, OLD_VERSION)
+"""Who is checked of a commit in a transaction."""
+
+NO_EPOCH = -1
 MEMBER_EPOCH_SINCE = 9
 """OffsetCommit before this version cannot be of a member that speaks the consumer protocol."""
 
@@ -122,9 +137,21 @@ def _fence_consumer_commit(
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if member.classic is None and api_version < MEMBER_EPOCH_SINCE:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    why_not = _stale_because(groups, member, request)
+    if why_not is not None:
+        raise KafkaError(
+            ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION, why_not
+        )
+
+
+def _stale_because(
+    groups: "Groups", member: ConsumerMember, request: OffsetCommitRequest | TxnOffsetCommitRequest
+) -> str | None:
+    """The same as `stale_because`; counts what is refused."""
+    epoch = request.generation_id_or_member_epoch
     settings = groups.settings.consumer(request.group_id)
     if epoch == member.member_epoch and not settings.require_ownership:
-        return
+        return None
     metadata_max = groups.config.offset_metadata_max_bytes
     partitions = (
         (topic.topic_id, partition.partition_index)
@@ -135,9 +162,7 @@ def _fence_consumer_commit(
     why_not = stale_because(member, epoch, partitions, settings)
     if why_not is not None:
         groups.count_fenced(why_not)
-        raise KafkaError(
-            ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION, why_not
-        )
+    return why_not
 
 
 def stale_because(
@@ -160,6 +185,43 @@ def stale_because(
         if since is None or since > epoch:
             return NOT_OWNED_THEN
     return None
+
+
+# --- in transactions ---------------------------------------------------------------------------------------------------
+
+
+def fence_commit_in_transaction(groups: "Groups", request: TxnOffsetCommitRequest, api_version: int) -> None:
+    """Raises unless the consumer whose offsets a producer commits may commit them."""
+    group_id, epoch = request.group_id, request.generation_id_or_member_epoch
+    names_nobody = epoch == NO_EPOCH and not request.member_id and request.group_instance_id is None
+    groups.count_txn_commit(OLD_VERSION if api_version < TXN_MEMBER_SINCE else NO_MEMBER if names_nobody else MEMBER)
+    if names_nobody and groups.settings.consumer(group_id).require_member:
+        groups.count_fenced(NAMES_NO_MEMBER)
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, NAMES_NO_MEMBER)
+    consumer = groups.consumer.get(group_id)
+    group = groups.classic.get(group_id)
+    if consumer is not None:
+        if not names_nobody and (epoch >= 0 or consumer.members):
+            _fence_consumer_in_transaction(groups, consumer, request, api_version)
+    elif group is None:
+        if epoch >= 0:
+            known = api_version >= TXN_EPOCH_ERRORS_SINCE
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
+    elif not names_nobody and (epoch >= 0 or group.state is not _EMPTY):
+        fence_member(group, request.member_id, request.group_instance_id)
+        fence_generation(group, epoch)
+
+
+def _fence_consumer_in_transaction(
+    groups: "Groups", group: ConsumerGroup, request: TxnOffsetCommitRequest, api_version: int
+) -> None:
+    member = group.members.get(request.member_id)
+    if member is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    why_not = _stale_because(groups, member, request)
+    if why_not is not None:
+        says_stale = member.classic is None and api_version >= TXN_EPOCH_ERRORS_SINCE
+        raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH if says_stale else ErrorCode.ILLEGAL_GENERATION, why_not)
 
 
 def fence_fetch(groups: "Groups", group_id: str, member_id: str | None, epoch: int) -> None:

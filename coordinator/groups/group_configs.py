@@ -94,6 +94,14 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             None,
             "A commit at the member's epoch is refused for partitions that it does not own (ours).",
         ),
+        GroupConfig(
+            "fencing.require.member",
+            BOOLEAN,
+            "fencing.require.member",
+            lambda config: _text(config.fencing_require_member),
+            None,
+            "A commit in a transaction is refused if it names no member (ours).",
+        ),
     )
 }
 
@@ -166,4 +174,5 @@ def _consumer_settings(config: GroupsConfig, overrides: Overrides) -> ConsumerSe
         assignment_interval_ms=number("consumer.assignment.interval.ms"),
         fencing_policy=policy if policy in FENCING_POLICIES else config.group_consumer_fencing_policy,
         require_ownership=value("consumer.fencing.require.ownership").strip().lower() == "true",
+        require_member=value("fencing.require.member").strip().lower() == "true",
     )

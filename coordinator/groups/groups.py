@@ -74,7 +74,9 @@ class Groups:
     A group id belongs to one kind of group at a time.
     """
 
-    __slots__ = ("assignors", "catalog", "classic", "commits_fenced", "config", "consumer", "offsets", "settings")
+    __slots__ = (
+        "assignors", "catalog", "classic", "commits_fenced", "config", "consumer", "offsets", "settings", "txn_commits",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -95,9 +97,14 @@ class Groups:
         self.offsets = Offsets()
         self.commits_fenced: dict[str, int] = {}
         """Commits refused for their epoch since the state was loaded, by reason: for metrics, not part of the durable state."""
+        self.txn_commits: dict[str, int] = {}
+        """Requests to commit in a transaction, by who could be checked; for metrics, too."""
 
     def count_fenced(self, reason: str) -> None:
         self.commits_fenced[reason] = self.commits_fenced.get(reason, 0) + 1
+
+    def count_txn_commit(self, checked: str) -> None:
+        self.txn_commits[checked] = self.txn_commits.get(checked, 0) + 1
 
     def replay(self, record: Record) -> None:
         """Takes a record into the durable state. Record types of other group kinds are passed over."""

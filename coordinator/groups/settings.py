@@ -26,6 +26,7 @@ class ConsumerSettings:
     assignment_interval_ms: int
     fencing_policy: str
     require_ownership: bool
+    require_member: bool
 
 
 class GroupSettings(Protocol):
@@ -75,3 +76,5 @@ class GroupsConfig:
     """Ours."""
     fencing_require_ownership: bool = False
     """Ours: a commit at the current epoch is refused for partitions that the member does not own."""
+    fencing_require_member: bool = False
+    """Ours: a commit in a transaction is refused if it names no member, for then nobody can be fenced."""

@@ -43,7 +43,11 @@ def handle(server: Any, exchange: Any) -> None:
     def fetch_part(state: Any, group_ids: Sequence[str], call: Call, now_ms: int) -> Result:
         return Result(
             OffsetFetchResponse(
-                groups=[fetch_group(state, each, by_id=by_id) for group_id in group_ids for each in asked[group_id]]
+                groups=[
+                    fetch_group(state, each, by_id=by_id, require_stable=request.require_stable)
+                    for group_id in group_ids
+                    for each in asked[group_id]
+                ]
             )
         )
 

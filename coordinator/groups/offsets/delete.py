@@ -7,9 +7,12 @@ refuses the topics it subscribes to - all topics, when a member's subscription c
 A group outlives its last offset: it stays listed, Empty, until the next expiry. For a simple group, which consists of
 offsets only, that takes a group record of its own, or a restart would forget what a client was just told. (Kafka keeps
 such a group in memory alone.)
+
+A pending offset of a transaction is taken back like one that is committed: its marker then brings nothing.
 """
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import ClassicGroup, State
@@ -34,6 +37,7 @@ def delete(groups: "Groups", request: OffsetDeleteRequest, call: Call, now_ms: i
     if isinstance(group, ClassicGroup) and group.state is not State.EMPTY and not group.uses_consumer_protocol:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     committed = groups.offsets.by_group.get(request.group_id, {})
+    pending = groups.offsets.pending.partitions(request.group_id)
     doomed: dict[tuple[str, int], None] = {}
     topics = []
     for topic in request.topics:
@@ -42,7 +46,7 @@ def delete(groups: "Groups", request: OffsetDeleteRequest, call: Call, now_ms: i
         topics.append(_Topic(topic.name, [_Partition(each.partition_index, code) for each in topic.partitions]))
         if not subscribed:
             asked = ((topic.name, each.partition_index) for each in topic.partitions)
-            doomed.update((key, None) for key in asked if key in committed)
+            doomed.update((key, None) for key in asked if key in committed or key in pending)
     records = _take_back(groups, group, doomed, now_ms)
     return Result(OffsetDeleteResponse(topics=topics), records, facts=_told(len(doomed), "OffsetDelete"))
 
@@ -55,12 +59,10 @@ def topics_deleted(groups: "Groups", topics: Iterable[tuple[str, bytes]], now_ms
     ids = dict(topics)
     records: list[Record] = []
     count = 0
-    for group_id, committed in groups.offsets.by_group.items():
-        doomed = {
-            key: None
-            for key, each in committed.items()
-            if key[0] in ids and each.topic_id in (ids[key[0]], NO_TOPIC_ID)
-        }
+    offsets = groups.offsets
+    for group_id in {**dict.fromkeys(offsets.by_group), **dict.fromkeys(offsets.pending.by_group)}:
+        committed = chain(offsets.by_group.get(group_id, {}).items(), offsets.pending.values(group_id))
+        doomed = {key: None for key, each in committed if key[0] in ids and each.topic_id in (ids[key[0]], NO_TOPIC_ID)}
         count += len(doomed)
         records += _take_back(groups, groups.group_or_simple(group_id), doomed, now_ms)
     return Result(records=records, facts=_told(count, "topic deleted"))
@@ -71,8 +73,8 @@ def _take_back(
 ) -> list[Record]:
     records = [offset_commit_tombstone(group.group_id, topic, partition) for topic, partition in doomed]
     if records and isinstance(group, ClassicGroup) and group.stored is None and group.state is State.EMPTY:
-        committed = groups.offsets.by_group[group.group_id]
-        if len(records) == len(committed):
+        committed = groups.offsets.by_group.get(group.group_id, {})
+        if len(records) == len(committed.keys() | groups.offsets.pending.partitions(group.group_id)):
             return [new_group_metadata(group.group_id, now_ms), *records]
     return records
 

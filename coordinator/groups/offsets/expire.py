@@ -11,6 +11,9 @@ in use: a consumer that reads a quiet topic commits once and may rely on that of
     any other with members                            -                            everything
     consumer group (KIP-848)                          the commit                   topics that are subscribed
 
+A partition with pending offsets of a transaction is spared, and so is a group that has any: what the transaction wants to
+commit may be all that anybody relies on (KAFKA-19163).
+
 An offset with an expiry of its own (OffsetCommit v2-4) goes by that instead, under the same exceptions. An Empty group
 without offsets is deleted, at once: what it has left, a generation, nobody can hold.
 
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 TIMER: TimerKey = ("offsets-expire",)
 RECORDS_PER_TURN_MAX = 10_000
+PRODUCER_KNOWN_MS = 24 * 3_600_000
+"""How long the epoch of a producer is remembered after its last transaction here: far longer than any request travels."""
 _MINUTE_MS = 60_000
 
 
@@ -45,6 +50,7 @@ def first_timer(groups: "Groups") -> Timer:
 
 
 def fire(groups: "Groups", now_ms: int) -> Result:
+    groups.offsets.pending.forget_idle(now_ms, PRODUCER_KNOWN_MS)
     retention_ms = groups.config.offsets_retention_minutes * _MINUTE_MS
     records: list[Record] = []
     offsets_expired = groups_expired = 0
@@ -53,10 +59,12 @@ def fire(groups: "Groups", now_ms: int) -> Result:
         group_id = group.group_id
         committed = groups.offsets.by_group.get(group_id, {})
         room = RECORDS_PER_TURN_MAX - len(records)
-        expired = list(islice(expired_offsets(group, committed, now_ms, retention_ms), room))
+        pending = groups.offsets.pending.partitions(group_id)
+        old = expired_offsets(group, committed, now_ms, retention_ms)
+        expired = list(islice((each for each in old if each not in pending) if pending else old, room))
         offsets_expired += len(expired)
         records += [offset_commit_tombstone(group_id, topic, partition) for topic, partition in expired]
-        if len(expired) == len(committed):
+        if len(expired) == len(committed) and not pending:
             groups_expired += _is_deleted(group, records)
         if len(records) >= RECORDS_PER_TURN_MAX:
             break

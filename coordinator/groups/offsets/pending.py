@@ -11,10 +11,10 @@ of each key, change the outcome.) An offset that has lost so is still pending, a
 
 Producers are remembered beyond their transactions, with the epoch seen last. A request that was sent before its transaction
 ended and arrives afterwards must not begin another one, which nobody would ever end: it carries an older epoch, or was let
-through before the last marker (`guard`). A producer not heard of for `producer.id.expiration.ms` is forgotten, as in Kafka.
+through before the last marker (`guard`). A producer not heard of for a day is forgotten, as in Kafka.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from coordinator.protocol.messages import OffsetCommitValue
@@ -58,9 +58,16 @@ class PendingOffsets:
         self.known: dict[int, KnownProducer] = {}
         self._order = 0
 
-    def partitions(self, group_id: str) -> Iterable[Partition]:
+    def partitions(self, group_id: str) -> Collection[Partition]:
         """Those of the group that have pending offsets."""
         return self.by_group.get(group_id, ())
+
+    def values(self, group_id: str) -> Iterator[tuple[Partition, OffsetCommitValue]]:
+        """The pending offsets of the group that have lost to no newer one; a partition may have several."""
+        for partition, producers in self.by_group.get(group_id, {}).items():
+            for pending in producers.values():
+                if pending.committed is not None:
+                    yield partition, pending.committed
 
     def has(self, group_id: str, partition: Partition) -> bool:
         found = self.by_group.get(group_id)

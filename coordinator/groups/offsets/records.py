@@ -5,7 +5,12 @@ retention (OffsetCommit v2-4) is written in version 1 instead, the only one with
 the leader epoch and the topic id, so the record is made without them and memory never holds what a restart would lose.
 """
 
-from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitRequest, OffsetCommitValue
+from coordinator.protocol.messages import (
+    OffsetCommitKey,
+    OffsetCommitRequest,
+    OffsetCommitValue,
+    TxnOffsetCommitRequest,
+)
 from coordinator.runtime.result import Record
 
 VERSION = 4
@@ -19,7 +24,8 @@ def offset_commit(
     group_id: str,
     topic: str,
     topic_id: bytes,
-    partition: OffsetCommitRequest.OffsetCommitRequestPartition,
+    partition: OffsetCommitRequest.OffsetCommitRequestPartition
+    | TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition,
     commit_timestamp_ms: int,
     expire_timestamp_ms: int | None,
 ) -> Record:

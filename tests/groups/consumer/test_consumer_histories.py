@@ -33,6 +33,7 @@ def policy(name, ownership=False):
         assignment_interval_ms=1,
         fencing_policy=name,
         require_ownership=ownership,
+        require_member=False,
     )
 
 
