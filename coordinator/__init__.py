@@ -28,13 +28,17 @@ The packages, in the order in which they may import: each only from those below 
     bench       the server's speed, measured beside a bare echo
     faults      simulated twins of all that is outside; a whole server in a world of faults, run from a seed
     server      the composition root: makes clock, disk, sockets once and wires the parts
-    admin       HTTP: health, metrics, views of the groups
+    admin       HTTP: health, metrics, views of groups and transactions
     network     listeners and connections; answers leave in the order of the requests
     requests    one file per Kafka API: its key, versions and access; ApiVersions is derived from them
     config      every setting: name, type, range, unit, reason
     variables   the names that settings have as environment variables
+    markers     brings the end of a transaction to every partition that it wrote to
+    verification  asks a transaction's coordinator whether a write belongs to it
+    producer_ids  a new producer id, always at hand
     groups      deterministic: classic and consumer groups, assignors, offsets, what is fenced; one operation, one file
     topics      deterministic where it decides: topics, produce, fetch, retention
+    transactions  deterministic: who may produce under a transactional id, and how its transactions end
     runtime     what makes a state machine durable: result, shard, parking, timers, router
     log         a partition's folder in Kafka's format: batch, segment, index, writer, reader, recovery, compaction
     protocol    bytes and messages: definitions, generated codec, headers, frames, errors

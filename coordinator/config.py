@@ -25,6 +25,7 @@ from coordinator import variables
 from coordinator.groups.settings import FENCING_POLICIES, MIGRATION_POLICIES, GroupsConfig
 from coordinator.places import SCHEMAS
 from coordinator.topics.settings import TopicsConfig
+from coordinator.transactions.settings import TransactionsConfig
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -64,13 +65,15 @@ class NetworkConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """The groups' log: how many shards, how durable, how it rolls, how long an answer may wait for the disk."""
+    """The coordinators' logs: how many shards, how durable, how they roll, how long an answer may wait for the disk."""
 
     durability: str = "fsync"
     """Or "write"."""
     offsets_topic_num_partitions: int = 50
     offsets_topic_segment_bytes: int = 104_857_600
     offsets_commit_timeout_ms: int = 5_000
+    transaction_state_log_num_partitions: int = 50
+    transaction_state_log_segment_bytes: int = 104_857_600
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_delete_retention_ms: int = 86_400_000
 
@@ -109,6 +112,7 @@ class ServerConfig:
     log: LogConfig = field(default_factory=LogConfig)
     groups: GroupsConfig = field(default_factory=GroupsConfig)
     topics: TopicsConfig = field(default_factory=TopicsConfig)
+    transactions: TransactionsConfig = field(default_factory=TransactionsConfig)
     declared_topics: tuple[DeclaredTopic, ...] = ()
 
 
@@ -205,6 +209,10 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("offsets.topic.segment.bytes", LogConfig, POSITIVE, "bytes", "A segment of the groups' log rolls at this size."),
     ("offsets.commit.timeout.ms", LogConfig, POSITIVE, "ms",
      "An answer that waits longer for the disk becomes a retriable error; its change may still take effect."),
+    ("transaction.state.log.num.partitions", LogConfig, POSITIVE, "partitions",
+     "Shards of the transactions' log. An id lives in the one it hashes to: do not change it over existing data."),
+    ("transaction.state.log.segment.bytes", LogConfig, POSITIVE, "bytes",
+     "A segment of the transactions' log rolls at this size."),
     ("log.cleaner.backoff.ms", LogConfig, POSITIVE_LONG, "ms", "How often a log to compact is looked for."),
     ("log.cleaner.delete.retention.ms", LogConfig, LONG, "ms",
      "A deletion stays in a compacted log so long, for whoever reads the log along."),
@@ -249,6 +257,19 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
      "How long offsets that nobody subscribes to any more are kept."),
     ("offsets.retention.check.interval.ms", GroupsConfig, POSITIVE_LONG, "ms",
      "How often expired offsets are looked for."),
+
+    ("transaction.version", TransactionsConfig, integer(0, 2), "",
+     "The feature level that clients are told (KIP-890). 2: a new epoch at each end; 1: not; 0: log records of Kafka 3."),
+    ("transaction.max.timeout.ms", TransactionsConfig, POSITIVE, "ms",
+     "A producer that wants its transactions open for longer is refused."),
+    ("transactional.id.expiration.ms", TransactionsConfig, POSITIVE, "ms",
+     "A transactional id that nobody uses for so long is forgotten."),
+    ("transaction.abort.timed.out.transaction.cleanup.interval.ms", TransactionsConfig, POSITIVE, "ms",
+     "How often transactions are looked for that have been open for longer than their producer allows."),
+    ("transaction.remove.expired.transaction.cleanup.interval.ms", TransactionsConfig, POSITIVE, "ms",
+     "How often expired transactional ids are looked for."),
+    ("transaction.partition.verification.enable", TransactionsConfig, BOOLEAN, "",
+     "A write in a transaction is refused to a partition that was not added to it, so that none is left hanging."),
 
     ("num.partitions", TopicsConfig, POSITIVE, "partitions", "Partitions of a topic whose creator does not say."),
     ("auto.create.topics.enable", TopicsConfig, BOOLEAN, "", "A topic that a client asks for is made on the spot."),
@@ -313,6 +334,8 @@ ONLY_VALUE: dict[str, tuple[Any, str]] = {
     "offsets.topic.replication.factor": (1, "there is one node"),
     "default.replication.factor": (1, "there is one node"),
     "min.insync.replicas": (1, "there is one node"),
+    "transaction.state.log.replication.factor": (1, "there is one node"),
+    "transaction.state.log.min.isr": (1, "there is one node"),
     "offsets.topic.compression.codec": (0, "the groups' log is not compressed"),
     "group.coordinator.append.linger.ms": (-1, "what arrives in one turn of the loop is one batch"),
 }
@@ -325,8 +348,7 @@ NOT_YET: dict[str, str] = {
     "share.": "share groups (KIP-932)",
     "errors.deadletterqueue.": "share groups (KIP-932)",
     "group.coordinator.rebalance.protocols": "group kinds other than classic",
-    "transaction.": "transactions",
-    "transactional.": "transactions",
+    "transaction.two.phase.commit.": "two-phase commit (KIP-939)",
     "ssl.": "TLS",
     "sasl.": "SASL",
     "listener.": "TLS and SASL",
@@ -635,7 +657,9 @@ def _less_than(small: tuple[str, int], large: tuple[str, int]) -> None:
 def value_of(config: ServerConfig, name: str) -> Any:
     """What a setting of the table is in this configuration."""
     setting = SETTINGS[name]
-    areas: Iterable[Any] = (config, config.admin, config.network, config.log, config.groups, config.topics)
+    areas: Iterable[Any] = (
+        config, config.admin, config.network, config.log, config.groups, config.topics, config.transactions,
+    )  # fmt: skip
     return getattr(next(area for area in areas if type(area) is setting.area), setting.field_name)
 
 

@@ -7,9 +7,11 @@ not be missing. So `write` repeats until every partition has it, or can never ne
 
     UNKNOWN_TOPIC_OR_PARTITION    the topic is gone, and what was written to it
     INVALID_PRODUCER_EPOCH        the partition has seen a later epoch of this producer: this transaction is no longer open
-    TRANSACTION_COORDINATOR_FENCED    the same, told by the epoch of the coordinator
 
-Kafka stops at the last two and leaves the transaction in its prepared state until a restart; here it completes.
+Kafka stops at the latter and leaves the transaction in its prepared state until a restart; here it completes.
+
+A partition that answers TRANSACTION_COORDINATOR_FENCED has markers from a coordinator of a later epoch. There is but one here,
+which never moves: the log came from a Kafka cluster. So the marker is written again with a later epoch still.
 """
 
 from collections.abc import Callable
@@ -20,27 +22,21 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.errand import Errand
 from coordinator.runtime.result import Fact, Marker
 from coordinator.runtime.router import Router
-from coordinator.runtime.shard import Operation
+from coordinator.runtime.shard import Operation, Status
 from coordinator.runtime.timers import Schedule
+from coordinator.transactions.complete import Completion, complete
 
 RETRY_MS_FIRST = 50
-RETRY_MS_MAX = 5_000
+RETRY_MS_MAX = 1_000
 
-_NEVER_NEEDED = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-    }
-)
+_NEVER_NEEDED = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH})
+_EPOCH_MAX = 2**31 - 1
 
 
 class DataPlane(Protocol):
     """Where data partitions are (topics/engine.py)."""
 
-    def write_marker(
-        self, topic: str, partition: int, marker: Marker, done: Callable[[ErrorCode], None]
-    ) -> None: ...
+    def write_marker(self, topic: str, partition: int, marker: Marker, done: Callable[[ErrorCode], None]) -> None: ...
 
 
 class Markers:
@@ -63,11 +59,11 @@ class Markers:
         self._write_to_groups = write_to_groups
         self._schedule = schedule
         self._told = told
-        self._stopped = False
+        self.stopped = False
 
     def stop(self) -> None:
         """Nothing is tried again; what is not done yet is done after the next start."""
-        self._stopped = True
+        self.stopped = True
 
     def write_once(self, marker: Marker, topic: str, partition: int, done: Callable[[ErrorCode], None]) -> None:
         """Writes to one partition; `done` with NONE when the marker is durable, else with the reason why it is not."""
@@ -102,12 +98,16 @@ class Markers:
         done: Callable[[], None],
     ) -> None:
         def written(error: ErrorCode) -> None:
+            if error is ErrorCode.TRANSACTION_COORDINATOR_FENCED and marker.coordinator_epoch < _EPOCH_MAX:
+                later = marker._replace(coordinator_epoch=2 * marker.coordinator_epoch + 1)
+                self._write(later, topic, partition, retry_ms, left, done)
+                return
             if error is not ErrorCode.NONE:
                 never = error in _NEVER_NEEDED
                 self._tell(marker, topic, partition, error, never)
                 if not never:
                     again = partial(self._again, marker, topic, partition, min(retry_ms * 2, RETRY_MS_MAX), left, done)
-                    if not self._stopped:
+                    if not self.stopped:
                         self._schedule(retry_ms, again)
                     return
             left.discard((topic, partition))
@@ -117,10 +117,44 @@ class Markers:
         self.write_once(marker, topic, partition, written)
 
     def _again(self, *arguments: Any) -> None:
-        if not self._stopped:
+        if not self.stopped:
             self._write(*arguments)
 
     def _tell(self, marker: Marker, topic: str, partition: int, error: ErrorCode, never: bool) -> None:
         name = "marker_not_needed" if never else "marker_failed"
         fields = {"topic": topic, "partition": partition, "producer_id": marker.producer_id, "error": error.name}
         self._told(Fact(name, fields))
+
+
+class Deliveries:
+    """Carries the decisions of the transactions' shards through: markers everywhere, then the completion."""
+
+    def __init__(self, markers: Markers, schedule: Schedule) -> None:
+        self.transactions: Router | None = None
+        """Set when the shards are there; they are made with `deliver`."""
+        self._markers = markers
+        self._schedule = schedule
+        self._under_way: set[Completion] = set()
+
+    def deliver(self, transactional_id: str, marker: Marker, partitions: set[tuple[str, int]]) -> None:
+        """Begins, unless it is under way: a shard that was loaded anew asks for all its decisions again."""
+        completion = Completion(transactional_id, marker.producer_id, marker.producer_epoch)
+        if completion not in self._under_way:
+            self._under_way.add(completion)
+            self._markers.write(marker, partitions, lambda: self._complete(completion))
+
+    def _complete(self, completion: Completion) -> None:
+        assert self.transactions is not None
+        shard = self.transactions.shard_of(completion.transactional_id)
+
+        def answered(outcome: Any) -> None:
+            if isinstance(outcome, KafkaError) and shard.status is not Status.FAILED and not self._markers.stopped:
+                self._schedule(RETRY_MS_MAX, lambda: self._again(completion))
+            else:
+                self._under_way.discard(completion)
+
+        shard.submit(complete, Errand(completion, answered))
+
+    def _again(self, completion: Completion) -> None:
+        if not self._markers.stopped:
+            self._complete(completion)

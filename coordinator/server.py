@@ -30,14 +30,18 @@ from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.group_configs import ConfiguredGroups
 from coordinator.groups.groups import BUILT_IN_ASSIGNORS, RECORD_KEYS, Groups
 from coordinator.groups.offsets.delete import topics_deleted
+from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.log.log import DamagedLog, Log, LogSettings
 from coordinator.log.writer import Writer
+from coordinator.markers import Deliveries, Markers
 from coordinator.network.connection import ConnectionLimits
 from coordinator.network.listener import Listener
+from coordinator.producer_ids import ProducerIds
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.requests.api import Api
 from coordinator.requests.dispatch import Dispatcher, spoken_apis
 from coordinator.runtime.cleaner import Cleaner
+from coordinator.runtime.loader import StateMachine
 from coordinator.runtime.result import Fact
 from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
@@ -45,6 +49,10 @@ from coordinator.runtime.shard import Shard, Status
 from coordinator.runtime.statistics import Statistics
 from coordinator.runtime.timers import Handle
 from coordinator.topics.engine import Topics
+from coordinator.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from coordinator.transactions import transactions
+from coordinator.transactions.transactions import Transactions
+from coordinator.verification import Verification
 from coordinator.world import plugins
 from coordinator.world.clock import Clock, RealClock
 from coordinator.world.disk import Disk, RealDisk
@@ -53,7 +61,7 @@ from coordinator.world.worker import Threads, Worker
 
 _log = logging.getLogger(__name__)
 
-OFFSETS_TOPIC = "__consumer_offsets"
+OFFSETS_TOPIC = CONSUMER_OFFSETS
 DISK_THREADS = 4
 WRITES_POLL_S = 0.001
 """How often a stop looks whether the last writes are on the disk."""
@@ -106,11 +114,26 @@ class Server:
         )
         self._assignors = _assignors(config.groups.group_consumer_assignors)
         self._make_shard_folders()
-        self.groups = Router([self._shard(index) for index in range(config.log.offsets_topic_num_partitions)])
+        self.groups = Router([self._group_shard(index) for index in range(config.log.offsets_topic_num_partitions)])
         self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
         self.topics.on_topics_deleted = self._topics_deleted
+        self.producer_ids = ProducerIds(self.topics)
+        self.markers = Markers(
+            self.topics, self.groups, OFFSETS_TOPIC, write_marker, schedule=self._schedule, told=self._topics_told
+        )
+        self._deliveries = Deliveries(self.markers, self._schedule)
+        self.transactions = Router(
+            [self._transaction_shard(index) for index in range(config.log.transaction_state_log_num_partitions)]
+        )
+        self._deliveries.transactions = self.transactions
+        self.topics.attach_internal(TRANSACTION_STATE, [shard.log for shard in self.transactions.shards])
+        self.verification = Verification(
+            self.transactions,
+            enabled=config.transactions.transaction_partition_verification_enable,
+            schedule=self._schedule,
+        )
         self.cleaner = Cleaner(
-            lambda: [*(shard.log for shard in self.groups.shards), *self.topics.compacted_logs()],
+            lambda: [*(shard.log for shard in self.shards), *self.topics.compacted_logs()],
             clock,
             run=self._run,
             soon=loop.call_soon,
@@ -121,39 +144,74 @@ class Server:
 
     # --- making -------------------------------------------------------------------------------------------------------
 
-    def _shard_folder(self, index: int) -> str:
-        return f"{self.config.log_dir}/{OFFSETS_TOPIC}-{index}"
+    @property
+    def shards(self) -> list[Shard]:
+        """Those of groups and those of transactions."""
+        return [*self.groups.shards, *self.transactions.shards]
 
     def _make_shard_folders(self) -> None:
         """All of them with one sync, where each log would sync the data folder for its own.
 
         It syncs even if they are there: a process killed in between leaves names that only the page cache has.
         """
-        for index in range(self.config.log.offsets_topic_num_partitions):
-            if not self._disk.exists(self._shard_folder(index)):
-                self._disk.make_folder(self._shard_folder(index))
+        log = self.config.log
+        for topic, count in (
+            (OFFSETS_TOPIC, log.offsets_topic_num_partitions),
+            (TRANSACTION_STATE, log.transaction_state_log_num_partitions),
+        ):
+            for index in range(count):
+                folder = f"{self.config.log_dir}/{topic}-{index}"
+                if not self._disk.exists(folder):
+                    self._disk.make_folder(folder)
         self._disk.sync_folder(self.config.log_dir)
 
-    def _shard(self, index: int) -> Shard:
+    def _group_shard(self, index: int) -> Shard:
         config = self.config
-        log = Log.open(self._disk, self._shard_folder(index), LogSettings(
-            segment_bytes=config.log.offsets_topic_segment_bytes, segment_ms=None, retention_ms=None,
+        return self._shard(
+            OFFSETS_TOPIC,
+            index,
+            config.log.offsets_topic_segment_bytes,
+            lambda: Groups(config.groups, self.topics, settings=self._group_settings, assignors=self._assignors),
+            RECORD_KEYS,
+        )
+
+    def _transaction_shard(self, index: int) -> Shard:
+        config = self.config
+        return self._shard(
+            TRANSACTION_STATE,
+            index,
+            config.log.transaction_state_log_segment_bytes,
+            lambda: Transactions(config.transactions, self.producer_ids, self._deliveries.deliver),
+            transactions.RECORD_KEYS,
+        )
+
+    def _shard(
+        self,
+        topic: str,
+        index: int,
+        segment_bytes: int,
+        make_state: Callable[[], StateMachine],
+        record_keys: tuple[str, ...],
+    ) -> Shard:
+        config = self.config
+        log = Log.open(self._disk, f"{config.log_dir}/{topic}-{index}", LogSettings(
+            segment_bytes=segment_bytes, segment_ms=None, retention_ms=None,
             delete_retention_ms=config.log.log_cleaner_delete_retention_ms,
         ))  # fmt: skip
         if log.recovery is not None:
-            _log.warning("event=log_recovered shard=%d %s", index, log.recovery)
+            _log.warning("event=log_recovered topic=%s shard=%d %s", topic, index, log.recovery)
         return Shard(
             index,
             log,
-            lambda: Groups(config.groups, self.topics, settings=self._group_settings, assignors=self._assignors),
-            Serde(Codec.of(None), RECORD_KEYS),
+            make_state,
+            Serde(Codec.of(None), record_keys),
             self.clock,
             make_writer=lambda log, durable, failed: Writer(log, config.log.durability, self._run, durable, failed),
             soon=self._loop.call_soon,
             schedule=self._schedule,
             commit_timeout_ms=config.log.offsets_commit_timeout_ms,
             told=self._told,
-            on_durable=lambda index: self.topics.wake(OFFSETS_TOPIC, index),
+            on_durable=lambda index: self.topics.wake(topic, index),
         )
 
     def _schedule(self, delay_ms: int, callback: Callable[[], None]) -> Handle:
@@ -175,10 +233,11 @@ class Server:
 
     async def start(self) -> tuple[str, str]:
         """Loads and listens; returns the bootstrap address and the admin URL."""
-        for shard in self.groups.shards:
-            read = shard.load()
-            if read:
-                _log.info("event=shard_loaded shard=%d records=%d", shard.index, read)
+        for name, router in ((OFFSETS_TOPIC, self.groups), (TRANSACTION_STATE, self.transactions)):
+            for shard in router.shards:
+                read = shard.load()
+                if read:
+                    _log.info("event=shard_loaded topic=%s shard=%d records=%d", name, shard.index, read)
         for topic in self.config.declared_topics:
             self.topics.declare(topic.name, topic.partitions, topic.configs)
         for listener_config in self.config.listeners:
@@ -223,15 +282,16 @@ class Server:
         if self._admin is not None:
             await self._admin.stop()
         self.cleaner.stop()
-        for shard in self.groups.shards:
+        self.markers.stop()
+        for shard in self.shards:
             shard.stop()
         while not (  # noqa: ASYNC110 - once in a life
-            self.cleaner.idle and self.topics.idle and all(shard.idle for shard in self.groups.shards)
+            self.cleaner.idle and self.topics.idle and all(shard.idle for shard in self.shards)
         ):
             await asyncio.sleep(WRITES_POLL_S)
         self._worker.close()
         await asyncio.sleep(0)
-        for shard in self.groups.shards:
+        for shard in self.shards:
             if shard.status is not Status.FAILED:
                 shard.log.close()
         self.topics.close()

@@ -3,8 +3,9 @@
 A client opens every connection with it, in the newest version it knows; so this is the one API that answers a version
 it does not speak: in version 0, with UNSUPPORTED_VERSION and the range of ApiVersions itself; the client asks again.
 
-Features (KIP-584) are told as they are: this server keeps no feature levels, so none is listed and the epoch is -1. A
-client that finds no `group.version` or `transaction.version` uses the protocols that need none.
+Features (KIP-584): there is one level that clients must know, `transaction.version`, by which they choose the protocol of their
+transactions. It is a setting here and never changes while the server runs, so the epoch is always 0. As in Kafka, level 0 is
+a feature that is not listed, and a supported range that begins at 0 is told from v4 on: before, clients could not read it.
 """
 
 import re
@@ -16,6 +17,8 @@ from coordinator.requests.api import Access, Api, Operation, Resource
 from coordinator.requests.exchange import Exchange
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
+TRANSACTION_VERSION = "transaction.version"
+TRANSACTION_VERSIONS = (0, 2)
 _PRODUCE = 0
 _NO_NODE = -1
 
@@ -37,7 +40,18 @@ def answer(server: Any, spoken: dict[int, Api], request: ApiVersionsRequest, api
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if (request.cluster_id, request.node_id) != (server.cluster_id, server.node_id):
             return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    return ApiVersionsResponse(api_keys=[_entry(api) for _, api in sorted(spoken.items())])
+    response = ApiVersionsResponse(api_keys=[_entry(api) for _, api in sorted(spoken.items())])
+    _add_features(response, server.config.transactions.transaction_version, api_version)
+    return response
+
+
+def _add_features(response: ApiVersionsResponse, level: int, api_version: int) -> None:
+    if api_version >= 4:
+        first, last = TRANSACTION_VERSIONS
+        response.supported_features = [ApiVersionsResponse.SupportedFeatureKey(TRANSACTION_VERSION, first, last)]
+    response.finalized_features_epoch = 0
+    if level:
+        response.finalized_features = [ApiVersionsResponse.FinalizedFeatureKey(TRANSACTION_VERSION, level, level)]
 
 
 def unsupported() -> ApiVersionsResponse:

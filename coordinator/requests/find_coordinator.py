@@ -1,9 +1,9 @@
-"""FindCoordinator: which node coordinates a group. There is one node, so the answer is this one.
+"""FindCoordinator: which node coordinates a group or a transactional id. There is one node, so the answer is this one.
 
-In Kafka the first look-up creates the internal topic and answers COORDINATOR_NOT_AVAILABLE; here the groups' log is
-there from the start. Success has the message "NONE" in versions 1-3 and "" in the batched form. Transactions and share
-groups are not served, and a look-up for them is refused for good (INVALID_REQUEST): the retriable "not available" would
-keep their clients asking for ever.
+In Kafka the first look-up creates the internal topic and answers COORDINATOR_NOT_AVAILABLE; here the coordinators' logs are
+there from the start. Success has the message "NONE" in versions 1-3 and "" in the batched form. Share groups are not
+served, and a look-up for them is refused for good (INVALID_REQUEST): the retriable "not available" would keep their clients
+asking for ever.
 """
 
 from typing import Any
@@ -16,13 +16,13 @@ from coordinator.requests.exchange import Exchange
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _BATCHED_SINCE = 4
 _NO_NODE = -1
-_REFUSALS = {TRANSACTION: "This server does not coordinate transactions.", SHARE: ""}
+_REFUSALS = {SHARE: ""}
 _UNKNOWN_TYPE = "The request names a kind of coordinator that this server does not know."
 
 
 def handle(server: Any, exchange: Exchange) -> None:
     request: FindCoordinatorRequest = exchange.request
-    if request.key_type != GROUP:
+    if request.key_type not in (GROUP, TRANSACTION):
         raise KafkaError(ErrorCode.INVALID_REQUEST, _REFUSALS.get(request.key_type, _UNKNOWN_TYPE))
     host, port = exchange.advertised
     node_id: int = server.node_id

@@ -1,26 +1,31 @@
-"""InitProducerId: a producer id for an idempotent producer; one that was never given before, whatever was restarted.
+"""InitProducerId (key 22): a producer id that was never given before, whatever was restarted; with a transactional id, the
+right to be its only producer (transactions/init_producer_id.py).
 
-A producer that names the id and epoch it had gets a new id all the same, as in Kafka: only transactions keep theirs.
-Transactions are not served. A transactional id is refused for good (INVALID_REQUEST), because every retriable answer
-would keep its client asking for ever.
+An idempotent producer that names the id and epoch it had gets a new id all the same, as in Kafka.
+v4 knows PRODUCER_FENCED, before it is INVALID_PRODUCER_EPOCH; v6 (two-phase commit, KIP-939) is not stable in Kafka either.
 """
 
+from functools import partial
 from typing import Any
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
 from coordinator.requests.exchange import Exchange
+from coordinator.transactions.init_producer_id import init_producer_id
 
 _NONE = -1
+_FENCED_SINCE = 4
 
 
 def handle(server: Any, exchange: Exchange) -> None:
     request: InitProducerIdRequest = exchange.request
-    if request.transactional_id is not None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        submit = partial(server.transactions.submit, request.transactional_id, init_producer_id, exchange)
+        server.producer_ids.ready(submit)
+        return
 
     def given(error: ErrorCode, producer_id: int) -> None:
         epoch = 0 if error is ErrorCode.NONE else _NONE
@@ -29,8 +34,16 @@ def handle(server: Any, exchange: Exchange) -> None:
     server.topics.next_producer_id(given)
 
 
-def refuse(_request: InitProducerIdRequest, error: KafkaError, _api_version: int) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=error.code, producer_id=_NONE, producer_epoch=_NONE)
+def refuse(_request: InitProducerIdRequest, error: KafkaError, api_version: int) -> InitProducerIdResponse:
+    code = fenced_as_known(error.code, api_version, _FENCED_SINCE)
+    return InitProducerIdResponse(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
+
+
+def fenced_as_known(code: ErrorCode, api_version: int, since: int) -> ErrorCode:
+    """PRODUCER_FENCED, or what a client says for it that speaks an earlier version than `since`."""
+    if code is ErrorCode.PRODUCER_FENCED and api_version < since:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
 
 
 API = Api(

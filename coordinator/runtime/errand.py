@@ -9,7 +9,6 @@ from typing import Any
 
 from coordinator.protocol.errors import KafkaError
 
-
 DONE: Any = "done"
 """A reply that says nothing but that it is done."""
 

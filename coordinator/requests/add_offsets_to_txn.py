@@ -1,0 +1,46 @@
+"""AddOffsetsToTxn (key 25): the transaction is about to commit offsets of a group.
+
+What joins the transaction is the partition of `__consumer_offsets` that the group lives in. Clients of transaction.version 2 do
+not send it: TxnOffsetCommit v5 adds the partition by itself.
+"""
+
+from typing import Any
+
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+from coordinator.requests.init_producer_id import fenced_as_known
+from coordinator.runtime.result import Call, Producer, Result
+from coordinator.topics.names import CONSUMER_OFFSETS
+from coordinator.transactions.add_partitions import Addition, add_partitions
+
+_FENCED_SINCE = 2
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    request: AddOffsetsToTxnRequest = exchange.request
+    partition = (CONSUMER_OFFSETS, server.groups.shard_of(request.group_id).index)
+    producer = Producer(request.producer_id, request.producer_epoch)
+    addition = Addition(request.transactional_id, producer, [partition], 0)
+
+    def operation(state: Any, _request: Any, call: Call, now_ms: int) -> Result:
+        result = add_partitions(state, addition, call, now_ms)
+        result.reply = AddOffsetsToTxnResponse()
+        return result
+
+    server.transactions.submit(request.transactional_id, operation, exchange)
+
+
+def refuse(_request: AddOffsetsToTxnRequest, error: KafkaError, api_version: int) -> AddOffsetsToTxnResponse:
+    return AddOffsetsToTxnResponse(error_code=fenced_as_known(error.code, api_version, _FENCED_SINCE))
+
+
+API = Api(
+    key=25,
+    name="AddOffsetsToTxn",
+    versions=(0, 4),
+    access=Access(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+    handle=handle,
+    refuse=refuse,
+)

@@ -1,0 +1,38 @@
+"""DescribeTransactions (key 65): the state of transactional ids, in the order of the request."""
+
+from typing import Any
+
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+from coordinator.transactions.describe import describe
+
+_State = DescribeTransactionsResponse.TransactionState
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    request: DescribeTransactionsRequest = exchange.request
+
+    def combine(parts: list[DescribeTransactionsResponse]) -> DescribeTransactionsResponse:
+        states = {state.transactional_id: state for part in parts for state in part.transaction_states}
+        return DescribeTransactionsResponse(transaction_states=[states[each] for each in request.transactional_ids])
+
+    server.transactions.gather_by_group(dict.fromkeys(request.transactional_ids), describe, exchange, combine)
+
+
+def refuse(request: DescribeTransactionsRequest, error: KafkaError, _api_version: int) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[_State(error.code, transactional_id) for transactional_id in request.transactional_ids]
+    )
+
+
+API = Api(
+    key=65,
+    name="DescribeTransactions",
+    versions=(0, 0),
+    access=Access(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

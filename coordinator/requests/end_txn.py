@@ -1,0 +1,36 @@
+"""EndTxn (key 26): commits or aborts a transaction (transactions/end.py).
+
+v2 knows PRODUCER_FENCED, before it is INVALID_PRODUCER_EPOCH; v5 is for clients of transaction.version 2 and answers the
+producer id and epoch to go on with (KIP-890).
+"""
+
+from functools import partial
+from typing import Any
+
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import EndTxnRequest, EndTxnResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+from coordinator.requests.init_producer_id import fenced_as_known
+from coordinator.transactions.end import end
+
+_FENCED_SINCE = 2
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    request: EndTxnRequest = exchange.request
+    server.producer_ids.ready(partial(server.transactions.submit, request.transactional_id, end, exchange))
+
+
+def refuse(_request: EndTxnRequest, error: KafkaError, api_version: int) -> EndTxnResponse:
+    return EndTxnResponse(error_code=fenced_as_known(error.code, api_version, _FENCED_SINCE))
+
+
+API = Api(
+    key=26,
+    name="EndTxn",
+    versions=(0, 5),
+    access=Access(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+    handle=handle,
+    refuse=refuse,
+)

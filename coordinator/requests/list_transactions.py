@@ -1,0 +1,51 @@
+"""ListTransactions (key 66): every transactional id that passes the filters.
+
+v1 filters by the time since the transaction began (KIP-994), v2 by a pattern of the id (KIP-1152).
+"""
+
+from itertools import chain
+from typing import Any
+
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+from coordinator.transactions.listing import filters, found
+from coordinator.transactions.transaction import NAMES
+
+_State = ListTransactionsResponse.TransactionState
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    request: ListTransactionsRequest = exchange.request
+    wanted, unknown = filters(
+        request.state_filters, request.producer_id_filters, request.duration_filter, request.transactional_id_pattern
+    )
+
+    def view(transactions: Any, now_ms: int) -> Any:
+        return [
+            _State(transaction.transactional_id, transaction.producer_id, NAMES[transaction.state])
+            for transaction in found(transactions, wanted, now_ms)
+        ]
+
+    def combine(parts: list[Any]) -> ListTransactionsResponse:
+        return ListTransactionsResponse(
+            unknown_state_filters=unknown, transaction_states=list(chain.from_iterable(parts))
+        )
+
+    server.transactions.gather(view, exchange, combine)
+
+
+def refuse(_request: ListTransactionsRequest, error: KafkaError, _api_version: int) -> ListTransactionsResponse:
+    return ListTransactionsResponse(error_code=error.code)
+
+
+API = Api(
+    key=66,
+    name="ListTransactions",
+    versions=(0, 2),
+    access=Access(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

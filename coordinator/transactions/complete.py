@@ -1,0 +1,47 @@
+"""The completion of a transaction: every partition has its marker.
+
+The news may come late: from before a reload, when the transaction is complete already or its id has begun another one. It is
+about the producer epoch of the marker, and counts only for a transaction that is still prepared with just that.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.runtime.errand import DONE
+from coordinator.runtime.result import Call, Result
+from coordinator.transactions.decide import producer_after
+from coordinator.transactions.records import transaction_record
+from coordinator.transactions.transaction import NO_PRODUCER_ID, PREPARED, State
+
+if TYPE_CHECKING:
+    from coordinator.transactions.transactions import Transactions
+
+
+class Completion(NamedTuple):
+    """Which transaction has all its markers."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+def complete(transactions: "Transactions", completion: Completion, _call: Call, now_ms: int) -> Result:
+    prepared = transactions.by_id.get(completion.transactional_id)
+    if (
+        prepared is None
+        or prepared.state not in PREPARED
+        or (prepared.producer_id, prepared.epoch) != (completion.producer_id, completion.epoch)
+    ):
+        return Result(DONE)
+    producer_id, epoch = producer_after(prepared)
+    completed = replace(
+        prepared,
+        state=State.COMPLETE_COMMIT if prepared.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT,
+        producer_id=producer_id,
+        previous_producer_id=prepared.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        epoch=epoch,
+        partitions=frozenset(),
+        update_ms=now_ms,
+    )
+    return Result(DONE, [transaction_record(completed, transactions.config.transaction_version)])

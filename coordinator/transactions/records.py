@@ -1,0 +1,69 @@
+"""The records of `__transaction_state`: key type 0, value version 0, or 1 (flexible) from transaction.version 1 on.
+
+Version 0 has no place for the previous and the next producer id nor for the client's version. What it cannot hold is not put
+into it, so that memory never knows what a restart would lose.
+"""
+
+from coordinator.protocol.codec import DecodeError
+from coordinator.protocol.messages import TransactionLogKey, TransactionLogValue
+from coordinator.runtime.result import Record
+from coordinator.transactions.transaction import Partition, State, Transaction
+
+FLEXIBLE_SINCE = 1
+_NOTHING: frozenset[Partition] = frozenset()
+
+
+def transaction_record(transaction: Transaction, transaction_version: int) -> Record:
+    """The whole of a transaction; its log keeps the last record of each id."""
+    topics: list[TransactionLogValue.PartitionsSchema] | None = None
+    if transaction.state is not State.EMPTY:
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in sorted(transaction.partitions):
+            by_topic.setdefault(topic, []).append(partition)
+        topics = [TransactionLogValue.PartitionsSchema(topic, indexes) for topic, indexes in by_topic.items()]
+    value = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state,
+        transaction_partitions=topics,
+        transaction_last_update_timestamp_ms=transaction.update_ms,
+        transaction_start_timestamp_ms=transaction.start_ms,
+    )
+    key = TransactionLogKey(transaction.transactional_id)
+    if transaction_version < FLEXIBLE_SINCE:
+        return Record(key, value, 0)
+    value.previous_producer_id = transaction.previous_producer_id
+    value.next_producer_id = transaction.next_producer_id
+    value.client_transaction_version = transaction.client_version
+    return Record(key, value, 1)
+
+
+def tombstone(transactional_id: str) -> Record:
+    return Record(TransactionLogKey(transactional_id), None)
+
+
+def from_record(key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
+    """Raises DecodeError for a state that does not exist."""
+    try:
+        state = State(value.transaction_status)
+    except ValueError as error:
+        raise DecodeError(f"{key.transactional_id}: there is no state {value.transaction_status}") from error
+    partitions = _NOTHING
+    if value.transaction_partitions and state is not State.EMPTY:
+        partitions = frozenset(
+            (schema.topic, index) for schema in value.transaction_partitions for index in schema.partition_ids
+        )
+    return Transaction(
+        key.transactional_id,
+        value.producer_id,
+        value.previous_producer_id,
+        value.next_producer_id,
+        value.producer_epoch,
+        value.transaction_timeout_ms,
+        state,
+        partitions,
+        value.transaction_start_timestamp_ms,
+        value.transaction_last_update_timestamp_ms,
+        value.client_transaction_version,
+    )

@@ -1,0 +1,139 @@
+"""The state machine of one shard of `__transaction_state`: what is known of its transactional ids.
+
+    operation(transactions, request, call, now_ms) -> Result      transactions/<operation>.py
+    transactions.replay(record)                                   the only way the durable state changes
+    transactions.loaded(now_ms), transactions.fire(key, now_ms)   time
+
+The end of a transaction takes three steps, in this order whatever crashes in between:
+
+    decision    end.py writes PrepareCommit or PrepareAbort; from then on there is no other outcome
+    markers     once that record is durable, `deliver` brings the decision to every partition (`Result.after`)
+    completion  when all have it, complete.py writes CompleteCommit or CompleteAbort
+
+A load finds a transaction after one of these steps and goes on with the next: markers may be written twice.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from coordinator.protocol.messages import TransactionLogKey
+from coordinator.runtime.result import Marker, Record, Result, Timer, TimerKey
+from coordinator.transactions import expire, timeouts
+from coordinator.transactions.records import from_record
+from coordinator.transactions.settings import TransactionsConfig
+from coordinator.transactions.transaction import PREPARED, Partition, State, Transaction
+
+RECORD_KEYS: tuple[str, ...] = (TransactionLogKey.NAME,)
+"""The key messages that this log may hold for us."""
+
+COORDINATOR_EPOCH = 0
+"""There is one coordinator and it never moves."""
+
+
+class ProducerIds(Protocol):
+    """New producer ids."""
+
+    def take(self) -> int | None:
+        """An id that nobody had before; None if none is at hand: more are being reserved."""
+        ...
+
+
+Deliver = Callable[[str, Marker, set[Partition]], None]
+"""`deliver(transactional id, marker, partitions)`: writes the marker to all partitions, taking those that have it out of the
+set; then `complete` follows."""
+
+
+class Transactions:
+    """The transactional ids of one shard. Operations read everything freely and change only what is not in the log."""
+
+    __slots__ = ("by_id", "config", "deliver", "ended", "fenced", "last_epochs", "ongoing", "prepared", "producer_ids",
+                 "states", "undelivered")  # fmt: skip
+
+    def __init__(self, config: TransactionsConfig, producer_ids: ProducerIds, deliver: Deliver) -> None:
+        self.config = config
+        self.producer_ids = producer_ids
+        self.deliver = deliver
+        self.by_id: dict[str, Transaction] = {}
+        self.ongoing: dict[str, Transaction] = {}
+        """Those in state Ongoing, which may time out."""
+        self.prepared: dict[str, Transaction] = {}
+        """Those whose markers are on their way."""
+        self.states = dict.fromkeys(State, 0)
+        """How many ids are in each state."""
+
+        self.last_epochs: dict[str, int] = {}
+        """The epoch before the last bump that its own producer asked for. Not in Kafka's record, so forgotten at a load: a
+        producer that repeats InitProducerId over a restart is then taken for a fenced one, as in Kafka."""
+        self.undelivered: dict[str, set[Partition]] = {}
+        """Of prepared transactions: the partitions without their marker."""
+        self.ended: dict[tuple[str, str], int] = {}
+        """Decisions since the load, by outcome (commit, abort) and cause (client, timeout, fence): for metrics."""
+        self.fenced: dict[str, int] = {}
+        """Requests refused since the load because a newer producer has the id, by API."""
+
+    def replay(self, record: Record) -> None:
+        """Takes a record into the durable state."""
+        key: Any = record.key
+        value: Any = record.value
+        transactional_id = key.transactional_id
+        before = self.by_id.get(transactional_id)
+        if before is not None:
+            self.states[before.state] -= 1
+            if before.state is State.ONGOING:
+                del self.ongoing[transactional_id]
+            elif before.state in PREPARED:
+                del self.prepared[transactional_id]
+        if value is None:
+            self.by_id.pop(transactional_id, None)
+            self.last_epochs.pop(transactional_id, None)
+            return
+        transaction = from_record(key, value)
+        state = transaction.state
+        self.by_id[transactional_id] = transaction
+        self.states[state] += 1
+        if state is State.ONGOING:
+            self.ongoing[transactional_id] = transaction
+        elif state in PREPARED:
+            self.prepared[transactional_id] = transaction
+        else:
+            self.undelivered.pop(transactional_id, None)
+
+    def loaded(self, now_ms: int) -> Result:
+        """Every record of the log was replayed: decided transactions go on, and time begins."""
+        del now_ms
+        config = self.config
+        return Result(
+            timers=[
+                Timer(timeouts.TIMER, config.transaction_abort_timed_out_transaction_cleanup_interval_ms),
+                Timer(expire.TIMER, config.transaction_remove_expired_transaction_cleanup_interval_ms),
+            ],
+            after=[self.delivery(transaction) for transaction in self.prepared.values()],
+        )
+
+    def fire(self, key: TimerKey, now_ms: int) -> Result:
+        return FIRE[key[0]](self, now_ms)
+
+    def delivery(self, transaction: Transaction) -> Callable[[], None]:
+        """What follows the decision about a transaction once it is durable."""
+        marker = Marker(
+            transaction.producer_id,
+            transaction.epoch,
+            commit=transaction.state is State.PREPARE_COMMIT,
+            coordinator_epoch=COORDINATOR_EPOCH,
+            transaction_version=transaction.client_version,
+        )
+        left = self.undelivered[transaction.transactional_id] = set(transaction.partitions)
+        return lambda: self.deliver(transaction.transactional_id, marker, left)
+
+    def count_ended(self, outcome: str, cause: str) -> None:
+        self.ended[outcome, cause] = self.ended.get((outcome, cause), 0) + 1
+
+    def count_fenced(self, api: str) -> None:
+        self.fenced[api] = self.fenced.get(api, 0) + 1
+
+
+FIRE: Mapping[Any, Callable[[Transactions, int], Result]] = {
+    timeouts.TIMER[0]: timeouts.abort_timed_out,
+    expire.TIMER[0]: expire.remove_expired,
+}
+"""First item of a timer's key -> what it does when it fires."""
