@@ -23,11 +23,17 @@ def wait_until_serving(bootstrap: str) -> None:
     deadline = time.monotonic() + SERVES_WITHIN_S
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError, ConnectionClosed), Connection(bootstrap) as link:
-            (found,) = link.call("FindCoordinator", 4, key_type=0, coordinator_keys=["ready?"])["coordinators"]
-            if found["error_code"] == 0:
+            found = [
+                link.call("FindCoordinator", 4, key_type=key_type, coordinator_keys=["ready?"])["coordinators"][0]
+                for key_type in (0, 1)
+            ]
+            if not any(each["error_code"] for each in found):
                 (group,) = link.call("DescribeGroups", 5, groups=["ready?"])["groups"]
-                producer = link.call("InitProducerId", 1, transactional_id=None, transaction_timeout_ms=60_000)
-                if group["error_code"] == 0 and producer["error_code"] == 0:
+                producers = [
+                    link.call("InitProducerId", 1, transactional_id=transactional_id, transaction_timeout_ms=60_000)
+                    for transactional_id in (None, "ready?")
+                ]
+                if not any(each["error_code"] for each in (group, *producers)):
                     return
         time.sleep(0.05)
     raise AssertionError("no coordinator answers")
