@@ -75,9 +75,10 @@ class Verification:
                     return
                 refused = dict.fromkeys(wanted, _said(outcome.code, abortable=abortable))
             else:
+                verdicts = {} if adds else outcome
                 refused = {
                     partition: _said(error, abortable=abortable)
-                    for partition, error in outcome.items()
+                    for partition, error in verdicts.items()
                     if error is not ErrorCode.NONE
                 }
             done(refused)
