@@ -73,7 +73,7 @@ def test_an_advertised_listener_alone_is_of_kafkas_default_listener():
     [
         ({"COORDINATOR_SET_group_max_sise": "4"}, "did you mean group.max.size"),
         ({"COORDINATOR_SET_group_max_size": "many"}, "COORDINATOR_SET_group_max_size"),
-        ({"COORDINATOR_SET_transaction_max_timeout_ms": "4"}, "not supported yet"),
+        ({"COORDINATOR_SET_ssl_keystore_location": "4"}, "not supported yet"),
         ({"COORDINATOR_LISTEN": "9092"}, "COORDINATOR_LISTEN"),
         ({"KAFKA_GROUP_MAX_SIZE": "0"}, "KAFKA_GROUP_MAX_SIZE"),
         ({"KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "3"}, "there is one node"),

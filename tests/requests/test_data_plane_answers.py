@@ -1,5 +1,7 @@
 """The APIs of the data plane and of the cluster: the answers in every version, as Kafka 4.4 gives them."""
 
+from dataclasses import replace
+
 import pytest
 from asking import CLUSTER_ID, Asker, Server, answer, ask
 from topics.data_plane import batch
@@ -23,6 +25,7 @@ from coordinator.protocol.messages import (
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
+from coordinator.transactions.settings import TransactionsConfig
 
 TOPIC = "t"
 EVERY_VERSION = [
@@ -154,9 +157,15 @@ def test_what_is_advertised_is_what_is_there(server):
     assert {key: ranges[key] for key in ranges if key} == {key: api.versions for key, api in server.apis.items() if key}
 
 
-def test_no_feature_is_claimed(server):
-    given = answer(server, "ApiVersions", 4, client_software_name="a", client_software_version="1")
-    assert (given.supported_features, given.finalized_features, given.finalized_features_epoch) == ([], [], -1)
+@pytest.mark.parametrize(("version", "level"), [(2, 0), (3, 2), (4, 2), (4, 1), (4, 0)])
+def test_the_level_of_transactions_is_the_one_feature(server, version, level):
+    server.config = replace(server.config, transactions=TransactionsConfig(transaction_version=level))
+    given = answer(server, "ApiVersions", version, client_software_name="a", client_software_version="1")
+    supported = [(each.name, each.min_version, each.max_version) for each in given.supported_features]
+    assert supported == ([("transaction.version", 0, 2)] if version >= 4 else [])
+    finalized = [(each.name, each.min_version_level, each.max_version_level) for each in given.finalized_features]
+    assert finalized == ([("transaction.version", level, level)] if level else [])
+    assert given.finalized_features_epoch == (0 if version >= 3 else -1)
 
 
 @pytest.mark.parametrize(("software", "version"), [("", "1"), ("a b", "1"), ("a", ""), ("-a", "1"), ("a", "1-")])
@@ -278,7 +287,13 @@ def test_this_node_coordinates_every_group(server):
     ]
 
 
-@pytest.mark.parametrize("key_type", [1, 2, 9])
+@pytest.mark.parametrize("key_type", [0, 1])
+def test_groups_and_transactions_are_coordinated_by_this_node(server, key_type):
+    given = answer(server, "FindCoordinator", 3, key="g", key_type=key_type)
+    assert (given.error_code, given.node_id, given.host, given.port) == (0, 1, "kafka.example", 9092)
+
+
+@pytest.mark.parametrize("key_type", [2, 9])
 def test_nothing_else_is_coordinated(server, key_type):
     given = answer(server, "FindCoordinator", 3, key="g", key_type=key_type)
     assert (given.error_code, given.node_id, given.host, given.port) == (ErrorCode.INVALID_REQUEST, -1, "", -1)
@@ -286,14 +301,12 @@ def test_nothing_else_is_coordinated(server, key_type):
     assert (given.error_code, given.node_id, given.host, given.port) == (ErrorCode.INVALID_REQUEST, -1, "", -1)
 
 
-def test_producer_ids_are_for_idempotence_alone(server):
+def test_an_idempotent_producer_gets_a_new_id_whatever_it_had(server):
     given = [answer(server, "InitProducerId", 4, transactional_id=None) for _ in range(2)]
     assert [(a.error_code, a.producer_id, a.producer_epoch) for a in given] == [(0, 0, 0), (0, 1, 0)]
     given = answer(server, "InitProducerId", 4, transactional_id=None, producer_id=0, producer_epoch=3)
     assert (given.producer_id, given.producer_epoch) == (2, 0)
     for fields in (
-        {"transactional_id": "x"},
-        {"transactional_id": ""},
         {"transactional_id": None, "producer_id": 5},
         {"transactional_id": None, "producer_epoch": 5},
     ):
