@@ -44,3 +44,11 @@ class SparseIndex:
         """The last entry that lies at or before a position and whose batch begins at or before an offset; 0 if none."""
         entry = min(bisect_right(self._positions, position_max), bisect_right(self._offsets, offset_max)) - 1
         return self._positions[entry] if entry >= 0 else 0
+
+    def offset_behind(self, offset: int, size_bytes: int) -> int | None:
+        """Of the first entry that lies behind so many bytes from the batch that holds `offset`; None if there is none."""
+        after = bisect_right(self._offsets, offset)
+        if after == len(self._offsets):
+            return None
+        entry = bisect_left(self._positions, self._positions[after] + size_bytes)
+        return self._offsets[entry] if entry < len(self._offsets) else None

@@ -3,6 +3,7 @@
     __consumer_offsets-7/
         00000000000000000000.log      closed: never changes again, until compaction or retention takes it
         00000000000000041822.log      active: the only one that grows
+        00000000000000041822.txnindex if there is need of it: transactions that were aborted in it (aborted.py)
         log-checkpoint                three offsets (checkpoint.py)
 
 A log belongs to one thread, the loop's. Only two things leave it: a `SyncJob`, which a worker runs, and the steps of a
@@ -20,6 +21,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from coordinator.log.aborted import SUFFIX as ABORTED_SUFFIX
+from coordinator.log.aborted import Aborted
 from coordinator.log.batch import (
     BatchHeader,
     UnsupportedCompression,
@@ -29,7 +32,7 @@ from coordinator.log.batch import (
 from coordinator.log.checkpoint import Checkpoint
 from coordinator.log.reader import read_segments
 from coordinator.log.recovery import DamagedLog, RecoveryReport, examine, is_torn_tail
-from coordinator.log.segment import SUFFIX, Segment, segment_name
+from coordinator.log.segment import SUFFIX, Segment, aborted_name, remove_files, segment_name
 from coordinator.log.swap import finish_swaps
 from coordinator.world.disk import Disk, File
 
@@ -136,13 +139,18 @@ class Log:
     def _load(self) -> None:
         finish_swaps(self.disk, self.folder)
         start_offset = self.checkpoint.offsets.start_offset
+        names = self.disk.list(self.folder)
         bases = sorted(
             int(name.removesuffix(SUFFIX))
-            for name in self.disk.list(self.folder)
+            for name in names
             if name.endswith(SUFFIX) and name.removesuffix(SUFFIX).isdigit()
         )
+        lists = {aborted_name(base) for base in bases}
+        for name in names:
+            if name.endswith(ABORTED_SUFFIX) and name not in lists:
+                self.disk.remove(f"{self.folder}/{name}")
         while len(bases) > 1 and bases[1] <= start_offset:
-            self.disk.remove(f"{self.folder}/{segment_name(bases.pop(0))}")
+            remove_files(self.disk, self.folder, bases.pop(0))
         for base in bases:
             path = f"{self.folder}/{segment_name(base)}"
             file = self.disk.open(path)
@@ -420,6 +428,27 @@ class Log:
         """Buffer, position in it and header of each batch, as the log is when the first one is taken; see `reader`."""
         yield from read_segments(self.segments, max(from_offset, self.start_offset), self.dense_from)
 
+    def upper_bound(self, offset: int, size_bytes: int) -> int:
+        """An offset that is not before the end of so many bytes read from `offset` on, and not long after it."""
+        which = max(0, bisect_right(self._bases, offset) - 1)
+        if which >= len(self.segments):
+            return self.end_offset
+        found = self.segments[which].index.offset_behind(offset, size_bytes)
+        if found is not None:
+            return found
+        return self._bases[which + 1] if which + 1 < len(self._bases) else self.end_offset
+
+    def aborted_between(self, offset: int, offset_end: int) -> list[Aborted]:
+        """The aborted transactions of which something may lie from one offset to another, in the order of their ends."""
+        found: list[Aborted] = []
+        for segment in self.segments[max(0, bisect_right(self._bases, offset) - 1) :]:
+            for entry in segment.aborted.entries:
+                if entry.last_offset >= offset and entry.first_offset < offset_end:
+                    found.append(entry)
+                if entry.stable_offset >= offset_end:
+                    return found
+        return found
+
     def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
         """The first record of this time or later; None if all are earlier."""
         for segment in self.segments:
@@ -468,7 +497,7 @@ class Log:
         count = max(0, bisect_right(self._bases, offset) - 1)
         for segment in self.segments[:count]:
             segment.retire()
-            self.disk.remove(segment.path)
+            remove_files(self.disk, self.folder, segment.base_offset)
         del self.segments[:count], self._bases[:count]
 
     def apply_retention(self, now_ms: int) -> int:

@@ -9,7 +9,10 @@ segment that is removed while held stays readable through its descriptor until t
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 
+from coordinator.log import aborted
+from coordinator.log.aborted import AbortedList
 from coordinator.log.batch import HEADER, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, read_header
 from coordinator.log.index import SparseIndex
 from coordinator.log.recovery import DamagedLog
@@ -25,10 +28,23 @@ def segment_name(base_offset: int) -> str:
     return f"{base_offset:020d}{SUFFIX}"
 
 
+def aborted_name(base_offset: int) -> str:
+    """The name of the list of aborted transactions beside it, which need not be there."""
+    return f"{base_offset:020d}{aborted.SUFFIX}"
+
+
+def remove_files(disk: Disk, folder: str, base_offset: int) -> None:
+    """Removes a segment's files: the list last, for a list without a segment can do no harm. OSError."""
+    disk.remove(f"{folder}/{segment_name(base_offset)}")
+    with suppress(FileNotFoundError):
+        disk.remove(f"{folder}/{aborted_name(base_offset)}")
+
+
 class Segment:
     """A segment file with its length and index; all positions are bytes in the file."""
 
     __slots__ = (
+        "_aborted",
         "_disk",
         "_file",
         "_holders",
@@ -48,6 +64,7 @@ class Segment:
         self._holders = 0
         self._removed = False
         self._index: SparseIndex | None = None if size_bytes else SparseIndex(index_interval_bytes)
+        self._aborted: AbortedList | None = None
         self.path = path
         self.base_offset = base_offset
         self.size_bytes = size_bytes
@@ -93,6 +110,18 @@ class Segment:
                 self.note(header.base_offset, at, header.max_timestamp)
         assert self._index is not None
         return self._index
+
+    @property
+    def aborted(self) -> AbortedList:
+        """The aborted transactions that end in this segment."""
+        if self._aborted is None:
+            self._aborted = AbortedList(self._disk, self.path.removesuffix(SUFFIX) + aborted.SUFFIX)
+        return self._aborted
+
+    def sync_aborted(self) -> None:
+        """Makes the list of aborted transactions durable. OSError, after which it may be tried again."""
+        if self._aborted is not None:
+            self._aborted.sync()
 
     def walk(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of every batch from `position` on; DamagedLog as from `headers`."""

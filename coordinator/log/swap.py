@@ -8,12 +8,16 @@ name:
     3  every segment from 100 to 899 but the first is removed
     4  00..0100.log                           renamed over the first
 
+Where there are aborted transactions, their list goes along: 00..0100.00..0900.txnindex.swap is written and synced before 2,
+and renamed between 3 and 4.
+
 The folder is synced after each of 2, 3 and 4. Opening a log removes what is at 1 and goes on with what is at 2 or 3.
 Kafka's own `.swap` files say where they begin and not where they end, which a cleaned segment that lost its last
 batches cannot tell either; hence the second offset in the name.
 """
 
-from coordinator.log.segment import SUFFIX, segment_name
+from coordinator.log.aborted import SUFFIX as ABORTED_SUFFIX
+from coordinator.log.segment import SUFFIX, aborted_name, remove_files, segment_name
 from coordinator.world.disk import Disk
 
 CLEANED_SUFFIX = ".cleaned"
@@ -23,6 +27,11 @@ SWAP_SUFFIX = ".swap"
 def cleaned_name(base_offset: int) -> str:
     """The name of a cleaned segment while it is written."""
     return segment_name(base_offset) + CLEANED_SUFFIX
+
+
+def cleaned_list_name(base_offset: int, end_offset: int) -> str:
+    """The name of the list of aborted transactions until it takes its place."""
+    return f"{base_offset:020d}.{end_offset:020d}{ABORTED_SUFFIX}{SWAP_SUFFIX}"
 
 
 def begin_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> None:
@@ -35,15 +44,19 @@ def begin_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> No
 def finish_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> None:
     """Steps 3 and 4, from wherever an earlier attempt left off."""
     obsolete = [
-        name
+        int(name.removesuffix(SUFFIX))
         for name in disk.list(folder)
         if name.endswith(SUFFIX)
         and name.removesuffix(SUFFIX).isdigit()
         and base_offset < int(name.removesuffix(SUFFIX)) < end_offset
     ]
-    for name in obsolete:
-        disk.remove(f"{folder}/{name}")
-    if obsolete:
+    for obsolete_base in obsolete:
+        remove_files(disk, folder, obsolete_base)
+    cleaned_list = f"{folder}/{cleaned_list_name(base_offset, end_offset)}"
+    lists = disk.exists(cleaned_list)
+    if lists:
+        disk.rename(cleaned_list, f"{folder}/{aborted_name(base_offset)}")
+    if obsolete or lists:
         disk.sync_folder(folder)
     disk.rename(f"{folder}/{base_offset:020d}.{end_offset:020d}{SWAP_SUFFIX}", f"{folder}/{segment_name(base_offset)}")
     disk.sync_folder(folder)
@@ -51,9 +64,13 @@ def finish_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> N
 
 def finish_swaps(disk: Disk, folder: str) -> None:
     """What opening a log does first: ends every swap that had begun and forgets every cleaning that had not."""
-    for name in disk.list(folder):
+    names = disk.list(folder)
+    for name in names:
         if name.endswith(CLEANED_SUFFIX):
             disk.remove(f"{folder}/{name}")
+        elif name.endswith(ABORTED_SUFFIX + SWAP_SUFFIX):
+            if name.removesuffix(ABORTED_SUFFIX + SWAP_SUFFIX) + SWAP_SUFFIX not in names:
+                disk.remove(f"{folder}/{name}")
         elif name.endswith(SWAP_SUFFIX):
             parts = name.removesuffix(SWAP_SUFFIX).split(".")
             if len(parts) == 2 and parts[0].isdigit() and parts[1].isdigit():

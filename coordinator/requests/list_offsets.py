@@ -10,7 +10,7 @@ from coordinator.topics.list_offsets import list_offsets
 
 
 def handle(server: Any, exchange: Exchange) -> None:
-    exchange.reply(list_offsets(server.topics, exchange.request, exchange.api_version))
+    list_offsets(server.topics, exchange.request, exchange.api_version, exchange.reply)
 
 
 def refuse(request: ListOffsetsRequest, error: KafkaError, _api_version: int) -> ListOffsetsResponse:

@@ -17,7 +17,11 @@ from coordinator.topics.produce import produce, refusal
 def handle(server: Any, exchange: Exchange) -> None:
     request: ProduceRequest = exchange.request
 
+    replied = False
+
     def reply(response: ProduceResponse, failed: bool) -> None:
+        nonlocal replied
+        replied = True
         if request.acks != 0:
             exchange.reply(response)
         elif failed:
@@ -25,7 +29,22 @@ def handle(server: Any, exchange: Exchange) -> None:
         else:
             exchange.no_reply()
 
-    produce(server.topics, request, exchange.api_version, reply)
+    verified = False
+
+    def verify(*arguments: Any, **options: Any) -> None:
+        nonlocal verified
+        verified = True
+        server.verification.check(*arguments, **options)
+
+    try:
+        produce(server.topics, request, exchange.api_version, verify, reply)
+    except KafkaError:
+        if request.acks:
+            raise
+        exchange.close("a request sent with acks=0 was refused")
+    if verified and not replied:
+        # What follows on this connection must not overtake the batches of which it is asked whether they may be written.
+        exchange.wait()
 
 
 def refuse(request: ProduceRequest, error: KafkaError, _api_version: int) -> ProduceResponse:

@@ -17,7 +17,7 @@ from coordinator.log.log import Log, LogSettings
 from coordinator.log.writer import Durability, Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConfigRecord, Message, ProducerIdsRecord
-from coordinator.runtime.result import Fact
+from coordinator.runtime.result import Fact, Marker
 from coordinator.runtime.timers import Handle, Schedule
 from coordinator.topics import configs, metadata_records, names
 from coordinator.topics.fetch_sessions import FetchSessions
@@ -121,7 +121,7 @@ class Topics:
             )
         self._partitions.pop(name, None)
         syncs = self._durability == Durability.FSYNC
-        self._internal[name] = [InternalPartition(index, log, syncs=syncs) for index, log in enumerate(logs)]
+        self._internal[name] = [InternalPartition(index, log, self._run, syncs=syncs) for index, log in enumerate(logs)]
 
     def declare(self, name: str, partitions: int, overrides: Mapping[str, str]) -> bool:
         """Makes a topic at the start if it is not there; says whether it was made. Raises KafkaError or OSError."""
@@ -184,6 +184,47 @@ class Topics:
         partitions = self._partitions.get(name, ())
         return partitions[index] if 0 <= index < len(partitions) else None
 
+    def know_producers(self, wanted: Iterable[tuple[str, int]], then: Callable[[], None]) -> None:
+        """Calls `then` when of each of these partitions it is known what its producers did, or it cannot be known.
+
+        Usually before this returns; after a crash there may be some of the log to be read first.
+        """
+        partitions = [self.partition(name, index) for name, index in wanted]
+        unknown = [partition for partition in partitions if partition is not None and not partition.producers_known]
+        left, now_ms = len(unknown) + 1, self.clock.wall_ms()
+
+        def known() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                then()
+
+        for partition in unknown:
+            partition.know_producers(now_ms, known)
+        known()
+
+    def write_marker(self, name: str, index: int, marker: Marker, done: Done) -> None:
+        """Ends a producer's transaction in a user partition; `done` when the marker is durable, or why it is not.
+
+        It may be called before this returns. The same marker again does no harm.
+        """
+        partition = self.user_partition(name, index)
+        if partition is None:
+            done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+
+        def write() -> None:
+            if partition.state is not State.ACTIVE:
+                gone = partition.state is State.REMOVED
+                done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if gone else ErrorCode.KAFKA_STORAGE_ERROR)
+                return
+            try:
+                partition.end_transaction(marker, self.clock.wall_ms(), done)
+            except KafkaError as error:
+                done(error.code)
+
+        partition.know_producers(self.clock.wall_ms(), write)
+
     def sizes_bytes(self) -> Iterator[tuple[str, int, int]]:
         """Topic, partition and bytes on disk of every partition there is."""
         for name, topic in self.registry.topics.items():
@@ -219,7 +260,8 @@ class Topics:
 
     def wake(self, name: str, index: int) -> None:
         """More of an internal partition became durable."""
-        for reader in list(self._internal[name][index].readers):
+        partition = self._internal[name][index]
+        for reader in [*partition.readers, *partition.stable_readers]:
             reader.arrived(1)
 
     # --- changes ------------------------------------------------------------------------------------------------------

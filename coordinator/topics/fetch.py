@@ -8,19 +8,23 @@ If less than MinBytes is there the request waits, and is asked again when enough
 MaxWaitMs is over. It counts what arrives instead of reading again at each append, which would be quadratic. An error in
 any partition ends the wait, for its client has to act on it.
 
+Who asks for what is committed (isolation level 1) gets what lies before the last stable offset, records of aborted
+transactions among it, and a list of these; for such a reader bytes arrive when a marker makes them stable. After a crash
+it may have to wait until it is known what is open.
+
 In a session (fetch_sessions.py) the partitions are those of the session, and the answer holds only what is new. What was
 said is noted when it is really said: a request that waits has said nothing yet.
 """
 
 from collections.abc import Callable, Mapping
 
-from coordinator.log.log import OffsetOutOfRange
+from coordinator.log.log import Log, OffsetOutOfRange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
 from coordinator.runtime.timers import Handle
 from coordinator.topics.engine import LEADER_EPOCH, InternalPartition, Topics
 from coordinator.topics.fetch_sessions import FINAL, FULL, NO_SESSION, Key, Session, Wanted, next_epoch
-from coordinator.topics.partition import Partition, State
+from coordinator.topics.partition import Partition, Reader, State
 
 IDS_SINCE = 13
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
@@ -30,12 +34,16 @@ _Data = FetchResponse.PartitionData
 _Topic = FetchResponse.FetchableTopicResponse
 
 
+def _nothing() -> None:
+    """Nobody waits."""
+
+
 class Fetch:
     """One Fetch request until it is answered."""
 
     __slots__ = (
-        "_bytes_left_max", "_bytes_min", "_bytes_short", "_done", "_reply", "_request", "_session", "_timer", "_topics",
-        "_version", "_waits_for", "_wanted",
+        "_bytes_left_max", "_bytes_min", "_bytes_short", "_committed", "_done", "_reply", "_request", "_session",
+        "_timer", "_topics", "_version", "_waits_for", "_wanted",
     )  # fmt: skip
 
     def __init__(
@@ -47,6 +55,7 @@ class Fetch:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         self._topics = topics
         self._request = request
+        self._committed = request.isolation_level == _READ_COMMITTED
         self._version = api_version
         self._reply = reply
         self._timer: Handle | None = None
@@ -63,16 +72,40 @@ class Fetch:
             reply(FetchResponse(error_code=error.code))
             return
         self._waits_for = [wanted for wanted in self._wanted.values() if self._resolve(wanted)]
+        unknown = [wanted.partition for wanted in self._waits_for if self._is_unknown(wanted.partition)]
+        left, now_ms = len(unknown) + 1 if self._committed else 1, topics.clock.wall_ms()
+
+        def known() -> None:
+            nonlocal left
+            left -= 1
+            if not left and not self._done:
+                self._begin()
+
+        for partition in unknown:
+            if partition is not None:
+                partition.know_producers(now_ms, known if self._committed else _nothing)
+        known()
+
+    def _is_unknown(self, partition: Partition | InternalPartition | None) -> bool:
+        """Only who asks for it looks for transactions in the groups' logs."""
+        return (
+            partition is not None
+            and not partition.producers_known
+            and (self._committed or isinstance(partition, Partition))
+        )
+
+    def _begin(self) -> None:
+        request = self._request
         found, bytes_read, final = self._read()
         if final or request.max_wait_ms <= 0 or not self._waits_for or bytes_read >= self._bytes_min:
             self._done = True
-            reply(self._response(found))
+            self._reply(self._response(found))
             return
         self._bytes_short = self._bytes_min - bytes_read
         for wanted in self._waits_for:
             assert wanted.partition is not None
-            wanted.partition.readers[self] = None
-        self._timer = topics.schedule(request.max_wait_ms, self._answer)
+            self._waiters(wanted.partition)[self] = None
+        self._timer = self._topics.schedule(request.max_wait_ms, self._answer)
 
     def arrived(self, bytes_count: int) -> None:
         """A partition it waits for got more bytes, or went away (0)."""
@@ -88,7 +121,10 @@ class Fetch:
             self._timer = None
         for wanted in self._waits_for:
             if wanted.partition is not None:
-                wanted.partition.readers.pop(self, None)
+                self._waiters(wanted.partition).pop(self, None)
+
+    def _waiters(self, partition: Partition | InternalPartition) -> dict[Reader, None]:
+        return partition.stable_readers if self._committed else partition.readers
 
     def _answer(self) -> None:
         if not self._done:
@@ -195,12 +231,15 @@ class Fetch:
         if asked.current_leader_epoch > LEADER_EPOCH:
             return _error(index, ErrorCode.UNKNOWN_LEADER_EPOCH)
         start_offset, high_watermark = partition.start_offset, partition.high_watermark
+        tells_stable = self._committed or partition.producers_known
+        stable_offset = partition.last_stable_offset if tells_stable else high_watermark
+        offset_end = stable_offset if self._committed else high_watermark
         data = _Data(
             partition_index=index,
             high_watermark=high_watermark,
-            last_stable_offset=high_watermark,
+            last_stable_offset=stable_offset,
             log_start_offset=start_offset,
-            aborted_transactions=[] if self._request.isolation_level == _READ_COMMITTED else None,
+            aborted_transactions=[] if self._committed else None,
             preferred_read_replica=-1,
             records=b"",
         )
@@ -214,17 +253,29 @@ class Fetch:
         ):
             return _error(index, ErrorCode.OFFSET_OUT_OF_RANGE)
         log = partition.log
-        if offset == high_watermark or log is None or not (bytes_left or at_least_one):
+        if offset >= offset_end or log is None or not (bytes_left or at_least_one):
             return data
         limit = max(0, min(asked.partition_max_bytes, bytes_left))
         try:
-            data.records = log.read(offset, limit, offset_end=high_watermark, at_least_one=at_least_one)
+            data.records = log.read(offset, limit, offset_end=offset_end, at_least_one=at_least_one)
+            if self._committed and data.records:
+                data.aborted_transactions = self._aborted(partition, log, offset, offset_end, len(data.records))
         except OffsetOutOfRange:
             return _error(index, ErrorCode.OFFSET_OUT_OF_RANGE)
         except (OSError, ValueError):
             known = self._version >= _STORAGE_ERROR_IS_KNOWN_SINCE
             return _error(index, ErrorCode.KAFKA_STORAGE_ERROR if known else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return data
+
+    def _aborted(
+        self, partition: Partition | InternalPartition, log: Log, offset: int, offset_end: int, size_bytes: int
+    ) -> list[FetchResponse.AbortedTransaction]:
+        """A few more than lie in the records do no harm: their reader passes over them."""
+        bound = min(offset_end, log.upper_bound(offset, size_bytes))
+        return [
+            FetchResponse.AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
+            for entry in partition.aborted_between(offset, bound)
+        ]
 
 
 def refusal(index: int, error: ErrorCode) -> _Data:

@@ -1,22 +1,48 @@
-"""A shard's log as consumers see it: a partition of `__consumer_offsets` that can be read and not written to.
+"""A shard's log as consumers see it: a partition of an internal topic that can be read and not written to.
 
-Monitoring tools read that topic. What they get is what is durable, as from any other partition.
+Monitoring tools read `__consumer_offsets`. What they get is what is durable, as from any other partition; who asks for
+what is committed gets it up to the first open transaction. The shard has its own idea of transactions, so what its log
+says of them is looked up only when somebody wants to know: the first time from the beginning, then what came since.
 """
 
-from coordinator.log.log import Log
+from collections.abc import Callable, Sequence
+
+from coordinator.log.aborted import Aborted
+from coordinator.log.batch import CorruptBatch
+from coordinator.log.log import DamagedLog, Log
+from coordinator.log.segment import Segment
+from coordinator.runtime.statistics import Run
 from coordinator.topics.partition import Reader, State
+from coordinator.topics.producer_state import ProducerState
+from coordinator.topics.producer_walk import WALK_BYTES, Walk
+
+_NEVER_MS = 1 << 62
 
 
 class InternalPartition:
     """A shard's log as consumers see it: read-only, up to what is durable."""
 
-    __slots__ = ("_syncs", "index", "log", "readers")
+    __slots__ = (
+        "_aborted", "_awaited", "_closed", "_known_to", "_producers", "_run", "_syncs", "index", "log", "readers",
+        "stable_readers",
+    )  # fmt: skip
 
-    def __init__(self, index: int, log: Log, *, syncs: bool) -> None:
+    def __init__(self, index: int, log: Log, run: Run, *, syncs: bool) -> None:
         self.index = index
         self.log = log
         self.readers: dict[Reader, None] = {}
+        self.stable_readers: dict[Reader, None] = {}
+        self._run = run
         self._syncs = syncs
+        self._awaited: list[Callable[[], None]] = []
+        self._forget()
+
+    def _forget(self) -> None:
+        self._producers = ProducerState(_NEVER_MS)
+        self._aborted: list[Aborted] = []
+        self._known_to = 0
+        self._closed: Sequence[Segment] = ()
+        """The segments that were complete when they were read: others in their place have lost records."""
 
     @property
     def state(self) -> State:
@@ -29,3 +55,55 @@ class InternalPartition:
     @property
     def high_watermark(self) -> int:
         return self.log.synced_offset if self._syncs else self.log.end_offset
+
+    @property
+    def producers_known(self) -> bool:
+        """Whether `last_stable_offset` may be asked for."""
+        closed = self._closed
+        return self._known_to >= self.high_watermark and list(self.log.segments[: len(closed)]) == list(closed)
+
+    @property
+    def last_stable_offset(self) -> int:
+        first_open_offset = self._producers.first_open_offset
+        return self._known_to if first_open_offset is None else max(first_open_offset, self.start_offset)
+
+    def aborted_between(self, offset: int, offset_end: int) -> list[Aborted]:
+        """As of a log."""
+        return [entry for entry in self._aborted if entry.last_offset >= offset and entry.first_offset < offset_end]
+
+    def know_producers(self, now_ms: int, then: Callable[[], None]) -> None:
+        """Calls `then` when the transactions up to the high watermark are known, or cannot be."""
+        if self.producers_known:
+            then()
+            return
+        self._awaited.append(then)
+        if len(self._awaited) > 1:
+            return
+        if list(self.log.segments[: len(self._closed)]) != list(self._closed):
+            self._forget()
+        end_offset = self.high_watermark
+        walk = Walk(self.log.segments, self._known_to, end_offset, self._producers, now_ms)
+        closed = list(self.log.segments[:-1])
+
+        def walked(outcome: BaseException | None) -> None:
+            walk.release()
+            if outcome is None:
+                self._aborted += [entry for _, entry in walk.aborted]
+                self._known_to, self._closed = end_offset, closed
+            else:
+                self._forget()
+                if not isinstance(outcome, OSError | DamagedLog | CorruptBatch):
+                    raise outcome
+            awaited, self._awaited = self._awaited, []
+            for waiting in awaited:
+                waiting()
+
+        if walk.bytes_left > WALK_BYTES:
+            self._run(walk.go, walked)
+            return
+        try:
+            walk.go()
+        except (OSError, DamagedLog, CorruptBatch) as error:
+            walked(error)
+        else:
+            walked(None)

@@ -2,8 +2,11 @@
 
 The places came with the versions; an older version that asks for a newer place gets UNSUPPORTED_VERSION for that
 partition. There is no tiered storage, so "local" is all there is, and the tiered places have no offset (-1). Only what
-is durable counts: a record that a reader cannot fetch has no offset yet.
+is durable counts, and for who asks for what is committed only what is stable: a record that a reader cannot fetch has no
+offset yet.
 """
+
+from collections.abc import Callable
 
 from coordinator.log.log import TimestampOffset
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -13,14 +16,27 @@ from coordinator.topics.partition import Partition
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_READ_COMMITTED = 1
 _NO_EPOCH = -1
 _EPOCH_SINCE = 4
 
 _Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
-def list_offsets(topics: Topics, request: ListOffsetsRequest, api_version: int) -> ListOffsetsResponse:
+def list_offsets(
+    topics: Topics, request: ListOffsetsRequest, api_version: int, reply: Callable[[ListOffsetsResponse], None]
+) -> None:
+    """Replies at once, or when it is known what is stable."""
+    if request.isolation_level != _READ_COMMITTED:
+        reply(_offsets(topics, request, api_version))
+        return
+    asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    topics.know_producers(asked, lambda: reply(_offsets(topics, request, api_version)))
+
+
+def _offsets(topics: Topics, request: ListOffsetsRequest, api_version: int) -> ListOffsetsResponse:
     """Every partition by itself; one that the request names twice is an error of the client's."""
+    committed = request.isolation_level == _READ_COMMITTED
     response = ListOffsetsResponse()
     by_name: dict[str, dict[int, list[ListOffsetsRequest.ListOffsetsPartition]]] = {}
     for topic in request.topics:
@@ -31,7 +47,7 @@ def list_offsets(topics: Topics, request: ListOffsetsRequest, api_version: int) 
         answers = [
             _Answer(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
             if len(asked) > 1
-            else _answer(topics, name, asked[0], api_version)
+            else _answer(topics, name, asked[0], api_version, committed=committed)
             for index, asked in partitions.items()
         ]
         response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=name, partitions=answers))
@@ -39,7 +55,7 @@ def list_offsets(topics: Topics, request: ListOffsetsRequest, api_version: int) 
 
 
 def _answer(
-    topics: Topics, name: str, asked: ListOffsetsRequest.ListOffsetsPartition, api_version: int
+    topics: Topics, name: str, asked: ListOffsetsRequest.ListOffsetsPartition, api_version: int, *, committed: bool
 ) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
     answer = _Answer(partition_index=asked.partition_index)
     partition = topics.partition(name, asked.partition_index)
@@ -51,7 +67,7 @@ def _answer(
         answer.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH
         return answer
     try:
-        _place(partition, asked.timestamp, api_version, answer)
+        _place(partition, asked.timestamp, api_version, answer, committed=committed)
         if api_version < _EPOCH_SINCE:
             answer.leader_epoch = _NO_EPOCH
     except KafkaError as error:
@@ -61,12 +77,15 @@ def _answer(
     return answer
 
 
-def _place(partition: Partition | InternalPartition, timestamp: int, api_version: int, answer: _Answer) -> None:
+def _place(
+    partition: Partition | InternalPartition, timestamp: int, api_version: int, answer: _Answer, *, committed: bool
+) -> None:
     if timestamp < 0 and api_version < _SINCE.get(timestamp, api_version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     log = partition.log
+    offset_end = partition.last_stable_offset if committed else partition.high_watermark
     if timestamp == LATEST:
-        answer.offset, answer.leader_epoch = partition.high_watermark, LEADER_EPOCH
+        answer.offset, answer.leader_epoch = offset_end, LEADER_EPOCH
     elif timestamp in {EARLIEST, EARLIEST_LOCAL}:
         answer.offset, answer.leader_epoch = partition.start_offset, LEADER_EPOCH
     elif timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD} or log is None:
@@ -75,5 +94,5 @@ def _place(partition: Partition | InternalPartition, timestamp: int, api_version
         found: TimestampOffset | None = (
             log.latest_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
         )
-        if found is not None and found.offset < partition.high_watermark:
+        if found is not None and found.offset < offset_end:
             answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch

@@ -2,36 +2,38 @@
 
     append -> log (page cache) -> pending until the disk has it -> `done`, and the waiting readers hear of the new bytes
 
-Readers see only what is durable: the high watermark is the writer's durable offset. A partition to which nothing was
-ever written has no folder, no file and no log; it costs a few hundred bytes of memory.
+Readers see only what is durable: the high watermark is the writer's durable offset. Those who ask for what is committed
+see what lies before the last stable offset (stability.py). A partition to which nothing was ever written has no folder, no
+file and no log; it costs a few hundred bytes of memory.
 
 A batch that the log cannot take (ENOSPC) is refused and the next one may succeed. When the disk broke its word (EIO),
 the partition takes no more until the server is restarted; what is durable is still served.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from coordinator.log.batch import BatchHeader, CorruptBatch
+from coordinator.log.aborted import Aborted
+from coordinator.log.batch import BatchHeader, CorruptBatch, end_transaction, read_header, with_log_append_time
 from coordinator.log.log import DamagedLog, Log, LogSettings, OffsetOutOfRange
-from coordinator.log.segment import Segment
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode
+from coordinator.runtime.result import Marker
 from coordinator.runtime.statistics import Run
 from coordinator.runtime.timers import Schedule
 from coordinator.topics.configs import LONG_MAX, TopicSettings
 from coordinator.topics.producer_snapshot import forget, load, save
-from coordinator.topics.producer_state import AppendedBatch, ProducerState, last_sequence
+from coordinator.topics.producer_state import ProducerState
+from coordinator.topics.producer_walk import WALK_BYTES, Walk, remember_batch
+from coordinator.topics.stability import MANY_BYTES, Stability
 from coordinator.world.disk import Disk
 
 LEADER_EPOCH = 0
 """One node leads every partition from its creation on."""
 _STOP_POLL_MS = 2
-WALK_BYTES = 1024 * 1024
-"""So much of a log is walked in one turn of the loop: less than a millisecond."""
 
 Done = Callable[[ErrorCode], None]
 MakeWriter = Callable[[Log, Callable[[int], None], Callable[[OSError], None]], Writer]
@@ -53,52 +55,26 @@ class State(Enum):
 
 
 class _Pending(NamedTuple):
+    base_offset: int
     end_offset: int
     bytes_count: int
     done: Done
 
 
-class _Walk:
-    """The batches of idempotent producers from one offset to another. Holds the segments until `release`."""
+class _End(NamedTuple):
+    """What a marker says beyond the header of its batch."""
 
-    def __init__(self, segments: Sequence[Segment], offset: int, end_offset: int) -> None:
-        ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
-        self._offset = offset
-        self._end_offset = end_offset
-        self._parts: list[tuple[Segment, int, int]] = []
-        """Segment, first position, end."""
-        for segment, end in zip(segments, ends, strict=False):
-            if end > offset:
-                # Only the last segment is sure to have its index: to make another's is the walk that is to be avoided.
-                start = segment.index.position_of(offset) if segment is segments[-1] else 0
-                segment.hold()
-                _ = segment.file
-                self._parts.append((segment, start, segment.size_bytes))
-        self.bytes_left = sum(end - start for _, start, end in self._parts)
-
-    def headers(self) -> list[BatchHeader]:
-        """May run in any thread. Raises OSError, DamagedLog, CorruptBatch."""
-        found: list[BatchHeader] = []
-        for segment, start, end in self._parts:
-            position = start
-            while position < end:
-                for at, header in segment.headers(position):
-                    position = at + header.size_bytes
-                    if self._offset <= header.base_offset < self._end_offset and header.producer_id >= 0:
-                        found.append(header)
-        return found
-
-    def release(self) -> None:
-        for segment, _, _ in self._parts:
-            segment.release()
+    commit: bool
+    coordinator_epoch: int
 
 
 class Partition:
     """A partition of a user topic. `folder` exists from the first append on."""
 
     __slots__ = (
-        "_disk", "_make_writer", "_pending", "_producers_awaited", "_producers_known", "_run", "_saved", "_writer",
-        "folder", "index", "log", "producers", "readers", "reason", "settings", "state",
+        "_appending", "_disk", "_durable_to", "_expiration_ms", "_make_writer", "_pending", "_producers_awaited",
+        "_producers_known", "_run", "_stability", "_writer", "folder", "index", "log", "producers", "readers",
+        "reason", "settings", "stable_readers", "state",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +93,9 @@ class Partition:
         self.log: Log | None = None
         self.producers = ProducerState(expiration_ms)
         self.readers: dict[Reader, None] = {}
+        """Those who wait for anything that is durable."""
+        self.stable_readers: dict[Reader, None] = {}
+        """Those who wait for what is decided."""
         self.state = State.ACTIVE
         self.reason = ""
         """Why the state is FAILED."""
@@ -127,8 +106,11 @@ class Partition:
         self._run = run
         self._producers_known = False
         self._producers_awaited: list[Callable[[], None]] = []
-        self._saved = False
-        """Whether there may be a snapshot that is to be replaced."""
+        self._expiration_ms = expiration_ms
+        self._stability = Stability()
+        self._appending = False
+        self._durable_to = -1
+        """What the writer said was durable while the batch was not entered yet."""
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -140,6 +122,20 @@ class Partition:
     def high_watermark(self) -> int:
         """Readers see the records before it."""
         return self._writer.offset_durable if self._writer is not None else 0
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Readers of what is committed see the records before it: none while it is not known what producers did."""
+        if not self._producers_known:
+            return self.start_offset
+        unstable = self._stability.first_unstable(self.producers.first_open_offset)
+        if unstable is None:
+            return self.high_watermark
+        return min(self.high_watermark, max(unstable, self.start_offset))
+
+    def aborted_between(self, offset: int, offset_end: int) -> list[Aborted]:
+        """The aborted transactions that a reader of these offsets must leave out. OSError."""
+        return self.log.aborted_between(offset, offset_end) if self.log is not None else []
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -179,53 +175,68 @@ class Partition:
 
     def _load_producers(self, now_ms: int) -> None:
         try:
-            walk = self._unknown_part()
+            walk = self._unknown_part(now_ms)
         except OSError as error:
-            self._producers_loaded(error, now_ms)
+            self._producers_loaded(error, None)
             return
 
-        def walked(outcome: list[BatchHeader] | BaseException) -> None:
+        def walked(outcome: BaseException | None) -> None:
             walk.release()
-            self._producers_loaded(outcome, now_ms)
+            self._producers_loaded(outcome, walk)
 
         if walk.bytes_left > WALK_BYTES:
-            self._run(walk.headers, walked)
+            self._run(walk.go, walked)
             return
         try:
-            found = walk.headers()
+            walk.go()
         except (OSError, DamagedLog, CorruptBatch) as error:
             walked(error)
         else:
-            walked(found)
+            walked(None)
 
-    def _unknown_part(self) -> _Walk:
+    def _unknown_part(self, now_ms: int) -> Walk:
         """Begins with what the snapshot says; the rest is to be walked."""
-        self.producers.clear()
+        producers = ProducerState(self._expiration_ms)
         if self.log is None:
-            return _Walk([], 0, 0)
+            return Walk([], 0, 0, producers, now_ms)
         snapshot = load(self._disk, self.folder)
         offset = 0
         if snapshot is not None and snapshot.offset > self.log.end_offset:
             # The log lost its end, and will not grow into what the snapshot says.
             forget(self._disk, self.folder)
         elif snapshot is not None:
-            offset, self._saved = snapshot.offset, True
-            for producer in snapshot.producers:
-                self.producers.restore(*producer)
-        return _Walk(self.log.segments, offset, self.log.end_offset)
+            offset = snapshot.offset
+            producers.restore(snapshot.producers)
+        for segment in reversed(self.log.segments):
+            segment.aborted.cut(offset)
+            if segment.base_offset <= offset:
+                break
+        return Walk(self.log.segments, offset, self.log.end_offset, producers, now_ms)
 
-    def _producers_loaded(self, outcome: list[BatchHeader] | BaseException, now_ms: int) -> None:
+    def _producers_loaded(self, outcome: BaseException | None, walk: Walk | None) -> None:
         if isinstance(outcome, OSError | DamagedLog | CorruptBatch):
             self._fail(str(outcome))
-        elif isinstance(outcome, BaseException):
+        elif outcome is not None:
             raise outcome
-        else:
-            for header in outcome:
-                self._remember(header, header.base_offset, now_ms)
-            self._producers_known = True
+        elif walk is not None:
+            self._take_over(walk)
         awaited, self._producers_awaited = self._producers_awaited, []
         for then in awaited:
             then()
+
+    def _take_over(self, walk: Walk) -> None:
+        for segment, entry in walk.aborted:
+            # A segment that was cleaned meanwhile has its list from the cleaning.
+            if self.log is not None and segment in self.log.segments:
+                segment.aborted.add(entry)
+        self.producers = walk.producers
+        self._stability.begin(self.producers.open_offsets())
+        self._producers_known = True
+        if self.stable_readers:
+            self._tell(self.stable_readers, MANY_BYTES)
+
+    def _is_new(self) -> bool:
+        return self.log is not None and not self.log.segments and load(self._disk, self.folder) is None
 
     def close(self) -> None:
         """Makes everything durable and gives the descriptors back; the next start need not look for producers. OSError."""
@@ -237,29 +248,58 @@ class Partition:
 
     def _save(self, offset: int) -> None:
         """All before the offset is durable. Without the file a start has more to read, that is all."""
-        if self._producers_known and (len(self.producers) or self._saved):
+        if self._producers_known and self.log is not None and offset:
             with suppress(OSError):
+                for segment in self.log.segments:
+                    segment.sync_aborted()
                 save(self._disk, self.folder, offset, self.producers)
-                self._saved = True
 
     def append(self, batch: bytes, header: BatchHeader, now_ms: int, done: Done) -> None:
         """Writes a batch that bears `next_offset`; `done(NONE)` when it is durable, maybe before this returns."""
+        self._append(batch, header, None, now_ms, done)
+
+    def end_transaction(self, marker: Marker, now_ms: int, done: Done) -> None:
+        """Writes a marker, as `append` does. The producers must be known. Raises KafkaError if it is stale."""
+        self.producers.check_marker(
+            marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version
+        )
+        batch = end_transaction(
+            self.next_offset,
+            now_ms,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            commit=marker.commit,
+            coordinator_epoch=marker.coordinator_epoch,
+            leader_epoch=LEADER_EPOCH,
+        )
+        if self.settings.log_append_time:
+            batch = with_log_append_time(batch, now_ms)
+        self._append(batch, read_header(batch), _End(marker.commit, marker.coordinator_epoch), now_ms, done)
+
+    def _append(self, batch: bytes, header: BatchHeader, end: _End | None, now_ms: int, done: Done) -> None:
         if self.log is None and self.state is State.ACTIVE:
             try:
                 self.open()
             except OSError:
                 done(ErrorCode.KAFKA_STORAGE_ERROR)
                 return
+            self._producers_known = self._producers_known or self._is_new()
         if self.state is not State.ACTIVE or self.log is None or self._writer is None:
             done(ErrorCode.KAFKA_STORAGE_ERROR)
             return
         base_offset = self.log.end_offset
-        self._pending.append(_Pending(base_offset + header.record_count, len(batch), done))
+        self._pending.append(_Pending(base_offset, base_offset + header.record_count, len(batch), done))
+        # It may be durable at once, and must not be seen before it is known whether it is part of a transaction.
+        self._appending = True
         self._writer.write(batch, header.record_count)
         if self.log.end_offset > base_offset:
             if base_offset and self.log.segments[-1].base_offset == base_offset:
                 self._save(base_offset)
-            self._remember(header, base_offset, now_ms)
+            self._remember(header, base_offset, end, now_ms)
+        self._appending = False
+        if self._durable_to >= 0:
+            durable_to, self._durable_to = self._durable_to, -1
+            self._durable(durable_to)
 
     def when_durable(self, end_offset: int, done: Done) -> None:
         """Calls `done` when the log is durable up to `end_offset` (a retry of a batch that is still on its way)."""
@@ -268,7 +308,8 @@ class Partition:
         elif self.state is not State.ACTIVE or not self._pending:
             done(ErrorCode.KAFKA_STORAGE_ERROR)
         else:
-            self._pending.append(_Pending(self._pending[-1].end_offset, 0, done))
+            last = self._pending[-1]
+            self._pending.append(_Pending(last.base_offset, last.end_offset, 0, done))
 
     def delete_before(self, offset: int) -> None:
         """Deletes the records before an offset that is durable. Raises OffsetOutOfRange, OSError."""
@@ -299,7 +340,8 @@ class Partition:
         awaited, self._producers_awaited = self._producers_awaited, []
         for then in awaited:
             then()
-        self._tell(0)
+        self._tell(self.readers, 0)
+        self._tell(self.stable_readers, 0)
         self._stop_when_idle(schedule, stopped)
 
     def _stop_when_idle(self, schedule: Schedule, stopped: Callable[[], None]) -> None:
@@ -308,31 +350,64 @@ class Partition:
         else:
             schedule(_STOP_POLL_MS, lambda: self._stop_when_idle(schedule, stopped))
 
-    def _remember(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        if header.producer_id < 0 or header.is_control:
+    def _remember(self, header: BatchHeader, base_offset: int, end: _End | None, now_ms: int) -> None:
+        if header.producer_id < 0:
             return
-        last = last_sequence(header.base_sequence, header.last_offset_delta + 1)
-        batch = AppendedBatch(header.base_sequence, last, base_offset, header.max_timestamp)
-        self.producers.record(header.producer_id, header.producer_epoch, batch, now_ms)
+        if end is None:
+            remember_batch(self.producers, header, base_offset, now_ms)
+            return
+        ended = self.producers.end(
+            header.producer_id,
+            header.producer_epoch,
+            end.coordinator_epoch,
+            base_offset,
+            header.max_timestamp,
+            now_ms,
+            commit=end.commit,
+        )
+        if ended is None:
+            return
+        self._stability.ended(base_offset, ended.first_offset)
+        if ended.aborted is not None and self.log is not None:
+            self.log.segments[-1].aborted.add(ended.aborted)
 
     # --- the disk's answers -------------------------------------------------------------------------------------------
 
     def _durable(self, end_offset: int) -> None:
-        pending, arrived = self._pending, 0
+        if self._appending:
+            self._durable_to = end_offset
+            return
+        stability = self._stability
+        stability.durable(end_offset)
+        stable_offset = self.last_stable_offset
+        pending, arrived, stable = self._pending, 0, 0
         while pending and pending[0].end_offset <= end_offset:
-            _, bytes_count, done = pending.popleft()
+            base_offset, _, bytes_count, done = pending.popleft()
             arrived += bytes_count
+            if base_offset < stable_offset:
+                stable += bytes_count
+            elif bytes_count:
+                stability.hold(base_offset, bytes_count, begins=self.producers.is_open_at(base_offset))
             done(ErrorCode.NONE)
+        stable += stability.release(stable_offset)
         if arrived:
-            self._tell(arrived)
+            self._tell(self.readers, arrived)
+        if stable and self.stable_readers:
+            self._tell(self.stable_readers, stable)
 
     def _write_failed(self, error: OSError) -> None:
         assert self.log is not None
-        if self.log.failed is None:
-            if self._pending:
-                self._pending.pop().done(ErrorCode.KAFKA_STORAGE_ERROR)
+        if self.log.failed is not None:
+            self._fail(str(error))
             return
-        self._fail(str(error))
+        # Only space was missing: what is behind the end of the log is not there, and the log goes on.
+        refused: list[_Pending] = []
+        while self._pending and self._pending[-1].end_offset > self.log.end_offset:
+            refused.append(self._pending.pop())
+        if len(refused) > 1 or not self._appending:
+            self._producers_known = False
+        for entry in reversed(refused):
+            entry.done(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _fail(self, reason: str) -> None:
         if self.state is State.ACTIVE:
@@ -344,8 +419,8 @@ class Partition:
         for entry in pending:
             entry.done(error)
 
-    def _tell(self, bytes_count: int) -> None:
-        for reader in list(self.readers):
+    def _tell(self, readers: Iterable[Reader], bytes_count: int) -> None:
+        for reader in list(readers):
             reader.arrived(bytes_count)
 
 

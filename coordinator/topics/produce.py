@@ -8,13 +8,17 @@ that can be read. Likewise `compression.type` of a topic is told but batches are
 Two fields outside the checksum are set: base offset and leader epoch. Where the topic's clock is the server's
 (LogAppendTime) the timestamp is set and the batch sealed anew.
 
+A batch of a transaction is taken when the transaction's coordinator says that the partition is part of it (KIP-890), or adds
+it: from version 12 on, whose clients do not announce their partitions (transaction.version 2).
+
 The order of the checks decides which error a producer sees, and whether the answer tells the log's start offset: not
 before the request itself has been found in order. Both are Kafka's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from google_crc32c import value as crc32c
 
@@ -37,11 +41,24 @@ from coordinator.log.batch import (
 )
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ProduceRequest, ProduceResponse
+from coordinator.runtime.result import Producer
 from coordinator.topics import names
 from coordinator.topics.engine import LEADER_EPOCH, Topics
 from coordinator.topics.partition import Partition, State
+from coordinator.topics.producer_state import Verification
 
 _MAGIC_AT = 16
+_ATTRIBUTES_AT = 21
+_ADDS_PARTITIONS_SINCE = 12
+_ABORTABLE_IS_KNOWN_SINCE = 11
+_COORDINATOR_AWAY = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
 _ZSTD, _ZSTD_SINCE = 4, 7
 _COMPRESSION_MAX = 4
 _RECORD_BYTES_MIN = 7
@@ -75,13 +92,61 @@ class _Batch(NamedTuple):
     data: bytes
     header: BatchHeader
 
+    @property
+    def is_verified(self) -> bool:
+        """Whether the coordinator of a transaction has to be asked."""
+        return self.header.is_transactional and self.header.producer_id >= 0
+
+
+class _Entry(NamedTuple):
+    """What the request wants in one partition, and where the answer goes."""
+
+    topic: str
+    partition: Partition
+    batch: _Batch
+    answer: _Partition
+    done: Callable[[ErrorCode], None]
+
+    @property
+    def producer(self) -> Producer:
+        return Producer(self.batch.header.producer_id, self.batch.header.producer_epoch)
+
+    def refuse(self, refusal: _Refused) -> None:
+        refusal.tell(self.answer)
+        self.done(refusal.code)
+
+
+class Verify(Protocol):
+    """Asks a transaction's coordinator whether partitions are part of it (verification.py)."""
+
+    def __call__(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Mapping[str, Sequence[int]],
+        adds: bool,
+        done: Callable[[dict[tuple[str, int], ErrorCode]], None],
+        *,
+        abortable: bool,
+    ) -> None:
+        """`done` gets the partitions that are refused, maybe before this returns."""
+
 
 def produce(
-    topics: Topics, request: ProduceRequest, api_version: int, reply: Callable[[ProduceResponse, bool], None]
+    topics: Topics,
+    request: ProduceRequest,
+    api_version: int,
+    verify: Verify,
+    reply: Callable[[ProduceResponse, bool], None],
 ) -> None:
-    """Appends, and replies when all of it is durable: `reply(response, any_error)`. With acks=0 it replies at once."""
+    """Appends, and replies when all of it is durable: `reply(response, any_error)`. With acks=0 it does not wait for that.
+
+    Raises KafkaError for an error of the whole request.
+    """
     if request.acks not in {-1, 0, 1}:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    if request.transactional_id is None and _has_transactional_batches(request):
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     response = ProduceResponse()
     left = 1
     failed = False
@@ -95,7 +160,7 @@ def produce(
         if not left:
             reply(response, failed)
 
-    now_ms = topics.clock.wall_ms()
+    entries: list[_Entry] = []
     for topic in request.topic_data:
         answers = ProduceResponse.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
         name = topic.name if api_version < _IDS_SINCE else topics.topic_name(topic.topic_id)
@@ -104,25 +169,123 @@ def produce(
             answer = _Partition(index=index, base_offset=-1)
             answers.partition_responses.append(answer)
             left += 1
-            done = _ignore if request.acks == 0 else (lambda error, answer=answer: finished(answer, error))
+            done = partial(finished, answer)
             try:
                 partition = _partition(topics, name, index)
-                batch = _read(records, api_version, request.transactional_id)
-                if batch.header.producer_id >= 0 and not partition.producers_known:
-                    _append_later(partition, batch, answer, now_ms, done)
-                else:
-                    _append(partition, batch, answer, now_ms, done)
+                entries.append(_Entry(name or "", partition, _read(records, api_version), answer, done))
             except _Refused as refusal:
                 refusal.tell(answer)
-                finished(answer, refusal.code)
-            else:
-                if request.acks == 0:
-                    finished(answer, ErrorCode.NONE)
+                done(refusal.code)
         if answers.partition_responses:
             response.responses.append(answers)
+    now_ms = topics.clock.wall_ms()
+    transactional = [entry for entry in entries if entry.batch.is_verified]
+    if len({entry.producer for entry in transactional}) > 1:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    acked = request.acks != 0
+    for entry in entries:
+        if entry.batch.is_verified:
+            continue
+        partition = entry.partition
+        if partition.producers_known:
+            _append(entry, now_ms, None, acked=acked)
+            continue
+        append = partial(_append, entry, now_ms, None, acked=acked)
+        if entry.batch.header.producer_id >= 0:
+            # An idempotent producer must not be taken at its word before.
+            partition.know_producers(now_ms, append)
+        else:
+            partition.know_producers(now_ms, _nothing)
+            append()
+    if transactional:
+        _Transactional(request.transactional_id or "", transactional, api_version, verify, now_ms, acked=acked).know()
     left -= 1
     if not left:
         reply(response, failed)
+
+
+class _Transactional:
+    """The batches of one request that belong to a transaction: they are appended when its coordinator says that they do.
+
+    A partition in which the transaction is open already needs no asking, but waits for the answer about the others, as in
+    Kafka.
+    """
+
+    def __init__(
+        self,
+        transactional_id: str,
+        entries: Sequence[_Entry],
+        api_version: int,
+        verify: Verify,
+        now_ms: int,
+        *,
+        acked: bool,
+    ) -> None:
+        self._transactional_id = transactional_id
+        self._entries = entries
+        self._verify = verify
+        self._adds = api_version >= _ADDS_PARTITIONS_SINCE
+        self._knows_abortable = api_version >= _ABORTABLE_IS_KNOWN_SINCE
+        self._now_ms = now_ms
+        self._acked = acked
+        self._unknown = len(entries)
+
+    def know(self) -> None:
+        """Begins as soon as it is known what the producer did in each of the partitions."""
+        for entry in self._entries:
+            entry.partition.know_producers(self._now_ms, self._known)
+
+    def _known(self) -> None:
+        self._unknown -= 1
+        if not self._unknown:
+            self._ask()
+
+    def _ask(self) -> None:
+        verifications: dict[tuple[str, int], Verification] = {}
+        refused: dict[tuple[str, int], ErrorCode] = {}
+        wanted: dict[str, list[int]] = {}
+        for entry in self._entries:
+            place = entry.topic, entry.partition.index
+            header = entry.batch.header
+            try:
+                verification = entry.partition.producers.verify(
+                    header.producer_id, header.producer_epoch, header.base_sequence, self._now_ms, adds=self._adds
+                )
+            except KafkaError as error:
+                refused[place] = error.code
+                continue
+            if verification is not None:
+                verifications[place] = verification
+                wanted.setdefault(entry.topic, []).append(entry.partition.index)
+
+        def answered(found: dict[tuple[str, int], ErrorCode]) -> None:
+            for entry in self._entries:
+                place = entry.topic, entry.partition.index
+                error = found.get(place, refused.get(place))
+                if error is None:
+                    _append(entry, self._now_ms, verifications.get(place), acked=self._acked)
+                else:
+                    entry.refuse(self._translated(error))
+
+        if wanted:
+            self._verify(
+                self._transactional_id,
+                self._entries[0].producer,
+                wanted,
+                self._adds,
+                answered,
+                abortable=self._knows_abortable,
+            )
+        else:
+            answered({})
+
+    def _translated(self, error: ErrorCode) -> _Refused:
+        """Errors of a coordinator that a producer does not expect from a partition: it shall try again."""
+        if error in _COORDINATOR_AWAY or (error is ErrorCode.CONCURRENT_TRANSACTIONS and not self._adds):
+            return _Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"The transaction could not be verified: {error.name}")
+        if error is ErrorCode.INVALID_TXN_STATE:
+            return _Refused(error, "The partition is not part of the transaction")
+        return _Refused(error)
 
 
 def refusal(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
@@ -142,8 +305,19 @@ def refusal(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     )
 
 
-def _ignore(_error: ErrorCode) -> None:
+def _nothing() -> None:
     """Nobody waits."""
+
+
+def _has_transactional_batches(request: ProduceRequest) -> bool:
+    return any(
+        len(data.records) > _ATTRIBUTES_AT + 1
+        and data.records[_MAGIC_AT] == MAGIC
+        and data.records[_ATTRIBUTES_AT + 1] & TRANSACTIONAL
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if data.records is not None
+    )
 
 
 def _partition(topics: Topics, name: str | None, index: int) -> Partition:
@@ -157,7 +331,7 @@ def _partition(topics: Topics, name: str | None, index: int) -> Partition:
     return partition
 
 
-def _read(records: bytes | None, api_version: int, transactional_id: str | None) -> _Batch:
+def _read(records: bytes | None, api_version: int) -> _Batch:
     """The one batch of a partition. What follows it and is no whole batch is a cut tail, and ignored (as in Kafka)."""
     if records is None or len(records) <= _MAGIC_AT:
         raise _Refused(ErrorCode.INVALID_RECORD)
@@ -174,34 +348,25 @@ def _read(records: bytes | None, api_version: int, transactional_id: str | None)
     header = BatchHeader._make(HEADER.unpack_from(records))
     if header.compression == _ZSTD and api_version < _ZSTD_SINCE:
         raise _Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if header.attributes & TRANSACTIONAL:
-        # There are no transactions here, so no producer can have begun one.
-        raise _Refused(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            if transactional_id is None
-            else ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        )
     return _Batch(records, header)
 
 
-def _append_later(
-    partition: Partition, batch: _Batch, answer: _Partition, now_ms: int, done: Callable[[ErrorCode], None]
+def _append(entry: _Entry, now_ms: int, verification: Verification | None, *, acked: bool) -> None:
+    """Without acks the producer hears only whether its batch was taken."""
+    taken: list[ErrorCode] = []
+    try:
+        _try_append(entry, now_ms, verification, entry.done if acked else taken.append)
+    except _Refused as refusal:
+        entry.refuse(refusal)
+    else:
+        if not acked:
+            entry.done(ErrorCode.NONE)
+
+
+def _try_append(
+    entry: _Entry, now_ms: int, verification: Verification | None, done: Callable[[ErrorCode], None]
 ) -> None:
-    """Appends when the partition knows its producers: an idempotent one must not be taken at its word before."""
-
-    def append() -> None:
-        try:
-            _append(partition, batch, answer, now_ms, done)
-        except _Refused as refusal:
-            refusal.tell(answer)
-            done(refusal.code)
-
-    partition.know_producers(now_ms, append)
-
-
-def _append(
-    partition: Partition, batch: _Batch, answer: _Partition, now_ms: int, done: Callable[[ErrorCode], None]
-) -> None:
+    _, partition, batch, answer, _ = entry
     data, header = batch
     settings = partition.settings
     if partition.state is not State.ACTIVE:
@@ -226,7 +391,12 @@ def _append(
     if header.producer_id >= 0:
         try:
             earlier = partition.producers.check(
-                header.producer_id, header.producer_epoch, header.base_sequence, header.record_count
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.record_count,
+                transactional=header.is_transactional,
+                verification=verification,
             )
         except KafkaError as error:
             raise _Refused(error.code) from error

@@ -1,28 +1,31 @@
 """The producers of a partition in a file beside its log, so that a start need not read the whole log for them.
 
-The file says up to which offset it knows (`offset`); what came after is read from the batch headers. It is written when a
-segment is full and when the server stops: both times the log is durable up to there, and never without the file being
-right or absent. It is not synced: its checksum tells a torn one from a whole one, and without it, or with an older one,
-there is more to read and nothing else is lost. Kafka's snapshots hold the last batch of each producer; these hold the five
-by which a retry is recognized.
+The file says up to which offset it knows (`offset`); what came after is read from the batches. It is written when a
+segment is full and when the server stops: both times the log is durable up to there, and so are the lists of aborted
+transactions (log/aborted.py), whose entries before the offset a start need not look for either. The file is never
+without being right or absent. It is not synced: its checksum tells a torn one from a whole one, and without it, or with
+an older one, there is more to read and nothing else is lost. Kafka's snapshots hold the last batch of each producer;
+these hold the five by which a retry is recognized.
 
-    checksum of the rest | offset | producers, the one first that was silent for longest:
-                                    id, epoch, seen (wall ms), number of batches, then each batch
+    checksum of the rest | version | offset | producers, the one first that was silent for longest:
+                                    id, epoch, epoch of the coordinator, first offset of the open transaction, timestamp,
+                                    seen (wall ms), number of batches, then each batch
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from struct import Struct, error
 from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
-from coordinator.topics.producer_state import AppendedBatch, ProducerState
+from coordinator.topics.producer_state import AppendedBatch, ProducerState, Remembered
 from coordinator.world.disk import Disk
 
 NAME = "producer-snapshot"
+_VERSION = 1
 _CHECKSUM = Struct(">I")
-_OFFSET = Struct(">q")
-_PRODUCER = Struct(">qhqB")
+_START = Struct(">hq")
+_PRODUCER = Struct(">qhiqqqB")
 _BATCH = Struct(">iiqq")
 
 
@@ -30,35 +33,37 @@ class Snapshot(NamedTuple):
     """What a file says."""
 
     offset: int
-    producers: Iterable[tuple[int, int, int, list[AppendedBatch]]]
-    """Id, epoch, seen (wall ms), batches."""
+    producers: Sequence[Remembered]
 
 
 def encode(offset: int, producers: ProducerState) -> bytes:
     """The file's content for the producers of all records before `offset`."""
-    parts = [_OFFSET.pack(offset)]
-    for producer_id, epoch, seen_ms, batches in producers:
-        parts.append(_PRODUCER.pack(producer_id, epoch, seen_ms, len(batches)))
-        parts += [_BATCH.pack(*batch) for batch in batches]
+    parts = [_START.pack(_VERSION, offset)]
+    for producer in producers:
+        parts.append(_PRODUCER.pack(*producer[:-1], len(producer.batches)))
+        parts += [_BATCH.pack(*batch) for batch in producer.batches]
     body = b"".join(parts)
     return _CHECKSUM.pack(crc32c(body)) + body
 
 
 def decode(content: bytes) -> Snapshot | None:
-    """What a file says, or None if it is not whole."""
+    """What a file says, or None if it is not whole, or of a version before transactions."""
     body = content[_CHECKSUM.size :]
-    producers: list[tuple[int, int, int, list[AppendedBatch]]] = []
+    producers: list[Remembered] = []
     try:
         if _CHECKSUM.unpack_from(content)[0] != crc32c(body):
             return None
-        (offset,) = _OFFSET.unpack_from(body)
-        position = _OFFSET.size
+        version, offset = _START.unpack_from(body)
+        if version != _VERSION:
+            return None
+        position = _START.size
         while position < len(body):
-            producer_id, epoch, seen_ms, count = _PRODUCER.unpack_from(body, position)
+            fields = _PRODUCER.unpack_from(body, position)
+            count = fields[-1]
             position += _PRODUCER.size
             end = position + count * _BATCH.size
-            batches = [AppendedBatch._make(fields) for fields in _BATCH.iter_unpack(body[position:end])]
-            producers.append((producer_id, epoch, seen_ms, batches))
+            batches = [AppendedBatch._make(batch) for batch in _BATCH.iter_unpack(body[position:end])]
+            producers.append(Remembered._make((*fields[:-1], batches)))
             position = end
     except error:
         return None

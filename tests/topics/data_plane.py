@@ -16,6 +16,7 @@ from coordinator.protocol.messages import (
     ListOffsetsRequest,
     ProduceRequest,
 )
+from coordinator.runtime.result import Marker
 from coordinator.topics.create import create_topics
 from coordinator.topics.delete import delete_topics
 from coordinator.topics.engine import Topics
@@ -53,6 +54,29 @@ class Timer:
         self.cancelled = True
 
 
+class Coordinator:
+    """Stands in for the coordinator of every transaction: says yes, unless told otherwise, and at once unless told to wait."""
+
+    def __init__(self):
+        self.asked = []
+        self.refuses = {}
+        self.waits = False
+        self._waiting = []
+
+    def __call__(self, transactional_id, producer, partitions, adds, done, *, abortable):
+        self.asked.append((transactional_id, producer, {topic: list(ids) for topic, ids in partitions.items()}, adds))
+        places = {(topic, index) for topic, indexes in partitions.items() for index in indexes}
+        self._waiting.append(lambda: done({place: self.refuses[place] for place in places if place in self.refuses}))
+        if not self.waits:
+            self.answer()
+
+    def answer(self):
+        """Answers what it was asked."""
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            done()
+
+
 class DataPlane:
     """An engine, its disk, clock, timers and the worker that syncs when `sync` is called (or at once)."""
 
@@ -63,6 +87,7 @@ class DataPlane:
         self.facts = []
         self.deleted = []
         self.late = late
+        self.coordinator = Coordinator()
         self._durability = durability
         self._config = TopicsConfig(**config)
         if disk is None:
@@ -155,7 +180,13 @@ class DataPlane:
             partition = ProduceRequest.PartitionProduceData(index=index, records=data)
             request.topic_data.append(ProduceRequest.TopicProduceData(name=name, partition_data=[partition]))
         answers = []
-        produce(self.topics, request, version, lambda response, failed: answers.append((response, failed)))
+        produce(
+            self.topics,
+            request,
+            version,
+            self.coordinator,
+            lambda response, failed: answers.append((response, failed)),
+        )
         return answers
 
     def produce(self, data, topic="t", partition=0, **options):
@@ -180,12 +211,22 @@ class DataPlane:
         _, answers = self.fetch_later([(topic, partition, offset)], **{"max_wait_ms": 0, **options})
         return answers[0].responses[0].partitions[0]
 
-    def offset_at(self, timestamp, topic="t", partition=0, version=11, epoch=-1):
+    def offset_at(self, timestamp, topic="t", partition=0, version=11, epoch=-1, isolation=0):
         asked = ListOffsetsRequest.ListOffsetsPartition(
             partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch
         )
-        request = ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[asked])])
-        return list_offsets(self.topics, request, version).topics[0].partitions[0]
+        topics = [ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[asked])]
+        request = ListOffsetsRequest(isolation_level=isolation, topics=topics)
+        answers = []
+        list_offsets(self.topics, request, version, answers.append)
+        return answers[0].topics[0].partitions[0]
+
+    def end(self, commit=True, topic="t", partition=0, producer_id=7, epoch=0, coordinator_epoch=0, version=1):
+        """Writes a marker; the name of its error, or None while it is under way."""
+        errors = []
+        marker = Marker(producer_id, epoch, commit, coordinator_epoch, version)
+        self.topics.write_marker(topic, partition, marker, errors.append)
+        return errors[0].name if errors else None
 
     def producer_id(self):
         given = []

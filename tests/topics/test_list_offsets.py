@@ -67,7 +67,9 @@ def test_unknown_places_and_epochs(plane):
 def test_a_partition_asked_twice_is_the_clients_mistake(plane):
     asked = [ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in (0, 1, 0)]
     request = ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=asked)])
-    (topic,) = list_offsets(plane.topics, request, 7).topics
+    answers = []
+    list_offsets(plane.topics, request, 7, answers.append)
+    (topic,) = answers[0].topics
     assert [(p.partition_index, p.error_code, p.offset) for p in topic.partitions] == [
         (0, ErrorCode.INVALID_REQUEST, -1),
         (1, ErrorCode.NONE, 0),

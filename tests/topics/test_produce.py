@@ -88,11 +88,6 @@ def test_zstd_is_for_producers_that_know_it(plane):
     assert plane.produce(batch(attributes=4), version=7).error_code == ErrorCode.NONE
 
 
-def test_transactions_are_refused(plane):
-    assert refused(plane, batch(attributes=16)) == ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", -1)
-    assert refused(plane, batch(attributes=16), transactional_id="x") == ("INVALID_PRODUCER_ID_MAPPING", -1)
-
-
 def test_unknown_places(plane):
     assert plane.produce(batch(), topic="nope").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert plane.produce(batch(), partition=2).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -36,19 +36,21 @@ def test_what_is_written_is_read():
     producers = ProducerState(1000)
     for producer in (5, 9, 2):
         for sequence in range(7):
-            producers.record(producer, 1, AppendedBatch(sequence, sequence, sequence * 3, NOW_MS), NOW_MS + producer)
+            appended = AppendedBatch(sequence, sequence, sequence * 30 + producer, NOW_MS)
+            producers.record(producer, 1, appended, NOW_MS + producer, transactional=producer != 9)
+    producers.end(5, 2, 3, 300, NOW_MS, NOW_MS, commit=False)
     offset, found = decode(encode(77, producers))
     assert offset == 77
     again = ProducerState(1000)
-    for producer in found:
-        again.restore(*producer)
+    again.restore(found)
     assert list(again) == list(producers)
-    assert [len(batches) for *_, batches in again] == [5, 5, 5]
+    assert [(len(producer.batches), producer.first_offset) for producer in again] == [(5, -1), (5, 2), (0, -1)]
+    assert again.first_open_offset == 2
 
 
 def test_what_is_not_whole_is_nothing():
     producers = ProducerState(1000)
-    producers.record(5, 0, AppendedBatch(0, 0, 0, NOW_MS), NOW_MS)
+    producers.record(5, 0, AppendedBatch(0, 0, 0, NOW_MS), NOW_MS, transactional=False)
     whole = encode(1, producers)
     assert decode(whole) is not None
     assert all(decode(whole[:length]) is None for length in range(len(whole)))
@@ -77,7 +79,7 @@ def test_a_clean_stop_leaves_nothing_to_walk(plane, monkeypatch):
     plane.topics.close()
     plane.killed()
     walked = []
-    monkeypatch.setattr(partition._Walk, "headers", lambda walk: walked.extend(walk._parts) or [])
+    monkeypatch.setattr(partition.Walk, "go", lambda walk: walked.extend(walk._parts))
     assert retried(plane, 2) == [8, 9, 10]
     assert walked == []
 
@@ -86,8 +88,8 @@ def test_a_kill_leaves_the_last_segment_to_walk(plane, monkeypatch):
     for sequence in range(10):
         send(plane, sequence)
     plane.killed()
-    headers, parts = partition._Walk.headers, []
-    monkeypatch.setattr(partition._Walk, "headers", lambda walk: parts.extend(walk._parts) or headers(walk))
+    go, parts = partition.Walk.go, []
+    monkeypatch.setattr(partition.Walk, "go", lambda walk: parts.extend(walk._parts) or go(walk))
     assert retried(plane, 2) == [8, 9, 10]
     assert [segment.base_offset for segment, _, _ in parts] == [9]
 
@@ -158,11 +160,11 @@ def test_a_snapshot_of_a_log_that_lost_its_end_is_forgotten(plane):
     assert not plane.disk.exists(FILE) or decode(plane.disk.read(FILE)).offset <= 2
 
 
-def test_without_idempotent_producers_there_is_no_file(plane):
+def test_that_there_were_no_idempotent_producers_need_not_be_found_out_again(plane):
     for at in range(5):
         plane.produce(batch(timestamp=NOW_MS + at * 10))
     plane.topics.close()
-    assert not plane.disk.exists(FILE)
+    assert decode(plane.disk.read(FILE)) == (5, [])
 
 
 def test_a_full_disk_costs_the_snapshot_and_nothing_else(plane):
