@@ -23,7 +23,7 @@ class InternalPartition:
     """A shard's log as consumers see it: read-only, up to what is durable."""
 
     __slots__ = (
-        "_aborted", "_awaited", "_closed", "_known_to", "_producers", "_run", "_syncs", "index", "log", "readers",
+        "_aborted", "_awaited", "_closed", "_known_to", "_run", "_syncs", "index", "log", "producers", "readers",
         "stable_readers",
     )  # fmt: skip
 
@@ -38,7 +38,7 @@ class InternalPartition:
         self._forget()
 
     def _forget(self) -> None:
-        self._producers = ProducerState(_NEVER_MS)
+        self.producers = ProducerState(_NEVER_MS)
         self._aborted: list[Aborted] = []
         self._known_to = 0
         self._closed: Sequence[Segment] = ()
@@ -64,7 +64,7 @@ class InternalPartition:
 
     @property
     def last_stable_offset(self) -> int:
-        first_open_offset = self._producers.first_open_offset
+        first_open_offset = self.producers.first_open_offset
         return self._known_to if first_open_offset is None else max(first_open_offset, self.start_offset)
 
     def aborted_between(self, offset: int, offset_end: int) -> list[Aborted]:
@@ -82,7 +82,7 @@ class InternalPartition:
         if list(self.log.segments[: len(self._closed)]) != list(self._closed):
             self._forget()
         end_offset = self.high_watermark
-        walk = Walk(self.log.segments, self._known_to, end_offset, self._producers, now_ms)
+        walk = Walk(self.log.segments, self._known_to, end_offset, self.producers, now_ms)
         closed = list(self.log.segments[:-1])
 
         def walked(outcome: BaseException | None) -> None:

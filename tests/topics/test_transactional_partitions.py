@@ -94,7 +94,7 @@ def test_all_partitions_of_a_request_are_asked_about_at_once(plane):
     send(plane, 0, partition=1)
     plane.coordinator.asked.clear()
     batches = {("t", index): txn_batch(1 if index == 1 else 0) for index in range(3)}
-    ((response, failed),) = plane.produce_many(batches, version=11, transactional_id="x")
+    ((_, failed),) = plane.produce_many(batches, version=11, transactional_id="x")
     assert not failed
     assert plane.coordinator.asked == [("x", (7, 0), {"t": [0, 2]}, False)]
 

@@ -1,0 +1,28 @@
+"""DescribeProducers: see topics/describe_producers.py."""
+
+from typing import Any
+
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.exchange import Exchange
+from coordinator.topics.describe_producers import describe_producers, refusal
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    describe_producers(server.topics, exchange.request, exchange.reply)
+
+
+def refuse(request: DescribeProducersRequest, error: KafkaError, _api_version: int) -> DescribeProducersResponse:
+    return refusal(request, error.code, error.message)
+
+
+API = Api(
+    key=61,
+    name="DescribeProducers",
+    versions=(0, 0),
+    access=Access(Operation.READ, Resource.TOPIC),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

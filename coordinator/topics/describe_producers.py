@@ -1,0 +1,79 @@
+"""DescribeProducers: what a partition remembers of its producers, and where their open transactions begin.
+
+This is how a hanging transaction is found: one that is open here and that no coordinator knows of. A producer that was
+silent for `producer.id.expiration.ms` is not told of any more.
+"""
+
+from collections.abc import Callable
+
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
+from coordinator.topics import names
+from coordinator.topics.engine import Topics
+from coordinator.topics.partition import State
+from coordinator.topics.producer_state import Remembered
+
+_NO_SEQUENCE = -1
+
+_Topic = DescribeProducersResponse.TopicResponse
+_Partition = DescribeProducersResponse.PartitionResponse
+_Producer = DescribeProducersResponse.ProducerState
+
+
+def describe_producers(
+    topics: Topics, request: DescribeProducersRequest, reply: Callable[[DescribeProducersResponse], None]
+) -> None:
+    """Replies when it is known what was done in all the partitions, mostly at once."""
+    wanted = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+    topics.know_producers(wanted, lambda: reply(_answer(topics, request)))
+
+
+def refusal(request: DescribeProducersRequest, error: ErrorCode, message: str | None) -> DescribeProducersResponse:
+    """The same error for every partition."""
+    return DescribeProducersResponse(
+        topics=[
+            _Topic(name=topic.name, partitions=[_refused(index, error, message) for index in topic.partition_indexes])
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(topics: Topics, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            _Topic(
+                name=topic.name, partitions=[_described(topics, topic.name, index) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _refused(index: int, error: ErrorCode, message: str | None = None) -> DescribeProducersResponse.PartitionResponse:
+    return _Partition(partition_index=index, error_code=error, error_message=message)
+
+
+def _described(topics: Topics, name: str, index: int) -> DescribeProducersResponse.PartitionResponse:
+    complaint = names.complaint(name)
+    if complaint is not None:
+        return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {complaint}")
+    if topics.topic_id(name) is None:
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
+    partition = topics.partition(name, index)
+    if partition is None:
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.state is not State.ACTIVE:
+        return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR)
+    producers = sorted(partition.producers, key=lambda producer: producer.producer_id)
+    return _Partition(partition_index=index, active_producers=[_told(producer) for producer in producers])
+
+
+def _told(producer: Remembered) -> DescribeProducersResponse.ProducerState:
+    return _Producer(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.batches[-1].last_sequence if producer.batches else _NO_SEQUENCE,
+        last_timestamp=producer.timestamp_ms,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.first_offset,
+    )
