@@ -24,7 +24,7 @@ from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.loader import Loaded, load
-from coordinator.runtime.parking import Asker, ParkedReply, Parking
+from coordinator.runtime.parking import Asker, Parking
 from coordinator.runtime.result import Call, Fact, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.timers import Handle, Schedule, Timers
@@ -181,12 +181,13 @@ class Shard:
 
     def park(self, asker: Asker, payload: Any) -> None:
         """Sends `payload` when everything written so far is durable."""
-        if self._offset_durable == self._offset_written:
+        if self._batch.count:
+            self.parked.collected.append((asker, payload))
+        elif self._offset_durable == self._offset_written:
             asker.send(payload)
-            return
-        self.parked.park(ParkedReply(self._offset_written, self._clock.monotonic_ms(), asker, payload))
-        if self._watchdog is None:
-            self._watchdog = self._schedule(self._commit_timeout_ms, self._refuse_overdue)
+        else:
+            self.parked.park(self._offset_written, self._clock.monotonic_ms(), asker, payload)
+            self._watch()
 
     def _run(self, operation: Operation, exchange: Exchange) -> None:
         self._busy = True
@@ -251,6 +252,8 @@ class Shard:
         if not batch.count or self.status is Status.FAILED:
             return
         self._batch = BatchBuilder()
+        self.parked.wait_for(self._offset_written, self._clock.monotonic_ms())
+        self._watch()
         self._writer.write(batch.build(self.log.end_offset, self._clock.wall_ms()), batch.count)
 
     def stop(self) -> None:
@@ -309,6 +312,10 @@ class Shard:
             return
         if self.status is Status.FAILED or (writes and self._clock.monotonic_ms() < self._full_until_ms):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _watch(self) -> None:
+        if self._watchdog is None:
+            self._watchdog = self._schedule(self._commit_timeout_ms, self._refuse_overdue)
 
     def _refuse_overdue(self) -> None:
         self._watchdog = None
