@@ -154,6 +154,16 @@ def _shards(server: Served) -> Samples:
     return (((status.value,), counts[status]) for status in Status)
 
 
+def _partitions(server: Served) -> Samples:
+    counts = Counter({"active": 0, "full": 0, "failed": 0})
+    counts.update(state for _, state, _ in server.topics.partition_states())
+    return (((state,), count) for state, count in counts.items())
+
+
+def _metadata_writable(server: Served) -> Samples:
+    yield (), 0 if server.topics.metadata_problem else 1
+
+
 def _parked(server: Served) -> Samples:
     yield (), sum(len(shard.parked) for shard in server.groups.shards)
 
@@ -234,6 +244,8 @@ METRICS = (
     Metric("coordinator_commits_stale", COUNTER, ("reason",), "Commits of members refused for their epoch.", _stale_commits),
     Metric("coordinator_commits_fenced", COUNTER, ("reason",), "Commits refused to former members.", _commits_fenced),
     Metric("coordinator_shards", GAUGE, ("status",), "Shards of the groups' log.", _shards),
+    Metric("coordinator_partitions", GAUGE, ("status",), "Partitions of topics.", _partitions),
+    Metric("coordinator_metadata_writable", GAUGE, (), "1 if topics and settings can be changed.", _metadata_writable),
     Metric("coordinator_timers", GAUGE, (), "Timers armed: sessions, rebalances, expiry.", _timers),
     Metric("coordinator_parked_replies", GAUGE, (), "Answers that wait for the disk.", _parked),
     Metric("coordinator_log_end_offset", GAUGE, ("shard",), "The next offset of a shard's log.", _log_end),

@@ -6,9 +6,9 @@ Requests run one at a time, to their end, in the order they came: a handler is a
 what arrives while another request is being handled (a reply that leads to a new request in the same turn).
 
 When the log cannot take a batch, memory is ahead of it. There is no undo: the shard drops its state and loads it again from
-the log, and everybody whose reply was parked is told to ask again. A full disk (ENOSPC) is survived like that, the log then
-being asked once in a while whether it takes writes again; any other error of the disk (EIO) is final, because after a failed
-fdatasync nobody knows what the disk holds: the shard refuses everything until the server is restarted.
+the log, and everybody whose reply was parked is told to ask again. A full disk (ENOSPC) is survived like that: once in a while
+a write is tried again, or the free space is looked at if nobody writes. Any other error of the disk (EIO) is final, because
+after a failed fdatasync nobody knows what the disk holds: the shard refuses everything until the server is restarted.
 """
 
 import errno
@@ -115,6 +115,7 @@ class Shard:
         self._busy = False
         self._watchdog: Handle | None = None
         self._full_until_ms = 0
+        self._space_watch: Handle | None = None
 
     @property
     def offset_durable(self) -> int:
@@ -262,6 +263,9 @@ class Shard:
         if self._watchdog is not None:
             self._watchdog.cancel()
             self._watchdog = None
+        if self._space_watch is not None:
+            self._space_watch.cancel()
+            self._space_watch = None
         self.flush()
 
     @property
@@ -280,6 +284,8 @@ class Shard:
         if error.errno == errno.ENOSPC and not self.log.failed:
             self._full_until_ms = self._clock.monotonic_ms() + FULL_DISK_RETRY_MS
             self._set_status(Status.FULL, f"the disk is full: {error}; writes are refused until there is space")
+            if self._space_watch is None:
+                self._space_watch = self._schedule(FULL_DISK_RETRY_MS, self._look_for_space)
         else:
             self._set_status(
                 Status.FAILED, f"the log cannot be written: {error}; restart the server once the disk is sound"
@@ -298,6 +304,16 @@ class Shard:
             self.load()
         for asker in askers:
             asker.send(asker.encode(asker.refusal(error)))
+
+    def _look_for_space(self) -> None:
+        """So that health and metrics know of space although nobody writes; the next write is the proof."""
+        self._space_watch = None
+        if self.status is not Status.FULL:
+            return
+        if self.log.has_room:
+            self._set_status(Status.ACTIVE, "")
+        else:
+            self._space_watch = self._schedule(FULL_DISK_RETRY_MS, self._look_for_space)
 
     def _set_status(self, status: Status, reason: str) -> None:
         if status is not self.status:

@@ -90,6 +90,7 @@ class Topics:
         self._load_registry()
         self._writer = self._make_writer(self._log, self._committed, self._commit_failed)
         self._commits: deque[_Commit] = deque()
+        self._metadata_full = False
         self._turns: deque[Callable[[], None]] = deque()
         self._producer_ids = range(0)
         self._producer_id_askers: deque[Callable[[ErrorCode, int], None]] = deque()
@@ -201,6 +202,27 @@ class Topics:
             for partition in partitions
             if partition.log is not None and partition.state is State.ACTIVE
         ]
+
+    def partition_states(self) -> Iterator[tuple[str, str, str]]:
+        """Name, `active`, `full` or `failed`, and why, of every user partition. Space that was made since counts."""
+        full = "" if self._log.has_room else "full"
+        for partitions in self._partitions.values():
+            for partition in partitions:
+                if partition.state is State.FAILED:
+                    yield partition.name, "failed", partition.reason
+                elif partition.full and full:
+                    yield partition.name, full, "the disk is full; records are refused until there is space"
+                else:
+                    yield partition.name, "active", ""
+
+    @property
+    def metadata_problem(self) -> str:
+        """Why topics and settings cannot be changed; empty if they can."""
+        if self._log.failed is not None:
+            return f"the metadata log cannot be written: {self._log.failed}; restart the server once the disk is sound"
+        if self._metadata_full and not self._log.has_room:
+            return "the disk is full; topics and settings cannot be changed until there is space"
+        return ""
 
     def space(self) -> Space:
         """Of the file system that holds the data folder. OSError."""
@@ -379,6 +401,7 @@ class Topics:
         return builder.build(self._log.end_offset, self.clock.wall_ms())
 
     def _committed(self, end_offset: int) -> None:
+        self._metadata_full = False
         commits = self._commits
         while commits and commits[0].end_offset <= end_offset:
             _, records, done = commits.popleft()
@@ -391,6 +414,7 @@ class Topics:
     def _commit_failed(self, error: OSError) -> None:
         self._told(Fact("metadata_log_write_failed", {"error": str(error), "final": self._log.failed is not None}))
         if self._log.failed is None:
+            self._metadata_full = True
             self._commits.pop().done(ErrorCode.KAFKA_STORAGE_ERROR)
             self._take_turns()
             return

@@ -9,6 +9,7 @@ A batch that the log cannot take (ENOSPC) is refused and the next one may succee
 the partition takes no more until the server is restarted; what is durable is still served.
 """
 
+import errno
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -98,7 +99,7 @@ class Partition:
 
     __slots__ = (
         "_disk", "_make_writer", "_pending", "_producers_awaited", "_producers_known", "_run", "_saved", "_writer",
-        "folder", "index", "log", "producers", "readers", "reason", "settings", "state",
+        "folder", "full", "index", "log", "producers", "readers", "reason", "settings", "state",
     )  # fmt: skip
 
     def __init__(
@@ -120,6 +121,8 @@ class Partition:
         self.state = State.ACTIVE
         self.reason = ""
         """Why the state is FAILED."""
+        self.full = False
+        """Whether the disk had no space for the last batch."""
         self._disk = disk
         self._make_writer = make_writer
         self._writer: Writer | None = None
@@ -247,7 +250,8 @@ class Partition:
         if self.log is None and self.state is State.ACTIVE:
             try:
                 self.open()
-            except OSError:
+            except OSError as error:
+                self.full = error.errno == errno.ENOSPC
                 done(ErrorCode.KAFKA_STORAGE_ERROR)
                 return
         if self.state is not State.ACTIVE or self.log is None or self._writer is None:
@@ -318,6 +322,7 @@ class Partition:
     # --- the disk's answers -------------------------------------------------------------------------------------------
 
     def _durable(self, end_offset: int) -> None:
+        self.full = False
         pending, arrived = self._pending, 0
         while pending and pending[0].end_offset <= end_offset:
             _, bytes_count, done = pending.popleft()
@@ -329,6 +334,7 @@ class Partition:
     def _write_failed(self, error: OSError) -> None:
         assert self.log is not None
         if self.log.failed is None:
+            self.full = True
             if self._pending:
                 self._pending.pop().done(ErrorCode.KAFKA_STORAGE_ERROR)
             return

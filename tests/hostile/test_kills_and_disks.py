@@ -261,9 +261,15 @@ def test_a_full_disk_refuses_writes_answers_reads_and_forgets_nothing(small_disk
     with Connection(server.bootstrap) as link:
         assert keeps_all(link)
         assert is_refused(commit_next, link) == COORDINATOR_NOT_AVAILABLE
-        assert health(server)[0] == 503
+        assert is_refused(produce_next, link) == STORAGE_ERROR
+        status, said = health(server)
+        assert status == 503
+        assert any(reason.startswith(f"{TOPIC}-0 is full") for reason in said["reasons"]), said
         filler.unlink()
         deadline = time.monotonic() + WITHIN_S
+        while health(server)[0] != 200:
+            assert time.monotonic() < deadline, "space is noticed though nobody writes"
+            time.sleep(0.05)
         while error := commit_next(link):
             assert error in {COORDINATOR_LOADS, COORDINATOR_NOT_AVAILABLE}
             assert time.monotonic() < deadline
