@@ -9,6 +9,7 @@ from struct import Struct
 from time import perf_counter_ns
 from typing import Any, Protocol
 
+from coordinator.protocol import messages
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.requests.api import Api
@@ -29,7 +30,7 @@ class Route:
 
     __slots__ = (
         "answered", "api", "decode", "duration_ns", "durations", "encode", "errors", "flexible_answer", "handle",
-        "skipped", "spoken", "version",
+        "has_error_code", "skipped", "spoken", "version",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +49,8 @@ class Route:
         self.decode = decode
         self.encode = encode
         self.flexible_answer = flexible_answer
+        self.has_error_code = hasattr(getattr(messages, f"{api.name}Response"), "error_code")
+        """Whether the answer as a whole has one; many APIs have one per topic or group instead."""
         self.spoken = spoken
         """All APIs of this listener by key, each with the versions of its dialect."""
         self.answered = 0
@@ -137,8 +140,8 @@ class Exchange:
         route = self.route
         body = route.encode(message)
         route.answered += 1
-        error = getattr(message, "error_code", 0)
-        if error:
+        if route.has_error_code and message.error_code:
+            error = message.error_code
             route.errors[error] = route.errors.get(error, 0) + 1
         if route.flexible_answer:
             return _FLEXIBLE_HEADER.pack(len(body) + 5, self.correlation_id, 0) + body
@@ -177,7 +180,7 @@ class Exchange:
     def refusal(self, error: KafkaError) -> Message:
         """The API's own answer for this error, in the shape of the request's version."""
         message = self.route.api.refuse(self.request, error, self.api_version)
-        if not hasattr(message, "error_code"):  # else `encode` counts it
+        if not self.route.has_error_code:  # else `encode` counts it
             errors = self.route.errors
             errors[error.code] = errors.get(error.code, 0) + 1
         return message
