@@ -53,8 +53,12 @@ class NetworkConfig:
     """Limits of the connections and of what arrives on them."""
 
     socket_request_max_bytes: int = 104_857_600
+    limit_request_bytes: int = 8 << 20
+    limit_request_elements: int = 20_000
+    limit_memory_bytes: int = 256 << 20
     max_connections: int = 10_000
     max_connections_per_ip: int = 10_000
+    max_connection_creation_rate: int = INT_MAX
     connections_max_idle_ms: int = 600_000
     limit_frame_time_ms: int = 30_000
     limit_requests_in_flight: int = 5
@@ -289,10 +293,18 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
      "Unanswered requests of one connection; beyond them reading from it pauses. Clients send 5 by default (ours)."),
     ("limit.write.buffer.bytes", NetworkConfig, POSITIVE, "bytes",
      "Answers that a peer has not read; beyond them reading from it pauses (ours)."),
+    ("limit.request.bytes", NetworkConfig, POSITIVE, "bytes",
+     "The same for all but Produce: the assignments of 3,000 members are about one MiB (ours)."),
+    ("limit.request.elements", NetworkConfig, POSITIVE, "elements",
+     "A request with more in all its arrays closes its connection: each costs its sender a byte, us a microsecond (ours)."),
+    ("limit.memory.bytes", NetworkConfig, integer(1 << 20, LONG_MAX), "bytes",
+     "Held for requests and answers over 64 KiB, of all connections. Beyond it such requests wait, fetches find none (ours)."),
     ("limit.write.time.ms", NetworkConfig, POSITIVE, "ms", "A peer whose buffer stays full so long is closed (ours)."),
 
     ("admin.connections", AdminConfig, POSITIVE, "connections", "HTTP connections at once; more are refused (ours)."),
     ("admin.header.bytes", AdminConfig, integer(256, 1 << 20), "bytes", "The largest head of an HTTP request (ours)."),
+    ("max.connection.creation.rate", NetworkConfig, POSITIVE, "connections per second",
+     "A connection beyond it is closed at once; Kafka lets it wait. No bound as in Kafka: a test suite makes many."),
     ("admin.body.bytes", AdminConfig, INT, "bytes", "The largest body of an HTTP request (ours)."),
     ("admin.request.time.ms", AdminConfig, POSITIVE, "ms", "An HTTP request must be whole by then (ours)."),
 )

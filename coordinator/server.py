@@ -42,6 +42,8 @@ from coordinator.runtime.result import Fact
 from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
 from coordinator.runtime.shard import Shard, Status
+from coordinator.runtime.event_log import EventLog, Run
+from coordinator.runtime.memory import Memory
 from coordinator.runtime.statistics import Statistics
 from coordinator.runtime.timers import Handle
 from coordinator.topics.engine import Topics
@@ -86,6 +88,7 @@ class Server:
         self._loop = loop
         self._disk = disk
         self._worker = worker
+        self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
         self._run = self.statistics.timed(self._worker.run)
         self.cluster_id = _cluster_id(disk, config.log_dir, entropy)
         self.topics = Topics(
@@ -106,6 +109,7 @@ class Server:
         )
         self._assignors = _assignors(config.groups.group_consumer_assignors)
         self._make_shard_folders()
+        self.topics.has_room = self.memory.has_room
         self.groups = Router([self._shard(index) for index in range(config.log.offsets_topic_num_partitions)])
         self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
         self.topics.on_topics_deleted = self._topics_deleted
@@ -196,9 +200,10 @@ class Server:
     async def _listen(self, config: ListenerConfig) -> Listener:
         network = self.config.network
         listener = Listener(
-            Dispatcher(self, self.apis, Codec.of(config.dialect)),
+            Dispatcher(self, self.apis, Codec.of(config.dialect, network.limit_request_elements)),
             ConnectionLimits(
-                frame_bytes_max=network.socket_request_max_bytes,
+                frame_bytes_max=min(network.limit_request_bytes, network.socket_request_max_bytes),
+                produce_bytes_max=network.socket_request_max_bytes,
                 requests_in_flight_max=network.limit_requests_in_flight,
                 write_buffer_bytes_max=network.limit_write_buffer_bytes,
                 idle_ms_max=network.connections_max_idle_ms,
@@ -271,9 +276,11 @@ def _cluster_id(disk: Disk, folder: str, entropy: Entropy) -> str:
     file = disk.open(f"{path}.tmp")
     file.truncate(0)
     file.append(f"version=1\ncluster.id={cluster_id}\n".encode())
+            self.memory,
     file.sync()
     file.close()
     disk.rename(f"{path}.tmp", path)
+            connections_per_second_max=network.max_connection_creation_rate,
     disk.sync_folder(folder)
     return cluster_id
 

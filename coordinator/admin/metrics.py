@@ -95,6 +95,14 @@ def _requests_waiting(server: Served) -> Samples:
     yield (), sum(connection.waiting for listener in server.listeners for connection in listener.connections)
 
 
+def _memory_held(server: Served) -> Samples:
+    yield (), server.memory.held_bytes
+
+
+def _memory_waiting(server: Served) -> Samples:
+    yield (), server.memory.waiting
+
+
 def _groups(server: Served) -> Samples:
     counts: Counter[tuple[str, str]] = Counter()
     for state in _states(server):
@@ -230,6 +238,8 @@ METRICS = (
     Metric("coordinator_request_seconds", HISTOGRAM, ("api",),
            "From request to answer. Of an API used often, one answer in sixteen.", _durations),
     Metric("coordinator_requests_waiting", GAUGE, (), "Requests not answered yet.", _requests_waiting),
+    Metric("coordinator_memory_held_bytes", GAUGE, (), "Large requests and answers under way.", _memory_held),
+    Metric("coordinator_memory_waiting", GAUGE, (), "Connections with a request that waits for memory.", _memory_waiting),
     Metric("coordinator_connections", GAUGE, ("listener",), "Open connections, by listener.", _connections),
     Metric("coordinator_connections_refused", COUNTER, ("listener",), "Over a limit.", _connections_refused),
     Metric("coordinator_connections_closed", COUNTER, ("reason",), "Why; peer: by the client.", _connections_closed),

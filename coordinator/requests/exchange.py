@@ -13,6 +13,7 @@ from coordinator.protocol import messages
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.requests.api import Api
+from coordinator.runtime.memory import COUNTED_BYTES
 
 MEASURED_FIRST = 1_000
 """Answers of a route that are all timed; after them one in sixteen is."""
@@ -79,6 +80,7 @@ class ReplyQueue(Protocol):
 
     def expect(self, exchange: "Exchange") -> None: ...
     def hold(self, exchange: "Exchange") -> None: ...
+    def count(self, answer_bytes: int) -> None: ...
     def ready(self) -> None: ...
     def refuse(self, reason: str) -> None: ...
 
@@ -143,9 +145,12 @@ class Exchange:
         if route.has_error_code and message.error_code:
             error = message.error_code
             route.errors[error] = route.errors.get(error, 0) + 1
+        size = len(body)
+        if size > COUNTED_BYTES:
+            self._queue.count(size)
         if route.flexible_answer:
-            return _FLEXIBLE_HEADER.pack(len(body) + 5, self.correlation_id, 0) + body
-        return _PLAIN_HEADER.pack(len(body) + 4, self.correlation_id) + body
+            return _FLEXIBLE_HEADER.pack(size + 5, self.correlation_id, 0) + body
+        return _PLAIN_HEADER.pack(size + 4, self.correlation_id) + body
 
     def send(self, payload: bytes) -> None:
         """Gives the encoded answer; it leaves when every earlier request of the connection has been answered."""

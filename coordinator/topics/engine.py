@@ -76,6 +76,8 @@ class Topics:
         """Collision keys of the names that are being made or removed."""
         self.on_topics_deleted: Callable[[list[tuple[str, bytes]]], None] = lambda _topics: None
         """Told name and id of topics that are gone, after they are (their committed offsets go too)."""
+        self.has_room: Callable[[], bool] = lambda: True
+        """Whether there is memory for records to be read; where there is not, a Fetch finds none."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, entropy.bytes)
         self._data_folder = data_folder
         self._disk = disk

@@ -67,6 +67,7 @@ def server(
         listeners=[listener],
         statistics=Statistics(),
         stopping=stopping,
+        memory=SimpleNamespace(held_bytes=70_000, waiting=1),
         topics=SimpleNamespace(
             partition_states=lambda: iter(partitions),
             metadata_problem=metadata_problem,
@@ -239,7 +240,7 @@ def answered(route: Route, count: int) -> int:
     before = sum(route.durations)
     for _ in range(count):
         exchange = Exchange(route, Queue(), None, 1, None)  # type: ignore[arg-type]
-        exchange.send(exchange.encode(SimpleNamespace()))
+        exchange.send(exchange.encode(SimpleNamespace(error_code=0)))
     return sum(route.durations) - before
 
 
