@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from coordinator import variables
-from coordinator.groups.settings import FENCING_POLICIES, MIGRATION_POLICIES, GroupsConfig
+from coordinator.groups.settings import EVENT_POLICIES, FENCING_POLICIES, MIGRATION_POLICIES, GroupsConfig
 from coordinator.places import SCHEMAS
 from coordinator.topics.settings import TopicsConfig
 
@@ -77,6 +77,9 @@ class LogConfig:
     offsets_commit_timeout_ms: int = 5_000
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_delete_retention_ms: int = 86_400_000
+    coordinator_events_segment_bytes: int = 33_554_432
+    coordinator_events_retention_bytes: int = 268_435_456
+    coordinator_events_retention_ms: int = 604_800_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +216,15 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("log.cleaner.delete.retention.ms", LogConfig, LONG, "ms",
      "A deletion stays in a compacted log so long, for whoever reads the log along."),
 
+    ("coordinator.events", GroupsConfig, choice(*EVENT_POLICIES), "",
+     "What the event log beside the groups' log keeps. refused: all but accepted commits (ours)."),
+    ("coordinator.events.segment.bytes", LogConfig, POSITIVE, "bytes",
+     "A segment of the event log rolls at this size (ours)."),
+    ("coordinator.events.retention.bytes", LogConfig, integer(-1, LONG_MAX), "bytes",
+     "A shard's event log larger than this loses its oldest segments; -1 keeps them (ours)."),
+    ("coordinator.events.retention.ms", LogConfig, integer(-1, LONG_MAX), "ms",
+     "A segment of the event log older than this goes; -1 keeps it (ours)."),
+
     ("group.initial.rebalance.delay.ms", GroupsConfig, INT, "ms",
      "An empty group that gets its first member waits this long for more."),
     ("group.min.session.timeout.ms", GroupsConfig, INT, "ms", "A join with a shorter session timeout is refused."),
@@ -281,10 +293,18 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("producer.id.block.size", TopicsConfig, POSITIVE, "ids", "Producer ids that one record on disk reserves (ours)."),
 
     ("socket.request.max.bytes", NetworkConfig, POSITIVE, "bytes", "A larger request closes its connection."),
+    ("limit.request.bytes", NetworkConfig, POSITIVE, "bytes",
+     "The same for all but Produce: the assignments of 3,000 members are about one MiB (ours)."),
+    ("limit.request.elements", NetworkConfig, POSITIVE, "elements",
+     "A request with more in all its arrays closes its connection: each costs its sender a byte, us a microsecond (ours)."),
+    ("limit.memory.bytes", NetworkConfig, integer(1 << 20, LONG_MAX), "bytes",
+     "Held for requests and answers over 64 KiB, of all connections. Beyond it such requests wait, fetches find none (ours)."),
     ("max.connections", NetworkConfig, INT, "connections",
      "A connection beyond it is closed at once. Kafka's default is no bound; memory has one."),
     ("max.connections.per.ip", NetworkConfig, INT, "connections",
      "The same per client address. Behind one container network all clients have one address: hence no less than all."),
+    ("max.connection.creation.rate", NetworkConfig, POSITIVE, "connections per second",
+     "A connection beyond it is closed at once; Kafka lets it wait. No bound as in Kafka: a test suite makes many."),
     ("connections.max.idle.ms", NetworkConfig, POSITIVE_LONG, "ms",
      "A connection that asks nothing so long is closed."),
     ("limit.frame.time.ms", NetworkConfig, POSITIVE, "ms",
@@ -293,18 +313,10 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
      "Unanswered requests of one connection; beyond them reading from it pauses. Clients send 5 by default (ours)."),
     ("limit.write.buffer.bytes", NetworkConfig, POSITIVE, "bytes",
      "Answers that a peer has not read; beyond them reading from it pauses (ours)."),
-    ("limit.request.bytes", NetworkConfig, POSITIVE, "bytes",
-     "The same for all but Produce: the assignments of 3,000 members are about one MiB (ours)."),
-    ("limit.request.elements", NetworkConfig, POSITIVE, "elements",
-     "A request with more in all its arrays closes its connection: each costs its sender a byte, us a microsecond (ours)."),
-    ("limit.memory.bytes", NetworkConfig, integer(1 << 20, LONG_MAX), "bytes",
-     "Held for requests and answers over 64 KiB, of all connections. Beyond it such requests wait, fetches find none (ours)."),
     ("limit.write.time.ms", NetworkConfig, POSITIVE, "ms", "A peer whose buffer stays full so long is closed (ours)."),
 
     ("admin.connections", AdminConfig, POSITIVE, "connections", "HTTP connections at once; more are refused (ours)."),
     ("admin.header.bytes", AdminConfig, integer(256, 1 << 20), "bytes", "The largest head of an HTTP request (ours)."),
-    ("max.connection.creation.rate", NetworkConfig, POSITIVE, "connections per second",
-     "A connection beyond it is closed at once; Kafka lets it wait. No bound as in Kafka: a test suite makes many."),
     ("admin.body.bytes", AdminConfig, INT, "bytes", "The largest body of an HTTP request (ours)."),
     ("admin.request.time.ms", AdminConfig, POSITIVE, "ms", "An HTTP request must be whole by then (ours)."),
 )

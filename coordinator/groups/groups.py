@@ -26,7 +26,7 @@ from coordinator.groups.group_configs import ConfiguredGroups
 from coordinator.groups.offsets import expire
 from coordinator.groups.offsets.replay import replay_legacy_offset_commit, replay_offset_commit
 from coordinator.groups.offsets.store import Offsets
-from coordinator.groups.settings import GroupsConfig, GroupSettings
+from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -66,7 +66,10 @@ class Groups:
     A group id belongs to one kind of group at a time.
     """
 
-    __slots__ = ("assignors", "catalog", "classic", "commits_fenced", "config", "consumer", "offsets", "settings")
+    __slots__ = (
+        "assignors", "catalog", "classic", "commits_fenced", "config", "consumer", "offsets", "settings", "tells_accepted",
+        "tells_refused",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -81,6 +84,9 @@ class Groups:
         self.catalog = catalog
         self.settings = ConfiguredGroups(config) if settings is None else settings
         self.assignors = assignors
+        self.tells_accepted = config.coordinator_events == ALL_EVENTS
+        """Whether commits that are accepted are told as events; and those that are refused."""
+        self.tells_refused = config.coordinator_events != NO_EVENTS
         self.classic: dict[str, ClassicGroup] = {}
         """Simple groups (offsets only) are classic groups without members."""
         self.consumer: dict[str, ConsumerGroup] = {}

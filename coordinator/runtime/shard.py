@@ -23,6 +23,7 @@ from coordinator.log.log import Log
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
+from coordinator.runtime.event_log import RELOAD, START, EventLog, Pending
 from coordinator.runtime.loader import Loaded, load
 from coordinator.runtime.parking import Asker, Parking
 from coordinator.runtime.result import Call, Fact, Record, Result, TimerKey
@@ -87,6 +88,7 @@ class Shard:
         commit_timeout_ms: int,
         told: Callable[[int, Fact], None],
         on_durable: Callable[[int], None],
+        events: EventLog | None = None,
     ) -> None:
         self.index = index
         self.log = log
@@ -97,6 +99,8 @@ class Shard:
         self.loaded = Loaded()
         """What the last load read."""
         self.parked = Parking()
+        self.events = events
+        """Where the core's events go; None: nowhere."""
         self._make_state = make_state
         self._serde = serde
         self._clock = clock
@@ -112,6 +116,7 @@ class Shard:
         self._offset_durable = 0
         self._waiting: dict[Exchange, None] = {}
         self._mailbox: deque[Callable[[], None]] = deque()
+        self._is_first_load = True
         self._busy = False
         self._watchdog: Handle | None = None
         self._full_until_ms = 0
@@ -144,7 +149,11 @@ class Shard:
         self._offset_written = self.log.end_offset
         self._offset_durable = self._writer.offset_durable
         self._timers.clear()
-        self._apply(state.loaded(self._clock.wall_ms()))
+        if self.events is not None:
+            self.events.open(self._offset_written, START if self._is_first_load else RELOAD)
+        self._is_first_load = False
+        now_ms = self._clock.wall_ms()
+        self._apply(state.loaded(now_ms), now_ms)
         return loaded.records
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -173,7 +182,8 @@ class Shard:
             return
         self._busy = True
         try:
-            self._apply(change(self.state, self._clock.wall_ms()))
+            now_ms = self._clock.wall_ms()
+            self._apply(change(self.state, now_ms), now_ms)
         except Exception:  # noqa: BLE001 - as above
             _log.exception("event=change_failed shard=%d", self.index)
             self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
@@ -192,18 +202,19 @@ class Shard:
 
     def _run(self, operation: Operation, exchange: Exchange) -> None:
         self._busy = True
+        now_ms = self._clock.wall_ms()
         try:
             try:
                 if self.status is not Status.ACTIVE:
                     self._refuse_unless_serving(writes=exchange.writes)
-                result = operation(self.state, exchange.request, exchange, self._clock.wall_ms())
+                result = operation(self.state, exchange.request, exchange, now_ms)
             except KafkaError as error:
-                result = Result(exchange.refusal(error))
+                result = Result(exchange.refusal(error), facts=error.facts)
             reply = result.reply
             if reply is None:
                 self._waiting[exchange] = None
                 exchange.wait()
-            self._apply(result)
+            self._apply(result, now_ms)
             if reply is not None:
                 self.park(exchange, exchange.encode(reply))
         except Exception:  # noqa: BLE001 - a bug must not take the other groups down
@@ -219,7 +230,8 @@ class Shard:
         while self._mailbox:
             self._mailbox.popleft()()
 
-    def _apply(self, result: Result) -> None:
+    def _apply(self, result: Result, now_ms: int) -> None:
+        decided_at = self._offset_written
         if result.records:
             self._append(result.records)
         for key, delay_ms in result.timers:
@@ -231,8 +243,19 @@ class Shard:
             exchange: Exchange = call  # type: ignore[assignment]  # the core keeps the call it was given, opaque
             self._waiting.pop(exchange, None)
             self.park(exchange, exchange.encode(message))
-        for fact in result.facts:
-            self._told(self.index, fact)
+        if result.facts:
+            self._say(result.facts, now_ms, decided_at)
+
+    def _say(self, facts: Iterable[Fact], now_ms: int, decided_at: int) -> None:
+        events = self.events
+        for fact in facts:
+            event = fact.event
+            if event is not None and events is not None:
+                if not events.pending and not self._batch.count:
+                    self._soon(self.flush)
+                events.pending.append(Pending(event, now_ms, decided_at, self._offset_written))
+            if fact.name:
+                self._told(self.index, fact)
 
     def _append(self, records: Iterable[Record]) -> None:
         batch = self._batch
@@ -248,7 +271,12 @@ class Shard:
     # --- durability ---------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Writes what was decided since the last flush as one batch."""
+        """Writes what was decided since the last flush, then what was told of it."""
+        self._write_batch()
+        if self.events is not None:
+            self.events.flush(self._offset_written)
+
+    def _write_batch(self) -> None:
         batch = self._batch
         if not batch.count or self.status is Status.FAILED:
             return
@@ -300,6 +328,8 @@ class Shard:
         self._timers.clear()
         if self.status is Status.FAILED:
             self._offset_written = self._offset_durable
+            if self.events is not None:
+                self.events.drop_after(self._offset_durable)
         else:
             self.load()
         for asker in askers:

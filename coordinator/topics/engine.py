@@ -104,12 +104,14 @@ class Topics:
 
     # --- start and stop -----------------------------------------------------------------------------------------------
 
-    def attach_internal(self, name: str, logs: Sequence[Log]) -> None:
+    def attach_internal(
+        self, name: str, logs: Sequence[Log], *, cleanup_policy: str = "compact", synced: bool = True
+    ) -> None:
         """Serves the shards' logs as a topic. The first time this enters the topic into the registry.
 
-        Its settings there are what clients are told; the logs have theirs already.
+        Its settings there are what clients are told; the logs have theirs already. `synced`: nobody reads what is not durable.
         """
-        settings = {"cleanup.policy": "compact", "compression.type": "producer"}
+        settings = {"cleanup.policy": cleanup_policy, "compression.type": "producer"}
         if logs:
             settings["segment.bytes"] = str(logs[0].settings.segment_bytes)
         topic = self.registry.topics.get(name)
@@ -123,7 +125,7 @@ class Topics:
                 ]
             )
         self._partitions.pop(name, None)
-        syncs = self._durability == Durability.FSYNC
+        syncs = synced and self._durability == Durability.FSYNC
         self._internal[name] = [InternalPartition(index, log, syncs=syncs) for index, log in enumerate(logs)]
 
     def declare(self, name: str, partitions: int, overrides: Mapping[str, str]) -> bool:
@@ -163,7 +165,7 @@ class Topics:
         return self.registry.changes
 
     def topic_names(self) -> Sequence[str]:
-        return list(self.registry.topics)
+        return [name for name in self.registry.topics if name not in names.UNLISTED]
 
     def topic_id(self, name: str) -> bytes | None:
         topic = self.registry.topics.get(name)
