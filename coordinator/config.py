@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from coordinator import variables
-from coordinator.groups.settings import FENCING_POLICIES, MIGRATION_POLICIES, GroupsConfig
+from coordinator.groups.settings import EVENT_POLICIES, FENCING_POLICIES, MIGRATION_POLICIES, GroupsConfig
 from coordinator.places import SCHEMAS
 from coordinator.topics.settings import TopicsConfig
 from coordinator.transactions.settings import TransactionsConfig
@@ -54,8 +54,12 @@ class NetworkConfig:
     """Limits of the connections and of what arrives on them."""
 
     socket_request_max_bytes: int = 104_857_600
+    limit_request_bytes: int = 8 << 20
+    limit_request_elements: int = 20_000
+    limit_memory_bytes: int = 256 << 20
     max_connections: int = 10_000
     max_connections_per_ip: int = 10_000
+    max_connection_creation_rate: int = INT_MAX
     connections_max_idle_ms: int = 600_000
     limit_frame_time_ms: int = 30_000
     limit_requests_in_flight: int = 5
@@ -76,6 +80,9 @@ class LogConfig:
     transaction_state_log_segment_bytes: int = 104_857_600
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_delete_retention_ms: int = 86_400_000
+    coordinator_events_segment_bytes: int = 33_554_432
+    coordinator_events_retention_bytes: int = 268_435_456
+    coordinator_events_retention_ms: int = 604_800_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +224,15 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("log.cleaner.delete.retention.ms", LogConfig, LONG, "ms",
      "A deletion stays in a compacted log so long, for whoever reads the log along."),
 
+    ("coordinator.events", GroupsConfig, choice(*EVENT_POLICIES), "",
+     "What the event log beside the groups' log keeps. refused: all but accepted commits (ours)."),
+    ("coordinator.events.segment.bytes", LogConfig, POSITIVE, "bytes",
+     "A segment of the event log rolls at this size (ours)."),
+    ("coordinator.events.retention.bytes", LogConfig, integer(-1, LONG_MAX), "bytes",
+     "A shard's event log larger than this loses its oldest segments; -1 keeps them (ours)."),
+    ("coordinator.events.retention.ms", LogConfig, integer(-1, LONG_MAX), "ms",
+     "A segment of the event log older than this goes; -1 keeps it (ours)."),
+
     ("group.initial.rebalance.delay.ms", GroupsConfig, INT, "ms",
      "An empty group that gets its first member waits this long for more."),
     ("group.min.session.timeout.ms", GroupsConfig, INT, "ms", "A join with a shorter session timeout is refused."),
@@ -300,10 +316,18 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("producer.id.block.size", TopicsConfig, POSITIVE, "ids", "Producer ids that one record on disk reserves (ours)."),
 
     ("socket.request.max.bytes", NetworkConfig, POSITIVE, "bytes", "A larger request closes its connection."),
+    ("limit.request.bytes", NetworkConfig, POSITIVE, "bytes",
+     "The same for all but Produce: the assignments of 3,000 members are about one MiB (ours)."),
+    ("limit.request.elements", NetworkConfig, POSITIVE, "elements",
+     "A request with more in all its arrays closes its connection: each costs its sender a byte, us a microsecond (ours)."),
+    ("limit.memory.bytes", NetworkConfig, integer(1 << 20, LONG_MAX), "bytes",
+     "Held for requests and answers over 64 KiB, of all connections. Beyond it such requests wait, fetches find none (ours)."),
     ("max.connections", NetworkConfig, INT, "connections",
      "A connection beyond it is closed at once. Kafka's default is no bound; memory has one."),
     ("max.connections.per.ip", NetworkConfig, INT, "connections",
      "The same per client address. Behind one container network all clients have one address: hence no less than all."),
+    ("max.connection.creation.rate", NetworkConfig, POSITIVE, "connections per second",
+     "A connection beyond it is closed at once; Kafka lets it wait. No bound as in Kafka: a test suite makes many."),
     ("connections.max.idle.ms", NetworkConfig, POSITIVE_LONG, "ms",
      "A connection that asks nothing so long is closed."),
     ("limit.frame.time.ms", NetworkConfig, POSITIVE, "ms",

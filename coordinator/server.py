@@ -8,6 +8,7 @@ the log by then, as it is at any moment.
 """
 
 import asyncio
+import errno
 import fcntl
 import gc
 import json
@@ -17,6 +18,7 @@ import signal
 import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -27,12 +29,14 @@ from coordinator.admin.metrics import metrics_routes
 from coordinator.config import ListenerConfig, ServerConfig
 from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
+from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.group_configs import ConfiguredGroups
 from coordinator.groups.groups import BUILT_IN_ASSIGNORS, RECORD_KEYS, Groups
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
+from coordinator.groups.settings import NO_EVENTS
 from coordinator.log.log import DamagedLog, Log, LogSettings
-from coordinator.log.writer import Writer
+from coordinator.log.writer import Durability, Writer
 from coordinator.markers import Deliveries, Markers
 from coordinator.network.connection import ConnectionLimits
 from coordinator.network.listener import Listener
@@ -41,15 +45,17 @@ from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.requests.api import Api
 from coordinator.requests.dispatch import Dispatcher, spoken_apis
 from coordinator.runtime.cleaner import Cleaner
+from coordinator.runtime.event_log import EventLog, Run
 from coordinator.runtime.loader import StateMachine
+from coordinator.runtime.memory import Memory
 from coordinator.runtime.result import Fact
 from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
 from coordinator.runtime.shard import Shard, Status
 from coordinator.runtime.statistics import Statistics
 from coordinator.runtime.timers import Handle
+from coordinator.topics import names
 from coordinator.topics.engine import Topics
-from coordinator.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from coordinator.transactions import transactions
 from coordinator.transactions.transactions import Transactions
 from coordinator.verification import Verification
@@ -61,7 +67,9 @@ from coordinator.world.worker import Threads, Worker
 
 _log = logging.getLogger(__name__)
 
-OFFSETS_TOPIC = CONSUMER_OFFSETS
+OFFSETS_TOPIC = names.CONSUMER_OFFSETS
+EVENTS_TOPIC = names.COORDINATOR_EVENTS
+TRANSACTIONS_TOPIC = names.TRANSACTION_STATE
 DISK_THREADS = 4
 WRITES_POLL_S = 0.001
 """How often a stop looks whether the last writes are on the disk."""
@@ -88,6 +96,7 @@ class Server:
         self.entropy = entropy
         self.node_id = config.node_id
         self.statistics = Statistics()
+        self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
         self.stopping = False
         self.apis: dict[int, Api] = spoken_apis()
         self.listeners: list[Listener] = []
@@ -108,14 +117,20 @@ class Server:
             schedule=self._schedule,
             told=self._topics_told,
         )
+        self.topics.has_room = self.memory.has_room
         registry = self.topics.registry
         self._group_settings = ConfiguredGroups(
             config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)
         )
         self._assignors = _assignors(config.groups.group_consumer_assignors)
         self._make_shard_folders()
+        self._event_logs = self._open_event_logs()
+        self._events_run = Run(run_id=entropy.uuid(), node_id=config.node_id, policy=config.groups.coordinator_events)
         self.groups = Router([self._group_shard(index) for index in range(config.log.offsets_topic_num_partitions)])
         self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
+        if self._event_logs:
+            self.topics.attach_internal(EVENTS_TOPIC, self._event_logs, cleanup_policy="delete", synced=False)
+            self._schedule(config.topics.log_retention_check_interval_ms, self._retain_events)
         self.topics.on_topics_deleted = self._topics_deleted
         self.producer_ids = ProducerIds(self.topics)
         self.markers = Markers(
@@ -126,7 +141,7 @@ class Server:
             [self._transaction_shard(index) for index in range(config.log.transaction_state_log_num_partitions)]
         )
         self._deliveries.transactions = self.transactions
-        self.topics.attach_internal(TRANSACTION_STATE, [shard.log for shard in self.transactions.shards])
+        self.topics.attach_internal(TRANSACTIONS_TOPIC, [shard.log for shard in self.transactions.shards])
         self.verification = Verification(
             self.transactions,
             enabled=config.transactions.transaction_partition_verification_enable,
@@ -157,13 +172,69 @@ class Server:
         log = self.config.log
         for topic, count in (
             (OFFSETS_TOPIC, log.offsets_topic_num_partitions),
-            (TRANSACTION_STATE, log.transaction_state_log_num_partitions),
+            (TRANSACTIONS_TOPIC, log.transaction_state_log_num_partitions),
         ):
             for index in range(count):
                 folder = f"{self.config.log_dir}/{topic}-{index}"
                 if not self._disk.exists(folder):
                     self._disk.make_folder(folder)
+        if self.config.groups.coordinator_events != NO_EVENTS:
+            for index in range(log.offsets_topic_num_partitions):
+                if not self._disk.exists(self._events_folder(index)):
+                    with suppress(OSError):  # opening it says what is wrong
+                        self._disk.make_folder(self._events_folder(index))
         self._disk.sync_folder(self.config.log_dir)
+
+    def _events_folder(self, index: int) -> str:
+        return f"{self.config.log_dir}/{EVENTS_TOPIC}-{index}"
+
+    def _open_event_logs(self) -> list[Log]:
+        """One for each shard; none if nothing is told and nothing was. One that cannot be opened takes nothing and
+        keeps nobody."""
+        config = self.config
+        if config.groups.coordinator_events == NO_EVENTS and EVENTS_TOPIC not in self.topics.registry.topics:
+            return []
+        retention_bytes, retention_ms = (
+            config.log.coordinator_events_retention_bytes,
+            config.log.coordinator_events_retention_ms,
+        )
+        settings = LogSettings(
+            segment_bytes=config.log.coordinator_events_segment_bytes,
+            retention_bytes=None if retention_bytes < 0 else retention_bytes,
+            retention_ms=None if retention_ms < 0 else retention_ms,
+        )
+        logs = []
+        for index in range(config.log.offsets_topic_num_partitions):
+            folder = self._events_folder(index)
+            try:
+                log = Log.open(self._disk, folder, settings)
+            except (OSError, DamagedLog) as error:
+                log = Log(self._disk, folder, settings)
+                log.failed = OSError(errno.EIO, str(error))
+            if log.recovery is not None:
+                _log.warning("event=event_log_recovered shard=%d %s", index, log.recovery)
+            logs.append(log)
+        return logs
+
+    def _event_log(self, index: int) -> EventLog | None:
+        if self.config.groups.coordinator_events == NO_EVENTS:
+            return None
+        return EventLog(
+            index,
+            self._event_logs[index],
+            Serde(Codec.of(None), EVENT_KEYS),
+            self.clock,
+            self._events_run,
+            make_writer=lambda log, durable, failed: Writer(log, Durability.WRITE, self._run, durable, failed),
+            on_written=lambda index: self.topics.wake(EVENTS_TOPIC, index),
+        )
+
+    def _retain_events(self) -> None:
+        now_ms = self.clock.wall_ms()
+        for shard in self.groups.shards:
+            if shard.events is not None:
+                shard.events.retain(now_ms)
+        self._schedule(self.config.topics.log_retention_check_interval_ms, self._retain_events)
 
     def _group_shard(self, index: int) -> Shard:
         config = self.config
@@ -173,12 +244,13 @@ class Server:
             config.log.offsets_topic_segment_bytes,
             lambda: Groups(config.groups, self.topics, settings=self._group_settings, assignors=self._assignors),
             RECORD_KEYS,
+            self._event_log(index),
         )
 
     def _transaction_shard(self, index: int) -> Shard:
         config = self.config
         return self._shard(
-            TRANSACTION_STATE,
+            TRANSACTIONS_TOPIC,
             index,
             config.log.transaction_state_log_segment_bytes,
             lambda: Transactions(config.transactions, self.producer_ids, self._deliveries.deliver),
@@ -192,6 +264,7 @@ class Server:
         segment_bytes: int,
         make_state: Callable[[], StateMachine],
         record_keys: tuple[str, ...],
+        events: EventLog | None = None,
     ) -> Shard:
         config = self.config
         log = Log.open(self._disk, f"{config.log_dir}/{topic}-{index}", LogSettings(
@@ -212,6 +285,7 @@ class Server:
             commit_timeout_ms=config.log.offsets_commit_timeout_ms,
             told=self._told,
             on_durable=lambda index: self.topics.wake(topic, index),
+            events=events,
         )
 
     def _schedule(self, delay_ms: int, callback: Callable[[], None]) -> Handle:
@@ -233,7 +307,7 @@ class Server:
 
     async def start(self) -> tuple[str, str]:
         """Loads and listens; returns the bootstrap address and the admin URL."""
-        for name, router in ((OFFSETS_TOPIC, self.groups), (TRANSACTION_STATE, self.transactions)):
+        for name, router in ((OFFSETS_TOPIC, self.groups), (TRANSACTIONS_TOPIC, self.transactions)):
             for shard in router.shards:
                 read = shard.load()
                 if read:
@@ -255,18 +329,21 @@ class Server:
     async def _listen(self, config: ListenerConfig) -> Listener:
         network = self.config.network
         listener = Listener(
-            Dispatcher(self, self.apis, Codec.of(config.dialect)),
+            Dispatcher(self, self.apis, Codec.of(config.dialect, network.limit_request_elements)),
             ConnectionLimits(
-                frame_bytes_max=network.socket_request_max_bytes,
+                frame_bytes_max=min(network.limit_request_bytes, network.socket_request_max_bytes),
+                produce_bytes_max=network.socket_request_max_bytes,
                 requests_in_flight_max=network.limit_requests_in_flight,
                 write_buffer_bytes_max=network.limit_write_buffer_bytes,
                 idle_ms_max=network.connections_max_idle_ms,
                 frame_ms_max=network.limit_frame_time_ms,
                 drain_ms_max=network.limit_write_time_ms,
             ),
+            self.memory,
             advertised=(config.advertised_host or config.host, config.advertised_port or 0),
             connections_max=network.max_connections,
             connections_per_ip_max=network.max_connections_per_ip,
+            connections_per_second_max=network.max_connection_creation_rate,
             now_ms=self.clock.monotonic_ms,
         )
         try:
@@ -289,11 +366,19 @@ class Server:
             self.cleaner.idle and self.topics.idle and all(shard.idle for shard in self.shards)
         ):
             await asyncio.sleep(WRITES_POLL_S)
+        events = [(shard, shard.events) for shard in self.groups.shards if shard.events is not None]
+        for shard, event_log in events:
+            if shard.status is not Status.FAILED:
+                event_log.finish(shard.offset_durable)
+        while not all(event_log.idle for _, event_log in events):  # noqa: ASYNC110 - as above
+            await asyncio.sleep(WRITES_POLL_S)
         self._worker.close()
         await asyncio.sleep(0)
         for shard in self.shards:
             if shard.status is not Status.FAILED:
                 shard.log.close()
+        for _, event_log in events:
+            event_log.close()
         self.topics.close()
 
 

@@ -7,16 +7,15 @@ the ones that config/test.yaml gives our own server.
 """
 
 import base64
-import socket
 import subprocess
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
 from java_support import KAFKA_VERSION, kafka_classpath
+from ports import HeldPort
 
 KAFKA_TOOLS = "4.3.0"  # the newest whose tools are published; they read what 4.4 writes
 STARTED_WITHIN_S = 120.0
@@ -40,30 +39,21 @@ BROKER = (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", f"{TOOLS_API}:{KAFKA_T
 TOOLS = (f"org.apache.kafka:kafka-tools:{KAFKA_TOOLS}", *LOGGING)
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, held together so that they differ."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-
-
 class KafkaBroker:
     """One broker and its folder. Its ports are chosen once, so that a new start is a restart for its clients."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None):
         self.folder = folder
         self.classpath = kafka_classpath(BROKER, exclude=(TOOLS_API,))
-        port, controller = free_ports(2)
-        self.bootstrap = f"127.0.0.1:{port}"
+        self._held = [HeldPort(), HeldPort()]
+        self.bootstrap, controller = (held.address for held in self._held)
         self.data_dir = folder / "data"
         self.process: subprocess.Popen[bytes] | None = None
         values = {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
+            "controller.quorum.voters": f"1@{controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
@@ -122,7 +112,9 @@ class KafkaBroker:
         self.process.wait(STOPPED_WITHIN_S)
 
     def stop(self) -> None:
-        """An orderly end; SIGKILL when it takes too long."""
+        """The end: an orderly one, SIGKILL when it takes too long."""
+        for held in self._held:
+            held.release()
         if self.process is None or self.process.poll() is not None:
             return
         self.process.terminate()

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from ports import HeldPort
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 TEST_CONFIG = REPOSITORY / "config" / "test.yaml"
 READY_WITHIN_S = 20.0
@@ -25,7 +27,8 @@ class ServerProcess:
     """One server. `.bootstrap` ("host:port"), `.admin` ("http://host:port") and `.pid` are of the newest start.
 
     `settings` become `--set key=value` (JSON where the value is no string). Ports are chosen at the first start and
-    kept over restarts, as is `.data_dir`. `config=None` starts with the built-in defaults.
+    kept over restarts (nobody else is given them while the server is dead), as is `.data_dir`. `config=None` starts with
+    the built-in defaults.
     """
 
     def __init__(
@@ -46,8 +49,8 @@ class ServerProcess:
         self.environment = dict(environment or {})
         self.process: subprocess.Popen[bytes] | None = None
         self.ready: dict[str, Any] = {}
-        self._listen = "127.0.0.1:0"
-        self._admin = "127.0.0.1:0"
+        self._ports = (0, 0)
+        self._held: list[HeldPort] = []
 
     @property
     def bootstrap(self) -> str:
@@ -79,10 +82,11 @@ class ServerProcess:
         return self.process is not None and self.process.poll() is None
 
     def command(self) -> list[str]:
+        listen, admin = (f"127.0.0.1:{port}" for port in self._ports)
         command = [sys.executable, "-m", "coordinator", "serve"]
         if self.config is not None:
             command += ["--config", str(self.config)]
-        command += ["--listen", self._listen, "--admin", self._admin, "--data-dir", str(self.data_dir)]
+        command += ["--listen", listen, "--admin", admin, "--data-dir", str(self.data_dir)]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
         return [*command, *self.arguments]
@@ -90,6 +94,9 @@ class ServerProcess:
     def start(self) -> Self:
         """Starts the server and returns when it says it is ready; fails with its log if it does not."""
         assert not self.alive, "already started"
+        if not self._held:
+            self._held = [HeldPort(port) for port in self._ports]
+            self._ports = (self._held[0].port, self._held[1].port)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(),
@@ -104,8 +111,6 @@ class ServerProcess:
             self.stop()
             raise AssertionError(f"the server did not become ready; its log:\n{self.log}")
         self.ready = json.loads(line)
-        self._listen = f"127.0.0.1:{self.port}"
-        self._admin = self.ready["admin"].removeprefix("http://")
         return self
 
     def kill(self) -> None:
@@ -138,6 +143,9 @@ class ServerProcess:
 
     def stop(self) -> None:
         """Ends the process if it runs, gently and then not; for clean-up, so it never fails."""
+        for held in self._held:
+            held.release()
+        self._held.clear()
         if self.process is None:
             return
         if self.process.poll() is None:

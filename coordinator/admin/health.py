@@ -2,12 +2,17 @@
 
 `/health/live` answers whenever the loop turns; a supervisor that restarts on anything else would restart a server whose
 disk is full, and restarting makes no space. `/health/ready` says whether clients should be sent here: every shard is
-loaded and its disk takes writes, and no stop is under way. What is wrong is said in words, per shard.
+loaded and takes writes, topics and settings can be changed, the disk has space for records, and no stop is under way. What
+is wrong is said in words. A partition of a topic that has failed (a damaged log) is said too, under `partitions_failed`, but
+keeps nobody away: all else is served.
 """
 
 from coordinator.admin.http import Request, Response, Routes, json_response
 from coordinator.admin.served import Served
 from coordinator.runtime.shard import Status
+
+TOLD_MAX = 20
+"""So many partitions are named; of more there is a number."""
 
 
 def health_routes(server: Served) -> Routes:
@@ -20,7 +25,10 @@ def health_routes(server: Served) -> Routes:
         problems = not_ready(server)
         if problems:
             return json_response({"status": "not ready", "reasons": problems}, 503)
-        return json_response({"status": "ready", "shards": len(server.groups.shards)})
+        said: dict[str, object] = {"status": "ready", "shards": len(server.groups.shards)}
+        if failed := _partitions(server, "failed"):
+            said["partitions_failed"] = failed
+        return json_response(said)
 
     return {("GET", "/health/live"): live, ("GET", "/health/ready"): ready}
 
@@ -33,4 +41,16 @@ def not_ready(server: Served) -> list[str]:
         for shard in server.groups.shards
         if shard.status is not Status.ACTIVE
     ]
+    if reason := server.topics.metadata_problem:
+        problems.append(reason)
+    problems += _partitions(server, "full")
     return problems
+
+
+def _partitions(server: Served, wanted: str) -> list[str]:
+    """The user partitions in this state, each with the reason."""
+    found = [
+        f"{name} is {state}: {reason}" for name, state, reason in server.topics.partition_states() if state == wanted
+    ]
+    more = len(found) - TOLD_MAX
+    return [*found[:TOLD_MAX], f"and {more} more"] if more > 0 else found

@@ -95,6 +95,14 @@ def _requests_waiting(server: Served) -> Samples:
     yield (), sum(connection.waiting for listener in server.listeners for connection in listener.connections)
 
 
+def _memory_held(server: Served) -> Samples:
+    yield (), server.memory.held_bytes
+
+
+def _memory_waiting(server: Served) -> Samples:
+    yield (), server.memory.waiting
+
+
 def _groups(server: Served) -> Samples:
     counts: Counter[tuple[str, str]] = Counter()
     for state in _states(server):
@@ -165,6 +173,16 @@ def _shards(server: Served) -> Samples:
     return (((status.value,), counts[status]) for status in Status)
 
 
+def _partitions(server: Served) -> Samples:
+    counts = Counter({"active": 0, "full": 0, "failed": 0})
+    counts.update(state for _, state, _ in server.topics.partition_states())
+    return (((state,), count) for state, count in counts.items())
+
+
+def _metadata_writable(server: Served) -> Samples:
+    yield (), 0 if server.topics.metadata_problem else 1
+
+
 def _parked(server: Served) -> Samples:
     yield (), sum(len(shard.parked) for shard in server.groups.shards)
 
@@ -231,6 +249,8 @@ METRICS = (
     Metric("coordinator_request_seconds", HISTOGRAM, ("api",),
            "From request to answer. Of an API used often, one answer in sixteen.", _durations),
     Metric("coordinator_requests_waiting", GAUGE, (), "Requests not answered yet.", _requests_waiting),
+    Metric("coordinator_memory_held_bytes", GAUGE, (), "Large requests and answers under way.", _memory_held),
+    Metric("coordinator_memory_waiting", GAUGE, (), "Connections with a request that waits for memory.", _memory_waiting),
     Metric("coordinator_connections", GAUGE, ("listener",), "Open connections, by listener.", _connections),
     Metric("coordinator_connections_refused", COUNTER, ("listener",), "Over a limit.", _connections_refused),
     Metric("coordinator_connections_closed", COUNTER, ("reason",), "Why; peer: by the client.", _connections_closed),
@@ -247,6 +267,8 @@ METRICS = (
     Metric("coordinator_txn_commits", COUNTER, ("checked",), "Commits in transactions, by who is fenced.", _txn_commits),
     Metric("coordinator_pending_offsets", GAUGE, (), "Offsets of open transactions.", _pending_offsets),
     Metric("coordinator_shards", GAUGE, ("status",), "Shards of the groups' log.", _shards),
+    Metric("coordinator_partitions", GAUGE, ("status",), "Partitions of topics.", _partitions),
+    Metric("coordinator_metadata_writable", GAUGE, (), "1 if topics and settings can be changed.", _metadata_writable),
     Metric("coordinator_timers", GAUGE, (), "Timers armed: sessions, rebalances, expiry.", _timers),
     Metric("coordinator_parked_replies", GAUGE, (), "Answers that wait for the disk.", _parked),
     Metric("coordinator_log_end_offset", GAUGE, ("shard",), "The next offset of a shard's log.", _log_end),

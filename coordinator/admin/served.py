@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from coordinator.network.listener import Listener
+from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
 from coordinator.runtime.statistics import Statistics
 from coordinator.topics.engine import Topics
@@ -20,6 +21,8 @@ class Served(Protocol):
     def statistics(self) -> Statistics: ...
     @property
     def topics(self) -> Topics: ...
+    @property
+    def memory(self) -> Memory: ...
     @property
     def stopping(self) -> bool:
         """Whether it drains: it takes no new connections."""

@@ -28,12 +28,13 @@ such a producer's consumer; `Groups.txn_commits` counts them, and `fencing.requi
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import ClassicGroup, State
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.groups.offsets.metadata import is_too_large
-from coordinator.groups.settings import ASSIGNMENT_EPOCH, REVOCATION_EPOCH, ConsumerSettings
+from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, ConsumerSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest, TxnOffsetCommitRequest
 from coordinator.runtime.result import Timer
@@ -185,6 +186,16 @@ def stale_because(
         if since is None or since > epoch:
             return NOT_OWNED_THEN
     return None
+
+
+def verdicts(
+    member: ConsumerMember, epoch: int, partitions: Sequence[tuple[bytes, int]], settings: ConsumerSettings
+) -> Sequence[str | None]:
+    """What `stale_because` says under each of FENCING_POLICIES, all else being as it is."""
+    return [
+        stale_because(member, epoch, partitions, replace(settings, fencing_policy=policy))
+        for policy in FENCING_POLICIES
+    ]
 
 
 # --- in transactions ---------------------------------------------------------------------------------------------------

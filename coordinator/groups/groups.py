@@ -33,7 +33,7 @@ from coordinator.groups.offsets.replay import (
     replay_pending_offset,
 )
 from coordinator.groups.offsets.store import Offsets
-from coordinator.groups.settings import GroupsConfig, GroupSettings
+from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -75,7 +75,8 @@ class Groups:
     """
 
     __slots__ = (
-        "assignors", "catalog", "classic", "commits_fenced", "config", "consumer", "offsets", "settings", "txn_commits",
+        "assignors", "catalog", "classic", "commits_fenced", "config", "consumer", "offsets", "settings", "tells_accepted",
+        "tells_refused", "txn_commits",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +92,9 @@ class Groups:
         self.catalog = catalog
         self.settings = ConfiguredGroups(config) if settings is None else settings
         self.assignors = assignors
+        self.tells_accepted = config.coordinator_events == ALL_EVENTS
+        """Whether commits that are accepted are told as events; and those that are refused."""
+        self.tells_refused = config.coordinator_events != NO_EVENTS
         self.classic: dict[str, ClassicGroup] = {}
         """Simple groups (offsets only) are classic groups without members."""
         self.consumer: dict[str, ConsumerGroup] = {}

@@ -16,6 +16,10 @@ DISABLED, UPGRADE, DOWNGRADE, BIDIRECTIONAL = "disabled", "upgrade", "downgrade"
 MIGRATION_POLICIES = (DISABLED, UPGRADE, DOWNGRADE, BIDIRECTIONAL)
 """Whether a group with members may change between the classic and the consumer protocol."""
 
+ALL_EVENTS, REFUSED_EVENTS, NO_EVENTS = "all", "refused", "none"
+EVENT_POLICIES = (ALL_EVENTS, REFUSED_EVENTS, NO_EVENTS)
+"""What the event log gets: everything, all but accepted commits, nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
@@ -49,6 +53,9 @@ class GroupsConfig:
     """A member whose first join is parked cannot send heartbeats; it is given up after this long (a constant in Kafka)."""
     group_classic_sanitize_owned_partitions: bool = False
     """Ours: claims on partitions from an older generation are cleared in what the leader sees (owned_partitions.py)."""
+
+    coordinator_events: str = ALL_EVENTS
+    """Ours: what is told to the event log (events.py)."""
 
     offset_metadata_max_bytes: int = 4_096
     """UTF-16 characters, in spite of the name, as in Kafka."""

@@ -40,6 +40,8 @@ __all__ = ["DamagedLog", "Log", "LogSettings", "OffsetOutOfRange", "RecoveryRepo
 
 CHECKPOINT_BYTES = 1024 * 1024
 """Once this much was synced, the checkpoint is synced along: how much a power cut leaves to be judged by its bytes."""
+ROOM_BYTES = 1024 * 1024
+"""A full disk that has so much free again takes writes again: the largest batch that is usual."""
 _NOWHERE = 1 << 62
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 """Kafka's index files hold offsets relative to the segment in 32 bits."""
@@ -526,6 +528,14 @@ class Log:
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether its file system has space for more; False if that cannot be said."""
+        try:
+            return self.disk.space(self.folder).usable_bytes >= ROOM_BYTES
+        except OSError:
+            return False
 
     def has_segments(self, group: Sequence[Segment]) -> bool:
         """Whether these are still there, closed and next to each other: deletion does not wait for a cleaning."""

@@ -22,6 +22,7 @@ from coordinator.network.once import OncePerClient
 from coordinator.protocol.frame import FrameError, FrameSplitter
 from coordinator.requests.dispatch import Dispatcher, RefusedFrame
 from coordinator.requests.exchange import Exchange
+from coordinator.runtime.memory import COUNTED_BYTES, Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class ConnectionLimits:
     """What one connection may take. Sizes in bytes, times in milliseconds."""
 
     frame_bytes_max: int
+    produce_bytes_max: int
+    """The same of a Produce, which alone may be larger."""
     requests_in_flight_max: int
     write_buffer_bytes_max: int
     idle_ms_max: int
@@ -76,8 +79,9 @@ class Connection(asyncio.Protocol):
     """The server's end of one connection."""
 
     __slots__ = (
-        "_admit", "_backlog", "_closed", "_dispatcher", "_drained", "_handling", "_held", "_limits", "_listed", "_lost",
-        "_now_ms", "_once", "_queue", "_reading", "_seen", "_splitter", "_transport", "_turn", "_writable",
+        "_admit", "_backlog", "_backlog_bytes", "_closed", "_counted_bytes", "_dispatcher", "_drained", "_handling", "_held",
+        "_limits", "_listed", "_lost", "_memory", "_now_ms", "_once", "_queue", "_reading", "_reserved_bytes", "_seen",
+        "_splitter", "_starved", "_transport", "_turn", "_writable",
         "advertised", "client_host", "client_id", "closed_by", "full_since_ms", "requests",
     )  # fmt: skip
 
@@ -87,6 +91,7 @@ class Connection(asyncio.Protocol):
         limits: ConnectionLimits,
         turn: Turn,
         once: OncePerClient,
+        memory: Memory,
         advertised: tuple[str, int],
         now_ms: Callable[[], int],
         admit: Callable[["Connection"], bool],
@@ -106,10 +111,11 @@ class Connection(asyncio.Protocol):
         self._limits = limits
         self._turn = turn
         self._once = once
+        self._memory = memory
         self._now_ms = now_ms
         self._admit = admit
         self._lost = lost
-        self._splitter = FrameSplitter(limits.frame_bytes_max)
+        self._splitter = FrameSplitter(limits.frame_bytes_max, limits.produce_bytes_max)
         self._backlog: deque[bytes] = deque()
         """Whole frames that wait for earlier answers to leave."""
         self._queue: deque[Exchange] = deque()
@@ -122,6 +128,14 @@ class Connection(asyncio.Protocol):
         self._writable = True
         self._closed = False
         self._drained: asyncio.Event | None = None
+        self._reserved_bytes = 0
+        """Memory taken for the large frame that is arriving."""
+        self._backlog_bytes = 0
+        """The same for those that have arrived and wait in the backlog."""
+        self._counted_bytes = 0
+        """The same for large answers that have not left."""
+        self._starved = False
+        """Whether a large frame waits for memory, unread."""
 
     @property
     def waiting(self) -> int:
@@ -150,6 +164,8 @@ class Connection(asyncio.Protocol):
             self._backlog.extend(frames)
         else:
             self._handle(frames)
+        if self._splitter.rest or self._reserved_bytes:
+            self._weigh(arrived=bool(frames))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._closed = True
@@ -157,6 +173,9 @@ class Connection(asyncio.Protocol):
             exchange.abandon()
         self._queue.clear()
         self._backlog.clear()
+        self._memory.forget(self._fed)
+        self._memory.give_back(self._reserved_bytes + self._backlog_bytes + self._counted_bytes)
+        self._reserved_bytes = self._backlog_bytes = self._counted_bytes = 0
         self._lost(self)
         if self._drained is not None:
             self._drained.set()
@@ -170,6 +189,7 @@ class Connection(asyncio.Protocol):
         self._writable = True
         if not self._closed:
             self.full_since_ms = None
+        self._recount()
         self._go_on()
 
     # --- requests in, answers out -------------------------------------------------------------------------------------
@@ -182,6 +202,12 @@ class Connection(asyncio.Protocol):
     def hold(self, exchange: Exchange) -> None:
         """The requests behind this one wait until it is answered (called by the exchange)."""
         self._held = exchange
+
+    def count(self, answer_bytes: int) -> None:
+        """A large answer was made (called by its exchange)."""
+        if not self._closed:
+            self._counted_bytes += answer_bytes
+            self._memory.take(answer_bytes)
 
     def ready(self) -> None:
         """An answer of this connection has been given (called by its exchange)."""
@@ -233,7 +259,7 @@ class Connection(asyncio.Protocol):
         """For how long no frame has ended or begun, and whether one has begun. To be asked by a sweep now and then: the hot
         path reads no clock, so the time counts from the first sweep that sees the change."""
         since_ms, requests, was_begun = self._seen
-        is_begun = bool(self._splitter.pending_bytes)
+        is_begun = bool(self._splitter.rest)
         if requests != self.requests or was_begun is not is_begun:
             since_ms = now_ms
             self._seen = (now_ms, self.requests, is_begun)
@@ -248,7 +274,7 @@ class Connection(asyncio.Protocol):
         self._handling = True
         try:
             for index, frame in enumerate(frames):
-                if len(queue) >= in_flight_max or self._held is not None:
+                if len(queue) >= in_flight_max or self._held is not None or self._counted_bytes:
                     self._write()
                     if len(queue) >= in_flight_max or self._is_held() or not self._writable:
                         self._backlog.extend(frames[index:])
@@ -267,6 +293,9 @@ class Connection(asyncio.Protocol):
             frames = list(self._backlog)
             self._backlog.clear()
             self._handle(frames)
+        if self._backlog_bytes and not self._backlog:
+            self._memory.give_back(self._backlog_bytes)
+            self._backlog_bytes = 0
         self._balance()
 
     def _is_held(self) -> bool:
@@ -286,11 +315,53 @@ class Connection(asyncio.Protocol):
             queue.popleft()
             out.append(payload)
         self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if self._counted_bytes:
+            self._recount()
         if not queue and self._drained is not None:
             self._drained.set()
 
+    def _weigh(self, *, arrived: bool) -> None:
+        """Takes memory for a large frame that begins, or stops reading until there is some. `arrived`: one is whole."""
+        if arrived and self._reserved_bytes:
+            if self._backlog:
+                self._backlog_bytes += self._reserved_bytes
+            else:
+                self._memory.give_back(self._reserved_bytes)
+            self._reserved_bytes = 0
+        if self._reserved_bytes or self._starved or self._closed:
+            return
+        size = self._splitter.announced_bytes
+        if size <= COUNTED_BYTES:
+            return
+        if self._memory.has_room():
+            self._memory.take(size)
+            self._reserved_bytes = size
+        else:
+            self._starved = True
+            self._memory.wait(self._fed)
+            self._balance()
+
+    def _fed(self) -> None:
+        """There is memory again; the frame has as long to arrive as if it began now."""
+        self._starved = False
+        self._seen = (self._now_ms(), self.requests, True)
+        self._weigh(arrived=False)
+        self._balance()
+
+    def _recount(self) -> None:
+        """Gives back what large answers took, but for those that wait in the queue or that the peer has not read."""
+        if self._writable and self._counted_bytes:
+            left = sum(len(each.payload) for each in self._queue if each.payload and len(each.payload) > COUNTED_BYTES)
+            self._memory.give_back(self._counted_bytes - left)
+            self._counted_bytes = left
+
     def _balance(self) -> None:
-        wanted = self._writable and not self._backlog and len(self._queue) < self._limits.requests_in_flight_max
+        wanted = (
+            self._writable
+            and not self._backlog
+            and not self._starved
+            and len(self._queue) < self._limits.requests_in_flight_max
+        )
         if wanted is self._reading or self._transport is None or self._closed:
             return
         self._reading = wanted

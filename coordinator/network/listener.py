@@ -8,6 +8,7 @@ from contextlib import suppress
 from coordinator.network.connection import Closed, Connection, ConnectionLimits, Turn
 from coordinator.network.once import OncePerClient
 from coordinator.requests.dispatch import Dispatcher
+from coordinator.runtime.memory import Memory
 
 _log = logging.getLogger(__name__)
 
@@ -23,10 +24,12 @@ class Listener:
         self,
         dispatcher: Dispatcher,
         limits: ConnectionLimits,
+        memory: Memory,
         *,
         advertised: tuple[str, int],
         connections_max: int,
         connections_per_ip_max: int,
+        connections_per_second_max: int,
         now_ms: Callable[[], int],
     ) -> None:
         self.dispatcher = dispatcher
@@ -36,8 +39,12 @@ class Listener:
         self.closed = dict.fromkeys(Closed, 0)
         """Connections gone, by reason."""
         self._limits = limits
+        self._memory = memory
         self._connections_max = connections_max
         self._connections_per_ip_max = connections_per_ip_max
+        self._connections_per_second_max = connections_per_second_max
+        self._second = (0, 0)
+        """The second of the clock in which the last connection came, and how many came in it."""
         self._now_ms = now_ms
         self._once = OncePerClient(_log)
         self._per_ip: dict[str, int] = {}
@@ -76,6 +83,7 @@ class Listener:
             self._limits,
             self._turn,
             self._once,
+            self._memory,
             self.advertised,
             self._now_ms,
             self._admit,
@@ -86,13 +94,21 @@ class Listener:
         """Whether the connection is within the limits; counts it if so."""
         host = connection.client_host
         held = self._per_ip.get(host, 0)
-        if len(self.connections) >= self._connections_max or held >= self._connections_per_ip_max:
+        second = self._now_ms() // 1_000
+        before = self._second[1] if self._second[0] == second else 0
+        limit = (
+            "connections" if len(self.connections) >= self._connections_max
+            else "connections per address" if held >= self._connections_per_ip_max
+            else "connections per second" if before >= self._connections_per_second_max
+            else ""
+        )  # fmt: skip
+        if limit:
             self.refused_count += 1
-            limit = "connections" if held < self._connections_per_ip_max else "connections per address"
             self._once.warn((host, limit), "event=connection_refused host=%s limit=%s", host, limit)
             return False
         self.connections[connection] = None
         self._per_ip[host] = held + 1
+        self._second = (second, before + 1)
         return True
 
     def _lost(self, connection: Connection) -> None:

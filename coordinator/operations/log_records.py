@@ -23,6 +23,7 @@ KINDS = (OFFSETS, TRANSACTIONS, METADATA, PLAIN)
 """How a log's records can be read."""
 _KIND_OF_TOPIC = {
     "__consumer_offsets": OFFSETS,
+    "__coordinator_events": OFFSETS,
     "__transaction_state": TRANSACTIONS,
     "__cluster_metadata": METADATA,
 }

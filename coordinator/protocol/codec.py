@@ -36,9 +36,9 @@ class Codec:
 
     @staticmethod
     @cache
-    def of(dialect: str | None = None) -> "Codec":
+    def of(dialect: str | None = None, elements_max: int = ELEMENTS_MAX) -> "Codec":
         """The codec of a dialect, a folder in protocol_schemas/dialects; None is Kafka's own protocol."""
-        return Codec(SchemaFolder(dialect=dialect))
+        return Codec(SchemaFolder(dialect=dialect), elements_max)
 
     def decoder(self, name: str, version: int) -> Decoder:
         """`decode(buffer, position) -> (message, end)`; raises DecodeError and nothing else.

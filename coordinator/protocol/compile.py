@@ -279,6 +279,12 @@ class _DecodeWriter(_Writer):
             self.line(f"{target}.{field.attribute} = {default_source(field.value)}")
         self.line("if buffer[pos] == 0:")
         self.line("    pos += 1")
+        if len(tagged) == 1 and isinstance(tagged[0].subcon, Fixed | Uuid):
+            code = tagged[0].subcon.code
+            head = _lone_tag_head(tagged[0], code)
+            self.line(f"elif buffer[pos:pos + {len(head)}] == {head!r}:")
+            self.line(f"    {target}.{tagged[0].attribute}, = {self.bound('unpack', code)}(buffer, pos + {len(head)})")
+            self.line(f"    pos += {len(head) + struct.calcsize(f'>{code}')}")
         self.line("else:")
         self.indent()
         if not tagged:
@@ -521,11 +527,16 @@ class _EncodeWriter(_Writer):
     def _lone_fixed_tag(self, field: Tagged, code: str, source: str) -> None:
         """A section that can hold one field of known width: its count, number and size are known before it is written."""
         tags, value = self.fresh_name("tags"), f"{source}.{field.attribute}"
-        head = b"\1" + wire.write_varint(field.tag) + wire.write_varint(struct.calcsize(f">{code}"))
+        head = _lone_tag_head(field, code)
         self.line(f"{tags} = b'\\0'")
         self.line(f"if {differs_source(field.value, value)}:")
         self.line(f"    {tags} = {head!r} + {self.bound('pack', code)}({value})")
         self._piece(tags)
+
+
+def _lone_tag_head(field: Tagged, code: str) -> bytes:
+    """How a section begins that holds this one field of fixed width: a count of one, the tag, the size."""
+    return b"\1" + wire.write_varint(field.tag) + wire.write_varint(struct.calcsize(f">{code}"))
 
 
 def differs_source(value: Value, source: str) -> str:

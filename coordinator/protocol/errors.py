@@ -5,7 +5,9 @@ not an error of the program: a stale generation or a missing topic is everyday b
 alone. The message is for people, and travels only where a response has a field for it.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
+from typing import Any
 
 
 class ErrorCode(IntEnum):
@@ -202,3 +204,5 @@ class KafkaError(Exception):
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message
+        self.facts: Sequence[Any] = ()
+        """What is to be told of the refusal (runtime/result.py)."""

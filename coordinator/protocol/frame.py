@@ -8,6 +8,8 @@ place: a large frame that arrives in a thousand pieces is copied once more, not 
 import struct
 
 _SIZE = struct.Struct(">i").unpack_from
+_PRODUCE = b"\0\0"
+"""The API key of the one kind of request that may be larger than the others."""
 
 
 class FrameError(Exception):
@@ -15,18 +17,23 @@ class FrameError(Exception):
 
 
 class FrameSplitter:
-    """One connection's receiving side. `size_max`: the largest frame in bytes, its size field not counted."""
+    """One connection's receiving side.
 
-    __slots__ = ("_rest", "size_max")
+    `size_max`: the largest frame in bytes, its size field not counted; `produce_size_max`: the same for a Produce.
+    """
 
-    def __init__(self, size_max: int) -> None:
+    __slots__ = ("produce_size_max", "rest", "size_max")
+
+    def __init__(self, size_max: int, produce_size_max: int) -> None:
         self.size_max = size_max
-        self._rest = bytearray()
+        self.produce_size_max = produce_size_max
+        self.rest = bytearray()
+        """A frame that is not complete, with its size field."""
 
     @property
-    def pending_bytes(self) -> int:
-        """Bytes of a frame that is not complete."""
-        return len(self._rest)
+    def announced_bytes(self) -> int:
+        """The size of the frame that is not complete; 0 if that is not known yet."""
+        return 4 + self._frame_size(self.rest, 0) if len(self.rest) >= 4 else 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """Takes received bytes and returns the frames that they complete, without their size fields.
@@ -34,7 +41,7 @@ class FrameSplitter:
         Raises FrameError as soon as a bad size is seen; frames before it in the same piece are lost with the
         connection.
         """
-        rest = self._rest
+        rest = self.rest
         if not rest and len(data) >= 4 and _SIZE(data)[0] == len(data) - 4 <= self.size_max:
             return [data[4:]]
         if rest:
@@ -57,6 +64,10 @@ class FrameSplitter:
 
     def _frame_size(self, buffer: bytes | bytearray, position: int) -> int:
         size: int = _SIZE(buffer, position)[0]
-        if not 0 <= size <= self.size_max:
-            raise FrameError(f"a frame of {size} bytes; the limit is {self.size_max}")
+        if 0 <= size <= self.size_max:
+            return size
+        key = buffer[position + 4 : position + 6]
+        limit = self.produce_size_max if _PRODUCE.startswith(key) else self.size_max
+        if not 0 <= size <= limit:
+            raise FrameError(f"a frame of {size} bytes; the limit is {limit}")
         return size

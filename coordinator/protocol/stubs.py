@@ -33,6 +33,8 @@ def render(schemas: SchemaFolder) -> str:
 
 
 def _message(definition: Definition) -> str:
+    if not definition.root.fields:
+        return f"class {definition.name}(Message): ...\n"
     lines = [f"class {definition.name}(Message):"]
     for structure in definition.structures.values():
         if structure is not definition.root:

@@ -9,9 +9,11 @@ from struct import Struct
 from time import perf_counter_ns
 from typing import Any, Protocol
 
+from coordinator.protocol import messages
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.requests.api import Api
+from coordinator.runtime.memory import COUNTED_BYTES
 
 MEASURED_FIRST = 1_000
 """Answers of a route that are all timed; after them one in sixteen is."""
@@ -29,7 +31,7 @@ class Route:
 
     __slots__ = (
         "answered", "api", "decode", "duration_ns", "durations", "encode", "errors", "flexible_answer", "handle",
-        "skipped", "spoken", "version",
+        "has_error_code", "skipped", "spoken", "version",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +50,8 @@ class Route:
         self.decode = decode
         self.encode = encode
         self.flexible_answer = flexible_answer
+        self.has_error_code = hasattr(getattr(messages, f"{api.name}Response"), "error_code")
+        """Whether the answer as a whole has one; many APIs have one per topic or group instead."""
         self.spoken = spoken
         """All APIs of this listener by key, each with the versions of its dialect."""
         self.answered = 0
@@ -76,6 +80,7 @@ class ReplyQueue(Protocol):
 
     def expect(self, exchange: "Exchange") -> None: ...
     def hold(self, exchange: "Exchange") -> None: ...
+    def count(self, answer_bytes: int) -> None: ...
     def ready(self) -> None: ...
     def refuse(self, reason: str) -> None: ...
 
@@ -137,12 +142,15 @@ class Exchange:
         route = self.route
         body = route.encode(message)
         route.answered += 1
-        error = getattr(message, "error_code", 0)
-        if error:
+        if route.has_error_code and message.error_code:
+            error = message.error_code
             route.errors[error] = route.errors.get(error, 0) + 1
+        size = len(body)
+        if size > COUNTED_BYTES:
+            self._queue.count(size)
         if route.flexible_answer:
-            return _FLEXIBLE_HEADER.pack(len(body) + 5, self.correlation_id, 0) + body
-        return _PLAIN_HEADER.pack(len(body) + 4, self.correlation_id) + body
+            return _FLEXIBLE_HEADER.pack(size + 5, self.correlation_id, 0) + body
+        return _PLAIN_HEADER.pack(size + 4, self.correlation_id) + body
 
     def send(self, payload: bytes) -> None:
         """Gives the encoded answer; it leaves when every earlier request of the connection has been answered."""
@@ -177,7 +185,7 @@ class Exchange:
     def refusal(self, error: KafkaError) -> Message:
         """The API's own answer for this error, in the shape of the request's version."""
         message = self.route.api.refuse(self.request, error, self.api_version)
-        if not hasattr(message, "error_code"):  # else `encode` counts it
+        if not self.route.has_error_code:  # else `encode` counts it
             errors = self.route.errors
             errors[error.code] = errors.get(error.code, 0) + 1
         return message

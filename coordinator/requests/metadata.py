@@ -58,7 +58,8 @@ def _topics(server: Any, request: MetadataRequest, version: int) -> Iterable[Met
     asked = request.topics
     if asked is None or (version == 0 and not asked):
         for topic in registry.topics.values():
-            yield _described(topic, server.node_id, operations)
+            if topic.name not in names.UNLISTED:
+                yield _described(topic, server.node_id, operations)
         return
     ids = dict.fromkeys(t.topic_id for t in asked if t.topic_id != NO_ID)
     if ids:

@@ -11,17 +11,22 @@ from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ProduceRequest, ProduceResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
 from coordinator.requests.exchange import Exchange
+from coordinator.runtime.memory import COUNTED_BYTES
 from coordinator.topics.produce import produce, refusal
 
 
 def handle(server: Any, exchange: Exchange) -> None:
     request: ProduceRequest = exchange.request
+    size = sum(len(data.records or b"") for topic in request.topic_data for data in topic.partition_data)
+    counted_bytes = size if size > COUNTED_BYTES else 0
 
     replied = False
 
     def reply(response: ProduceResponse, failed: bool) -> None:
         nonlocal replied
         replied = True
+        if counted_bytes:
+            server.memory.give_back(counted_bytes)
         if request.acks != 0:
             exchange.reply(response)
         elif failed:
@@ -36,9 +41,13 @@ def handle(server: Any, exchange: Exchange) -> None:
         verified = True
         server.verification.check(*arguments, **options)
 
+    if counted_bytes:
+        server.memory.take(counted_bytes)
     try:
         produce(server.topics, request, exchange.api_version, verify, reply)
     except KafkaError:
+        if counted_bytes:
+            server.memory.give_back(counted_bytes)
         if request.acks:
             raise
         exchange.close("a request sent with acks=0 was refused")

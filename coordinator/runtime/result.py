@@ -3,7 +3,8 @@
 A handler is `handle(state, request, call, now_ms) -> Result`. It is synchronous; it knows no clock, loop, log or chance:
 `now_ms` (wall clock, milliseconds) and fresh ids (`call.fresh_id`) are arguments. What must become durable is a
 `Record`; what must happen later is a `Timer`; who must be answered is in `reply` (the asker) and `replies` (askers of
-earlier requests that waited). What a person should be told (log line, metric) is a `Fact`. The shell
+earlier requests that waited). What a person should be told (log line, metric) is a `Fact`; what should be known of it for good
+is its `Event`. The shell
 (`runtime/shard.py`) replays the records into the state, writes them, and lets every reply go when the log is durable up
 to the last record written when it was computed.
 
@@ -54,11 +55,21 @@ class Timer(NamedTuple):
     delay_ms: int | None
 
 
+class Event(Protocol):
+    """What the event log keeps of a fact (runtime/event_log.py): made into a record at the end of the turn, if at all."""
+
+    def record(self, state_offset: int, time_ms: int) -> Record: ...
+
+
 class Fact(NamedTuple):
-    """Something worth a log line or a metric, told by the core and said by the shell: `name` and its fields."""
+    """Something worth telling: `name` and its fields make a log line and a metric, the event goes to the event log.
+
+    Without a name it is for the event log alone: what happens with every commit is no line in a log.
+    """
 
     name: str
     fields: dict[str, Any]
+    event: Event | None = None
 
 
 class Call(Protocol):

@@ -7,11 +7,13 @@ CoordinatorRecordSerde). The record type is the key message's apiKey; its value 
 from collections.abc import Callable
 
 from coordinator.protocol import messages
-from coordinator.protocol.codec import Codec, DecodeError
+from coordinator.protocol.codec import Codec, DecodeError, Decoder
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Record
 
 _SHORT = 2
+_Reader = tuple[str, Decoder, dict[bytes, tuple[int, Decoder]]]
+"""The key message's name, what decodes it, and by a value's first two bytes its version and what decodes it."""
 
 
 class UnknownRecordVersion(Exception):
@@ -27,6 +29,8 @@ class Serde:
         self._key_encoders: dict[type[Message], tuple[bytes, Callable[[Message], bytes]]] = {}
         self._value_encoders: dict[int, dict[type[Message], tuple[bytes, Callable[[Message], bytes]]]] = {}
         """By version, then by class: a version is a small int, and hashing a pair costs more than two look-ups."""
+        self._readers: dict[bytes, _Reader] = {}
+        """By a key's first two bytes, as they are in the log: a load does this for every record."""
 
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:
         """`(key, value)`; the value of a tombstone is None."""
@@ -55,20 +59,37 @@ class Serde:
 
         Raises DecodeError for damaged bytes and UnknownRecordVersion for a known type in an unknown version.
         """
+        reader = self._readers.get(key[:_SHORT])
+        if reader is None:
+            reader = self._reader(key)
+            if reader is None:
+                return None
+        name, decode_key, value_decoders = reader
+        key_message, _ = decode_key(key, _SHORT)
+        if value is None:
+            return Record(key_message, None)
+        entry = value_decoders.get(value[:_SHORT])
+        if entry is None:
+            entry = value_decoders[value[:_SHORT]] = self._value_reader(name, value)
+        version, decode_value = entry
+        value_message, _ = decode_value(value, _SHORT)
+        return Record(key_message, value_message, version)
+
+    def _reader(self, key: bytes) -> _Reader | None:
         if len(key) < _SHORT:
             raise DecodeError("a coordinator record's key has at least two bytes")
         name = self._keys.get(int.from_bytes(key[:_SHORT], "big", signed=True))
         if name is None:
             return None
-        key_message, _ = self._codec.decoder(name, 0)(key, _SHORT)
-        if value is None:
-            return Record(key_message, None)
+        reader = self._readers[key[:_SHORT]] = (name, self._codec.decoder(name, 0), {})
+        return reader
+
+    def _value_reader(self, key_name: str, value: bytes) -> tuple[int, Decoder]:
         if len(value) < _SHORT:
-            raise DecodeError(f"the value of {name} has no version")
+            raise DecodeError(f"the value of {key_name} has no version")
         version = int.from_bytes(value[:_SHORT], "big", signed=True)
-        value_name = name.removesuffix("Key") + "Value"
-        first, last = getattr(messages, value_name).VERSIONS
+        name = key_name.removesuffix("Key") + "Value"
+        first, last = getattr(messages, name).VERSIONS
         if not first <= version <= last:
-            raise UnknownRecordVersion(f"{value_name} version {version}; this server reads {first} to {last}")
-        value_message, _ = self._codec.decoder(value_name, version)(value, _SHORT)
-        return Record(key_message, value_message, version)
+            raise UnknownRecordVersion(f"{name} version {version}; this server reads {first} to {last}")
+        return version, self._codec.decoder(name, version)

@@ -9,9 +9,9 @@ Requests run one at a time, to their end, in the order they came: a handler is a
 what arrives while another request is being handled (a reply that leads to a new request in the same turn).
 
 When the log cannot take a batch, memory is ahead of it. There is no undo: the shard drops its state and loads it again from
-the log, and everybody whose reply was parked is told to ask again. A full disk (ENOSPC) is survived like that, the log then
-being asked once in a while whether it takes writes again; any other error of the disk (EIO) is final, because after a failed
-fdatasync nobody knows what the disk holds: the shard refuses everything until the server is restarted.
+the log, and everybody whose reply was parked is told to ask again. A full disk (ENOSPC) is survived like that: once in a while
+a write is tried again, or the free space is looked at if nobody writes. Any other error of the disk (EIO) is final, because
+after a failed fdatasync nobody knows what the disk holds: the shard refuses everything until the server is restarted.
 """
 
 import errno
@@ -26,8 +26,9 @@ from coordinator.log.log import Log
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
+from coordinator.runtime.event_log import RELOAD, START, EventLog, Pending
 from coordinator.runtime.loader import Loaded, StateMachine, TransactionalState, load
-from coordinator.runtime.parking import Asker, ParkedReply, Parking
+from coordinator.runtime.parking import Asker, Parking
 from coordinator.runtime.result import Call, Fact, Marker, Producer, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.timers import Handle, Schedule, Timers
@@ -82,6 +83,7 @@ class Shard:
         commit_timeout_ms: int,
         told: Callable[[int, Fact], None],
         on_durable: Callable[[int], None],
+        events: EventLog | None = None,
     ) -> None:
         self.index = index
         self.log = log
@@ -92,6 +94,8 @@ class Shard:
         self.loaded = Loaded()
         """What the last load read."""
         self.parked = Parking()
+        self.events = events
+        """Where the core's events go; None: nowhere."""
         self._make_state = make_state
         self._serde = serde
         self._clock = clock
@@ -115,9 +119,11 @@ class Shard:
         """What follows once the log is durable up to an offset; they only grow."""
         self._waiting: dict[Exchange, None] = {}
         self._mailbox: deque[Callable[[], None]] = deque()
+        self._is_first_load = True
         self._busy = False
         self._watchdog: Handle | None = None
         self._full_until_ms = 0
+        self._space_watch: Handle | None = None
 
     @property
     def offset_durable(self) -> int:
@@ -143,7 +149,11 @@ class Shard:
         self._offset_written = self.log.end_offset
         self._offset_durable = self._writer.offset_durable
         self._timers.clear()
-        self._apply(state.loaded(self._clock.wall_ms()))
+        if self.events is not None:
+            self.events.open(self._offset_written, START if self._is_first_load else RELOAD)
+        self._is_first_load = False
+        now_ms = self._clock.wall_ms()
+        self._apply(state.loaded(now_ms), now_ms)
         return loaded.records
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -172,7 +182,8 @@ class Shard:
             return
         self._busy = True
         try:
-            self._apply(change(self.state, self._clock.wall_ms()))
+            now_ms = self._clock.wall_ms()
+            self._apply(change(self.state, now_ms), now_ms)
         except Exception:  # noqa: BLE001 - as above
             _log.exception("event=change_failed shard=%d", self.index)
             self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
@@ -181,27 +192,29 @@ class Shard:
 
     def park(self, asker: Asker, payload: Any) -> None:
         """Sends `payload` when everything written so far is durable."""
-        if self._offset_durable == self._offset_written:
+        if self._batch.count or self._sealed:
+            self.parked.collected.append((asker, payload))
+        elif self._offset_durable == self._offset_written:
             asker.send(payload)
-            return
-        self.parked.park(ParkedReply(self._offset_written, self._clock.monotonic_ms(), asker, payload))
-        if self._watchdog is None:
-            self._watchdog = self._schedule(self._commit_timeout_ms, self._refuse_overdue)
+        else:
+            self.parked.park(self._offset_written, self._clock.monotonic_ms(), asker, payload)
+            self._watch()
 
     def _run(self, operation: Operation, exchange: Exchange) -> None:
         self._busy = True
+        now_ms = self._clock.wall_ms()
         try:
             try:
                 if self.status is not Status.ACTIVE:
                     self._refuse_unless_serving(writes=exchange.writes)
-                result = operation(self.state, exchange.request, exchange, self._clock.wall_ms())
+                result = operation(self.state, exchange.request, exchange, now_ms)
             except KafkaError as error:
-                result = Result(exchange.refusal(error))
+                result = Result(exchange.refusal(error), facts=error.facts)
             reply = result.reply
             if reply is None:
                 self._waiting[exchange] = None
                 exchange.wait()
-            self._apply(result)
+            self._apply(result, now_ms)
             if reply is not None:
                 self.park(exchange, exchange.encode(reply))
         except Exception:  # noqa: BLE001 - a bug must not take the other groups down
@@ -217,7 +230,8 @@ class Shard:
         while self._mailbox:
             self._mailbox.popleft()()
 
-    def _apply(self, result: Result) -> None:
+    def _apply(self, result: Result, now_ms: int) -> None:
+        decided_at = self._offset_written
         if result.records:
             if result.producer is None:
                 self._append(result.records)
@@ -234,13 +248,24 @@ class Shard:
             exchange: Exchange = call  # type: ignore[assignment]  # the core keeps the call it was given, opaque
             self._waiting.pop(exchange, None)
             self.park(exchange, exchange.encode(message))
-        for fact in result.facts:
-            self._told(self.index, fact)
+        if result.facts:
+            self._say(result.facts, now_ms, decided_at)
         for following in result.after:
             if self._offset_durable == self._offset_written:
                 self._soon(following)
             else:
                 self._after.append((self._offset_written, following))
+
+    def _say(self, facts: Iterable[Fact], now_ms: int, decided_at: int) -> None:
+        events = self.events
+        for fact in facts:
+            event = fact.event
+            if event is not None and events is not None:
+                if not events.pending and not self._batch.count and not self._sealed:
+                    self._soon(self.flush)
+                events.pending.append(Pending(event, now_ms, decided_at, self._offset_written))
+            if fact.name:
+                self._told(self.index, fact)
 
     def _append(self, records: Iterable[Record]) -> None:
         batch = self._batch
@@ -306,20 +331,27 @@ class Shard:
     # --- durability ---------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Writes what was decided since the last flush."""
+        """Writes what was decided since the last flush, then what was told of it."""
+        self._write_batches()
+        if self.events is not None:
+            self.events.flush(self._offset_written)
+
+    def _write_batches(self) -> None:
         if self.status is Status.FAILED:
             return
+        batch = self._batch
         if self._sealed:
             self._seal_batch()
-            batches, record_count = b"".join(self._sealed), self._sealed_records
+            content, record_count = b"".join(self._sealed), self._sealed_records
             self._forget_sealed()
-            self._writer.write(batches, record_count)
+        elif batch.count:
+            self._batch = BatchBuilder()
+            content, record_count = batch.build(self.log.end_offset, self._clock.wall_ms()), batch.count
+        else:
             return
-        batch = self._batch
-        if not batch.count:
-            return
-        self._batch = BatchBuilder()
-        self._writer.write(batch.build(self.log.end_offset, self._clock.wall_ms()), batch.count)
+        self.parked.wait_for(self._offset_written, self._clock.monotonic_ms())
+        self._watch()
+        self._writer.write(content, record_count)
 
     def _forget_sealed(self) -> None:
         self._sealed, self._sealed_records, self._sealed_bytes = [], 0, 0
@@ -330,6 +362,9 @@ class Shard:
         if self._watchdog is not None:
             self._watchdog.cancel()
             self._watchdog = None
+        if self._space_watch is not None:
+            self._space_watch.cancel()
+            self._space_watch = None
         self.flush()
 
     @property
@@ -351,6 +386,8 @@ class Shard:
         if error.errno == errno.ENOSPC and not self.log.failed:
             self._full_until_ms = self._clock.monotonic_ms() + FULL_DISK_RETRY_MS
             self._set_status(Status.FULL, f"the disk is full: {error}; writes are refused until there is space")
+            if self._space_watch is None:
+                self._space_watch = self._schedule(FULL_DISK_RETRY_MS, self._look_for_space)
         else:
             self._set_status(
                 Status.FAILED, f"the log cannot be written: {error}; restart the server once the disk is sound"
@@ -367,10 +404,22 @@ class Shard:
         self._timers.clear()
         if self.status is Status.FAILED:
             self._offset_written = self._offset_durable
+            if self.events is not None:
+                self.events.drop_after(self._offset_durable)
         else:
             self.load()
         for asker in askers:
             asker.send(asker.encode(asker.refusal(error)))
+
+    def _look_for_space(self) -> None:
+        """So that health and metrics know of space although nobody writes; the next write is the proof."""
+        self._space_watch = None
+        if self.status is not Status.FULL:
+            return
+        if self.log.has_room:
+            self._set_status(Status.ACTIVE, "")
+        else:
+            self._space_watch = self._schedule(FULL_DISK_RETRY_MS, self._look_for_space)
 
     def _set_status(self, status: Status, reason: str) -> None:
         if status is not self.status:
@@ -385,6 +434,10 @@ class Shard:
             return
         if self.status is Status.FAILED or (writes and self._clock.monotonic_ms() < self._full_until_ms):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _watch(self) -> None:
+        if self._watchdog is None:
+            self._watchdog = self._schedule(self._commit_timeout_ms, self._refuse_overdue)
 
     def _refuse_overdue(self) -> None:
         self._watchdog = None

@@ -76,6 +76,8 @@ class Topics:
         """Collision keys of the names that are being made or removed."""
         self.on_topics_deleted: Callable[[list[tuple[str, bytes]]], None] = lambda _topics: None
         """Told name and id of topics that are gone, after they are (their committed offsets go too)."""
+        self.has_room: Callable[[], bool] = lambda: True
+        """Whether there is memory for records to be read; where there is not, a Fetch finds none."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, entropy.bytes)
         self._data_folder = data_folder
         self._disk = disk
@@ -90,6 +92,7 @@ class Topics:
         self._load_registry()
         self._writer = self._make_writer(self._log, self._committed, self._commit_failed)
         self._commits: deque[_Commit] = deque()
+        self._metadata_full = False
         self._turns: deque[Callable[[], None]] = deque()
         self._producer_ids = range(0)
         self._producer_id_askers: deque[Callable[[ErrorCode, int], None]] = deque()
@@ -101,12 +104,14 @@ class Topics:
 
     # --- start and stop -----------------------------------------------------------------------------------------------
 
-    def attach_internal(self, name: str, logs: Sequence[Log]) -> None:
+    def attach_internal(
+        self, name: str, logs: Sequence[Log], *, cleanup_policy: str = "compact", synced: bool = True
+    ) -> None:
         """Serves the shards' logs as a topic. The first time this enters the topic into the registry.
 
-        Its settings there are what clients are told; the logs have theirs already.
+        Its settings there are what clients are told; the logs have theirs already. `synced`: nobody reads what is not durable.
         """
-        settings = {"cleanup.policy": "compact", "compression.type": "producer"}
+        settings = {"cleanup.policy": cleanup_policy, "compression.type": "producer"}
         if logs:
             settings["segment.bytes"] = str(logs[0].settings.segment_bytes)
         topic = self.registry.topics.get(name)
@@ -120,7 +125,7 @@ class Topics:
                 ]
             )
         self._partitions.pop(name, None)
-        syncs = self._durability == Durability.FSYNC
+        syncs = synced and self._durability == Durability.FSYNC
         self._internal[name] = [InternalPartition(index, log, self._run, syncs=syncs) for index, log in enumerate(logs)]
 
     def declare(self, name: str, partitions: int, overrides: Mapping[str, str]) -> bool:
@@ -160,7 +165,7 @@ class Topics:
         return self.registry.changes
 
     def topic_names(self) -> Sequence[str]:
-        return list(self.registry.topics)
+        return [name for name in self.registry.topics if name not in names.UNLISTED]
 
     def topic_id(self, name: str) -> bytes | None:
         topic = self.registry.topics.get(name)
@@ -242,6 +247,27 @@ class Topics:
             for partition in partitions
             if partition.log is not None and partition.state is State.ACTIVE
         ]
+
+    def partition_states(self) -> Iterator[tuple[str, str, str]]:
+        """Name, `active`, `full` or `failed`, and why, of every user partition. Space that was made since counts."""
+        full = "" if self._log.has_room else "full"
+        for partitions in self._partitions.values():
+            for partition in partitions:
+                if partition.state is State.FAILED:
+                    yield partition.name, "failed", partition.reason
+                elif partition.full and full:
+                    yield partition.name, full, "the disk is full; records are refused until there is space"
+                else:
+                    yield partition.name, "active", ""
+
+    @property
+    def metadata_problem(self) -> str:
+        """Why topics and settings cannot be changed; empty if they can."""
+        if self._log.failed is not None:
+            return f"the metadata log cannot be written: {self._log.failed}; restart the server once the disk is sound"
+        if self._metadata_full and not self._log.has_room:
+            return "the disk is full; topics and settings cannot be changed until there is space"
+        return ""
 
     def space(self) -> Space:
         """Of the file system that holds the data folder. OSError."""
@@ -421,6 +447,7 @@ class Topics:
         return builder.build(self._log.end_offset, self.clock.wall_ms())
 
     def _committed(self, end_offset: int) -> None:
+        self._metadata_full = False
         commits = self._commits
         while commits and commits[0].end_offset <= end_offset:
             _, records, done = commits.popleft()
@@ -433,6 +460,7 @@ class Topics:
     def _commit_failed(self, error: OSError) -> None:
         self._told(Fact("metadata_log_write_failed", {"error": str(error), "final": self._log.failed is not None}))
         if self._log.failed is None:
+            self._metadata_full = True
             self._commits.pop().done(ErrorCode.KAFKA_STORAGE_ERROR)
             self._take_turns()
             return

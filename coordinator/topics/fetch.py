@@ -6,7 +6,8 @@ do not exist come last, as in Kafka. Only whole batches are given.
 
 If less than MinBytes is there the request waits, and is asked again when enough bytes arrived in its partitions or
 MaxWaitMs is over. It counts what arrives instead of reading again at each append, which would be quadratic. An error in
-any partition ends the wait, for its client has to act on it.
+any partition ends the wait, for its client has to act on it. While the server has no memory for more records it finds
+none and does not stop waiting for them.
 
 Who asks for what is committed (isolation level 1) gets what lies before the last stable offset, records of aborted
 transactions among it, and a list of these; for such a reader bytes arrive when a marker makes them stable. After a crash
@@ -110,7 +111,7 @@ class Fetch:
     def arrived(self, bytes_count: int) -> None:
         """A partition it waits for got more bytes, or went away (0)."""
         self._bytes_short -= bytes_count
-        if self._bytes_short <= 0 or not bytes_count:
+        if (self._bytes_short <= 0 and self._topics.has_room()) or not bytes_count:
             self._answer()
 
     def cancel(self) -> None:
@@ -203,14 +204,15 @@ class Fetch:
         """What each partition gives now, how many bytes that is, and whether waiting would not help."""
         found: list[tuple[Wanted, _Data]] = []
         unknown: list[tuple[Wanted, _Data]] = []
-        left, bytes_read, final = self._bytes_left_max, 0, False
+        has_room = self._topics.has_room()
+        left, bytes_read, final = self._bytes_left_max if has_room else 0, 0, False
         for wanted in list(self._wanted.values()):
             if wanted.partition is None:
                 unknown_id = self._version >= IDS_SINCE and self._topics.topic_name(wanted.topic_id) is None
                 error = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 unknown.append((wanted, refusal(wanted.asked.partition, error)))
                 continue
-            data = self._read_partition(wanted, wanted.partition, left, at_least_one=not bytes_read)
+            data = self._read_partition(wanted, wanted.partition, left, at_least_one=has_room and not bytes_read)
             assert data.records is not None
             bytes_read += len(data.records)
             left = max(0, left - len(data.records))

@@ -10,9 +10,13 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 SHARE_GROUP_STATE = "__share_group_state"
 CLUSTER_METADATA = "__cluster_metadata"
+COORDINATOR_EVENTS = "__coordinator_events"
 
-INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
+INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, COORDINATOR_EVENTS})
 """Topics that clients are told are internal, whether they exist or not."""
+UNLISTED = frozenset({COORDINATOR_EVENTS})
+"""Topics that whoever names them may read, and that neither lists nor patterns find. Kafka has none of this name, and
+a consumer of ".*" that got it would commit what it read, which is an event, which it would read."""
 
 LENGTH_MAX = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")

@@ -10,6 +10,7 @@ A batch that the log cannot take (ENOSPC) is refused and the next one may succee
 the partition takes no more until the server is restarted; what is durable is still served.
 """
 
+import errno
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -73,7 +74,7 @@ class Partition:
 
     __slots__ = (
         "_appending", "_disk", "_durable_to", "_expiration_ms", "_make_writer", "_pending", "_producers_awaited",
-        "_producers_known", "_run", "_stability", "_writer", "folder", "index", "log", "producers", "readers",
+        "_producers_known", "_run", "_stability", "_writer", "folder", "full", "index", "log", "producers", "readers",
         "reason", "settings", "stable_readers", "state",
     )  # fmt: skip
 
@@ -99,6 +100,8 @@ class Partition:
         self.state = State.ACTIVE
         self.reason = ""
         """Why the state is FAILED."""
+        self.full = False
+        """Whether the disk had no space for the last batch."""
         self._disk = disk
         self._make_writer = make_writer
         self._writer: Writer | None = None
@@ -280,7 +283,8 @@ class Partition:
         if self.log is None and self.state is State.ACTIVE:
             try:
                 self.open()
-            except OSError:
+            except OSError as error:
+                self.full = error.errno == errno.ENOSPC
                 done(ErrorCode.KAFKA_STORAGE_ERROR)
                 return
             self._producers_known = self._producers_known or self._is_new()
@@ -374,6 +378,7 @@ class Partition:
     # --- the disk's answers -------------------------------------------------------------------------------------------
 
     def _durable(self, end_offset: int) -> None:
+        self.full = False
         if self._appending:
             self._durable_to = end_offset
             return
@@ -400,6 +405,7 @@ class Partition:
         if self.log.failed is not None:
             self._fail(str(error))
             return
+        self.full = True
         # Only space was missing: what is behind the end of the log is not there, and the log goes on.
         refused: list[_Pending] = []
         while self._pending and self._pending[-1].end_offset > self.log.end_offset:

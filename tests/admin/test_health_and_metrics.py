@@ -1,13 +1,14 @@
 """What health says in each situation, and that every metric is there, right and bounded."""
 
 import asyncio
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator.admin.health import health_routes
+from coordinator.admin.health import TOLD_MAX, health_routes
 from coordinator.admin.http import Request, Response
 from coordinator.admin.metrics import COUNTER, METRICS, metrics_routes
 from coordinator.network.connection import Closed
@@ -49,7 +50,13 @@ def route(name: str, answered: int, errors: dict[int, int], *durations_ns: int) 
     return made
 
 
-def server(*shards: Any, routes: tuple[Any, ...] = (), stopping: bool = False) -> Any:
+def server(
+    *shards: Any,
+    routes: tuple[Any, ...] = (),
+    stopping: bool = False,
+    partitions: tuple[tuple[str, str, str], ...] = (("t-0", "active", ""),),
+    metadata_problem: str = "",
+) -> Any:
     listener = SimpleNamespace(
         connections=[SimpleNamespace(waiting=2)],
         refused_count=4,
@@ -61,7 +68,10 @@ def server(*shards: Any, routes: tuple[Any, ...] = (), stopping: bool = False) -
         listeners=[listener],
         statistics=Statistics(),
         stopping=stopping,
+        memory=SimpleNamespace(held_bytes=70_000, waiting=1),
         topics=SimpleNamespace(
+            partition_states=lambda: iter(partitions),
+            metadata_problem=metadata_problem,
             registry=SimpleNamespace(topics={"t": SimpleNamespace(name="t", partitions=3)}),
             user_partition=lambda _name, index: SimpleNamespace(
                 log=None if index else SimpleNamespace(size_bytes=70)  # a partition never written to has no log
@@ -103,6 +113,23 @@ def test_a_shard_that_does_not_take_writes_makes_the_server_not_ready_and_says_w
 
 def test_a_server_that_stops_is_not_ready():
     assert b"stopping" in get(health_routes(server(shard(), stopping=True)), "/health/ready").body
+
+
+def test_a_full_disk_makes_the_server_not_ready_though_no_group_wrote_yet():
+    served = server(shard(), partitions=(("t-0", "full", "no space"),), metadata_problem="the metadata log is stuck")
+    answer = get(health_routes(served), "/health/ready")
+    assert answer.status == 503
+    assert json.loads(answer.body)["reasons"] == ["the metadata log is stuck", "t-0 is full: no space"]
+
+
+def test_a_failed_partition_is_named_and_keeps_nobody_away():
+    partitions = [("t-0", "active", ""), *((f"t-{number}", "failed", "damaged") for number in range(1, TOLD_MAX + 3))]
+    answer = get(health_routes(server(shard(), partitions=tuple(partitions))), "/health/ready")
+    assert answer.status == 200
+    failed = json.loads(answer.body)["partitions_failed"]
+    assert failed[0] == "t-1 is failed: damaged"
+    assert len(failed) == TOLD_MAX + 1
+    assert failed[-1] == "and 2 more"
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
@@ -214,7 +241,7 @@ def answered(route: Route, count: int) -> int:
     before = sum(route.durations)
     for _ in range(count):
         exchange = Exchange(route, Queue(), None, 1, None)  # type: ignore[arg-type]
-        exchange.send(exchange.encode(SimpleNamespace()))
+        exchange.send(exchange.encode(SimpleNamespace(error_code=0)))
     return sum(route.durations) - before
 
 

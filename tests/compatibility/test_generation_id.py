@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from compatibility.cutting_proxy import CuttingProxy
 from compatibility.members import HERE, Client, Program, shared, wait_for_all
-from kafka_broker import free_ports
+from ports import HeldPort
 from server_process import ServerProcess
 
 JOIN_GROUP = 11
@@ -45,15 +45,16 @@ def proxy() -> Iterator[CuttingProxy]:
 
 
 @pytest.fixture
-def proxied(coordinator_process: Callable[..., ServerProcess], proxy: CuttingProxy) -> ServerProcess:
+def proxied(coordinator_process: Callable[..., ServerProcess], proxy: CuttingProxy) -> Iterator[ServerProcess]:
     """A server whose second listener sends its clients through the proxy."""
-    (behind,) = free_ports(1)
+    behind = HeldPort()
     listeners = [
         {"address": "127.0.0.1:0"},
-        {"address": f"127.0.0.1:{behind}", "advertise": f"127.0.0.1:{proxy.port}"},
+        {"address": behind.address, "advertise": f"127.0.0.1:{proxy.port}"},
     ]
-    proxy.target = ("127.0.0.1", behind)
-    return coordinator_process(settings={"listeners": json.dumps(listeners)})
+    proxy.target = ("127.0.0.1", behind.port)
+    yield coordinator_process(settings={"listeners": json.dumps(listeners)})
+    behind.release()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from java_support import kafka_classpath
@@ -13,6 +13,11 @@ from protocol_client import ProtocolMember, wait_for_correct_group
 from scenarios.conftest import wait_until_serving
 from server_process import ServerProcess
 from wire import Connection
+
+from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.groups.consumer.subscription import metadata_hash
+from coordinator.operations.log_dump import dump as log_dump
+from coordinator.operations.log_folders import find_log_folders
 
 pytestmark = pytest.mark.java
 
@@ -129,11 +134,7 @@ def test_a_kafka_broker_serves_the_groups_of_our_log(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "ours") as server:
         members = make_history(server.bootstrap)
         with Connection(server.bootstrap) as link:
-            joined = link.call(
-                "ConsumerGroupHeartbeat", 1, group_id="modern", member_id="m", member_epoch=0,
-                rebalance_timeout_ms=60_000, subscribed_topic_names=["t"], topic_partitions=[],
-            )  # fmt: skip
-            assert joined["error_code"] == 0
+            join_modern(link, "modern", ["t"])
         wanted = classic_groups(server.bootstrap), modern_group(server.bootstrap)
         for member in members:
             member.die()
@@ -172,3 +173,64 @@ def modern_group(bootstrap: str) -> tuple[Any, ...]:
         (group,) = link.call("ConsumerGroupDescribe", 1, group_ids=["modern"])["groups"]
     members = [(member["member_id"], member["member_epoch"], member["member_type"]) for member in group["members"]]
     return group["group_state"], group["group_epoch"], group["assignment_epoch"], members
+
+
+def test_the_hash_of_a_groups_topics_is_the_one_that_kafka_writes(tmp_path: Path) -> None:
+    """Or every group would rebalance when it moves to a server of the other kind."""
+    sizes = {"one": 1, "some.other_topic": 7}
+    groups = {"both": ["some.other_topic", "nowhere", "one"], "single": ["one"], "none": ["nowhere"]}
+    kafka = KafkaBroker(tmp_path / "kafka").start()
+    try:
+        wait_until_serving(kafka.bootstrap)
+        with Connection(kafka.bootstrap) as link:
+            wanted = [{"name": name, "num_partitions": count, "replication_factor": 1} for name, count in sizes.items()]
+            made = link.call("CreateTopics", 7, topics=wanted, timeout_ms=10_000)
+            ids = {topic["name"]: topic["topic_id"] for topic in made["topics"]}
+            for group, topics in groups.items():
+                # Kafka's coordinator hears of new topics a moment later.
+                while owned(join_modern(link, group, topics)) != sum(sizes.get(name, 0) for name in topics):
+                    pass
+    finally:
+        kafka.stop()
+    written: list[dict[str, Any]] = []
+    (folder,) = find_log_folders(kafka.data_dir / "__consumer_offsets-0")
+    log_dump(folder, written.append, lambda problem: pytest.fail(str(problem)))
+    hashes = {
+        each["key"]["group_id"]: each["value"]["metadata_hash"]
+        for each in written
+        if each["type"] == "ConsumerGroupMetadata" and each["value"]
+    }
+    catalog = Topics(sizes, ids)
+    assert hashes == {group: hash_of(catalog, topics) for group, topics in groups.items()}
+
+
+def join_modern(link: Connection, group: str, topics: list[str]) -> dict[str, Any]:
+    answer = link.call(
+        "ConsumerGroupHeartbeat", 1, group_id=group, member_id="m", member_epoch=0,
+        rebalance_timeout_ms=60_000, subscribed_topic_names=topics, topic_partitions=[],
+    )  # fmt: skip
+    assert answer["error_code"] == 0, answer
+    return answer
+
+
+def owned(answer: dict[str, Any]) -> int:
+    return sum(len(topic["partitions"]) for topic in answer["assignment"]["topic_partitions"])
+
+
+class Topics(NamedTuple):
+    """What the hash asks about topics."""
+
+    sizes: dict[str, int]
+    ids: dict[str, bytes]
+
+    def topic_id(self, name: str) -> bytes | None:
+        return self.ids.get(name)
+
+    def partition_count(self, name: str) -> int | None:
+        return self.sizes.get(name)
+
+
+def hash_of(catalog: Any, topics: list[str]) -> int:
+    group = ConsumerGroup("g")
+    group.put(ConsumerMember(member_id="m", topics=frozenset(topics)))
+    return metadata_hash(group, set(), set(), catalog, is_known=False)

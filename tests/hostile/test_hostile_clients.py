@@ -28,8 +28,12 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the serve
 MIB = 1024 * 1024
 ENDED_WITHIN_S = 30.0
 FRAME_BYTES_MAX = MIB
+PRODUCE_BYTES_MAX = 2 * MIB
+ELEMENTS_MAX = 1_000
 LIMITS = {
-    "socket.request.max.bytes": FRAME_BYTES_MAX,
+    "socket.request.max.bytes": PRODUCE_BYTES_MAX,
+    "limit.request.bytes": FRAME_BYTES_MAX,
+    "limit.request.elements": ELEMENTS_MAX,
     "connections.max.idle.ms": 5_000,
     "limit.frame.time.ms": 2_000,
     "limit.write.time.ms": 2_000,
@@ -232,6 +236,65 @@ def test_a_frame_of_the_largest_size_is_answered_and_a_byte_more_ends_the_connec
             link.send_body("OffsetCommit", 7, commit(1))
             link.receive()
         until(lambda: closed(server, "frame too large or malformed") == ended + 1)
+
+
+def test_a_produce_may_be_larger_than_other_requests_up_to_its_own_limit(server, honest):
+    data = [{"index": 0, "records": Batch(values=[bytes(100)]).encode()}]
+    body = encode("ProduceRequest", 8, {"acks": 1, "topic_data": [{"name": "orders", "partition_data": data}]})
+    padding = bytes(
+        PRODUCE_BYTES_MAX - len(frame("Produce", 8, body, 1, "test")) + 4
+    )  # bytes behind a request are ignored
+    with Connection(server.bootstrap) as link:
+        link.send_body("Produce", 8, body + padding)
+        assert link.receive()["responses"][0]["partition_responses"][0]["error_code"] == 0
+        ended = closed(server, "frame too large or malformed")
+        with pytest.raises(ConnectionClosed):
+            link.send_body("Produce", 8, body + padding + b"\0")
+            link.receive()
+        until(lambda: closed(server, "frame too large or malformed") == ended + 1)
+
+
+def test_a_request_of_the_most_elements_is_answered_and_one_more_ends_the_connection(server, honest):
+    def fetch_offsets(partitions: int) -> bytes:
+        topics = [{"name": "events", "partition_indexes": list(range(partitions))}]
+        return encode("OffsetFetchRequest", 5, {"group_id": "g", "topics": topics})
+
+    with Connection(server.bootstrap) as link:
+        link.send_body("OffsetFetch", 5, fetch_offsets(ELEMENTS_MAX - 1))  # the topic is one
+        assert len(link.receive()["topics"][0]["partitions"]) == ELEMENTS_MAX - 1
+        with pytest.raises(ConnectionClosed):
+            link.send_body("OffsetFetch", 5, fetch_offsets(ELEMENTS_MAX))
+            link.receive()
+
+
+def fetch_of(partition_bytes: int, max_wait_ms: int = 0) -> dict:
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": partition_bytes}
+    topics = [{"topic": "events", "partitions": [partition]}]
+    return {"max_bytes": partition_bytes, "max_wait_ms": max_wait_ms, "min_bytes": 1, "topics": topics}
+
+
+def test_many_readers_that_do_not_read_hold_no_more_than_the_limit_and_what_is_small_is_served(coordinator_process):
+    """40 that ask for 8 MiB each, where 16 MiB may be held; whoever waits for memory is served when they have been ended."""
+    server = coordinator_process(settings={"limit.memory.bytes": 16 * MIB, "limit.write.time.ms": 3_000})
+    greed = frame("Fetch", 11, encode("FetchRequest", 11, fetch_of(50 * MIB)), 1, "greedy")
+    with HonestMember(server.bootstrap) as honest, contextlib.ExitStack() as links:
+        link = links.enter_context(Connection(server.bootstrap))
+        produce(link, MIB // 2, 16)
+        before = resident_bytes(server)
+        for _ in range(40):
+            links.enter_context(dial(server)).sendall(greed)
+        until(lambda: metric(server, "coordinator_memory_held_bytes") >= 16 * MIB)
+        honest.is_served()
+        assert (resident_bytes(server) - before) // MIB < 100
+        answer = link.call("Fetch", 11, **fetch_of(MIB))
+        assert answer["responses"][0]["partitions"][0]["error_code"] == 0
+        assert not answer["responses"][0]["partitions"][0]["records"]
+        produce(link, MIB // 2, 1)  # waits until there is memory again
+        assert closed(server, "answers not read in time") > 0
+        until(lambda: metric(server, "coordinator_memory_held_bytes") == 0)
+        answer = link.call("Fetch", 11, **fetch_of(MIB))
+        assert len(answer["responses"][0]["partitions"][0]["records"]) > MIB // 2
+        honest.is_served()
 
 
 def test_connections_up_to_the_limits_are_served_and_the_next_is_closed(coordinator_process):

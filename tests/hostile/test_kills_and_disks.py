@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import threading
@@ -152,11 +151,11 @@ def read(link: Connection, partition: int, offset: int) -> list[bytes]:
     return [value for batch in read_batches(answer["records"] or b"") for value in batch.values]
 
 
-def test_what_was_acknowledged_is_there_after_every_kill(tmp_path, addresses):
+def test_what_was_acknowledged_is_there_after_every_kill(tmp_path):
     chance = random.Random(KILLS)
     # Small segments and a cleaner that is always at it: kills fall into rolls and compactions too.
     small = {"log.segment.bytes": 1 << 20, "offsets.topic.segment.bytes": 1 << 16, "log.cleaner.backoff.ms": 100}
-    with ServerProcess(tmp_path, settings=small, arguments=addresses) as server:
+    with ServerProcess(tmp_path, settings=small) as server:
         loads = [Committer(server, f"group-{number}") for number in range(3)] + [
             Producer(server, number) for number in range(2)
         ]
@@ -194,26 +193,10 @@ def _acknowledge(loads: list[Load], count: int) -> None:
         time.sleep(0.001)
 
 
-@contextlib.contextmanager
-def held_address():
-    """An address that nobody else on this machine is given while our server is dead: a socket of ours is bound to it too."""
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does, which alone listens
-        held.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{held.getsockname()[1]}"
-
-
 @pytest.fixture
-def addresses():
-    """Arguments of a server that is to die and come back."""
-    with held_address() as listen, held_address() as admin:
-        yield ("--listen", listen, "--admin", admin)
-
-
-@pytest.fixture
-def small_disk(tmp_path, addresses):
+def small_disk(tmp_path):
     """A server whose data folder is a file system of 4 MiB of its own."""
-    server = ServerProcess(tmp_path, arguments=addresses)
+    server = ServerProcess(tmp_path)
     server.data_dir.mkdir()
     mounting = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(server.data_dir)]
     if sys.platform != "linux" or os.geteuid() != 0:
@@ -278,9 +261,15 @@ def test_a_full_disk_refuses_writes_answers_reads_and_forgets_nothing(small_disk
     with Connection(server.bootstrap) as link:
         assert keeps_all(link)
         assert is_refused(commit_next, link) == COORDINATOR_NOT_AVAILABLE
-        assert health(server)[0] == 503
+        assert is_refused(produce_next, link) == STORAGE_ERROR
+        status, said = health(server)
+        assert status == 503
+        assert any(reason.startswith(f"{TOPIC}-0 is full") for reason in said["reasons"]), said
         filler.unlink()
         deadline = time.monotonic() + WITHIN_S
+        while health(server)[0] != 200:
+            assert time.monotonic() < deadline, "space is noticed though nobody writes"
+            time.sleep(0.05)
         while error := commit_next(link):
             assert error in {COORDINATOR_LOADS, COORDINATOR_NOT_AVAILABLE}
             assert time.monotonic() < deadline

@@ -14,7 +14,7 @@ BOARD = json.loads((MONITORING / "grafana" / "dashboards" / "coordinator.json").
 RULES = [rule for group in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
 PROCESS = {"process_cpu_seconds_total": set(), "process_resident_memory_bytes": set()}
 """What the metrics library tells of any process on Linux."""
-WORDS = {"sum", "by", "rate", "increase", "histogram_quantile", "count", "le", "job", "m", "s"}
+WORDS = {"sum", "by", "or", "rate", "increase", "histogram_quantile", "count", "le", "job", "m", "s"}
 
 
 def samples() -> dict[str, set[str]]:

@@ -11,6 +11,7 @@ from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
 from coordinator.requests.dispatch import Dispatcher
+from coordinator.runtime.memory import COUNTED_BYTES, Memory
 
 CODEC = Codec.of(None)
 
@@ -20,10 +21,12 @@ class Transport:
         self.written = b""
         self.reading = True
         self.closed = False
+        self.on_write = lambda: None
 
     def write(self, data):
         assert not self.closed
         self.written += data
+        self.on_write()
 
     def get_extra_info(self, name):
         return ("127.0.0.1", 4711)
@@ -59,7 +62,7 @@ class Transport:
 class Peer:
     """One connection whose requests wait until the test answers them (`held`), or are answered at once."""
 
-    def __init__(self, in_flight=5, held=True, frame_bytes=1_000):
+    def __init__(self, in_flight=5, held=True, frame_bytes=1_000, memory_bytes=1 << 20):
         self.now, self.soon, self.exchanges, self.lost = 0, [], [], []
         self.transport = Transport()
         self.hold_next = False
@@ -81,17 +84,20 @@ class Peer:
         )
         limits = ConnectionLimits(
             frame_bytes_max=frame_bytes,
+            produce_bytes_max=frame_bytes,
             requests_in_flight_max=in_flight,
             write_buffer_bytes_max=1 << 16,
             idle_ms_max=600_000,
             frame_ms_max=30_000,
             drain_ms_max=30_000,
         )
+        self.memory = Memory(memory_bytes, self.soon.append)
         self.connection = Connection(
             Dispatcher(None, {12: api}, CODEC),
             limits,
             Turn(self.soon.append),
             OncePerClient(logging.getLogger("test")),
+            self.memory,
             ("localhost", 9092),
             lambda: self.now,
             lambda connection: True,
@@ -262,3 +268,122 @@ def test_quiet_time_counts_from_the_sweep_that_saw_the_last_frame_end_or_begin()
     peer.connection.data_received(second[10:])
     assert peer.connection.quiet_ms(313_000) == (0, False)
     assert peer.connection.quiet_ms(399_000) == (86_000, False)
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+LARGE = COUNTED_BYTES * 4
+
+
+def large_request(correlation_id):
+    asked = HeartbeatRequest(group_id="g", member_id="m")
+    small = frame(CODEC, "HeartbeatRequest", 4, correlation_id, asked)
+    padding = bytes(LARGE - len(small))  # what is behind a request is ignored
+    return (LARGE - 4).to_bytes(4) + small[4:] + padding
+
+
+def test_a_large_request_is_counted_from_its_first_bytes_until_it_is_handled():
+    peer = Peer(held=False, frame_bytes=LARGE)
+    data = large_request(1)
+    peer.connection.data_received(data[:100])
+    assert peer.memory.held_bytes == LARGE
+    peer.connection.data_received(data[100:-1])
+    assert peer.memory.held_bytes == LARGE
+    peer.connection.data_received(data[-1:])
+    assert peer.memory.held_bytes == 0
+    peer.turn()
+    assert peer.transport.answers() == [(1, 0)]
+
+
+def test_a_large_request_that_finds_no_memory_is_not_read_until_there_is_some():
+    peer = Peer(held=False, frame_bytes=LARGE, memory_bytes=LARGE)
+    peer.memory.take(LARGE)
+    data = large_request(1)
+    peer.connection.data_received(data[:100])
+    assert not peer.transport.reading
+    assert (peer.memory.held_bytes, peer.memory.waiting) == (LARGE, 1)
+    peer.now = 29_000
+    peer.memory.give_back(LARGE)
+    peer.turn()
+    assert peer.transport.reading
+    assert peer.memory.held_bytes == LARGE
+    assert peer.connection.quiet_ms(30_000) == (1_000, True), "it has its whole time yet"
+    peer.connection.data_received(data[100:])
+    peer.turn()
+    assert peer.transport.answers() == [(1, 0)]
+    assert peer.memory.held_bytes == 0
+
+
+def test_small_requests_are_served_while_there_is_no_memory():
+    peer = Peer(held=False, memory_bytes=LARGE)
+    peer.memory.take(LARGE)
+    peer.send(1, 2, 3)
+    peer.turn()
+    assert len(peer.transport.answers()) == 3
+
+
+def test_large_requests_in_the_backlog_stay_counted():
+    peer = Peer(in_flight=1, frame_bytes=LARGE)
+    data = large_request(2)
+    peer.connection.data_received(request(1) + data[:100])
+    peer.connection.data_received(data[100:])
+    assert peer.memory.held_bytes == LARGE
+    peer.answer(0)
+    peer.turn()
+    assert len(peer.exchanges) == 2
+    assert peer.memory.held_bytes == 0
+
+
+def test_a_connection_that_ends_gives_everything_back():
+    for memory_bytes in (1 << 20, 0):
+        peer = Peer(in_flight=1, frame_bytes=LARGE, memory_bytes=memory_bytes)
+        peer.connection.data_received(request(1) + large_request(2)[:100])
+        peer.connection.count(LARGE)
+        peer.connection.connection_lost(None)
+        assert (peer.memory.held_bytes, peer.memory.waiting) == (0, 0)
+
+
+def test_a_large_answer_is_counted_until_its_reader_has_taken_it():
+    peer = Peer()
+    peer.send(1)
+    exchange = peer.exchanges[0]
+    exchange.route.encode = lambda message: bytes(LARGE)
+    exchange.reply(HeartbeatResponse())
+    assert peer.memory.held_bytes == LARGE
+    peer.transport.on_write = peer.connection.pause_writing
+    peer.turn()
+    assert peer.memory.held_bytes >= LARGE
+    peer.connection.resume_writing()
+    assert peer.memory.held_bytes == 0
+
+
+def test_a_large_answer_behind_one_that_is_not_given_yet_stays_counted():
+    peer = Peer()
+    peer.send(1, 2, 3)
+    peer.exchanges[0].route.encode = lambda message: bytes(LARGE)
+    peer.exchanges[2].reply(HeartbeatResponse())
+    peer.turn()
+    assert peer.memory.held_bytes >= LARGE
+    peer.exchanges[0].send(b"1")
+    peer.turn()
+    assert LARGE <= peer.memory.held_bytes < 2 * LARGE
+    peer.exchanges[1].send(b"2")
+    peer.turn()
+    assert peer.memory.held_bytes == 0
+
+
+def test_nothing_more_is_done_for_a_reader_that_has_not_taken_a_large_answer():
+    peer = Peer(held=False)
+    route_of_first = []
+
+    def answer(message):
+        route_of_first.append(message)
+        return bytes(LARGE)
+
+    peer.send(0)
+    peer.turn()
+    peer.exchanges[0].route.encode = answer
+    peer.transport.on_write = peer.connection.pause_writing
+    peer.send(1, 2, 3, 4)
+    assert len(route_of_first) == 1
+    assert not peer.transport.reading

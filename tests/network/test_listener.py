@@ -11,6 +11,7 @@ from coordinator.network.listener import Listener
 from coordinator.protocol.codec import Codec
 from coordinator.requests import api_versions
 from coordinator.requests.dispatch import Dispatcher
+from coordinator.runtime.memory import Memory
 
 HELLO = b"\0\0\0\x0a\0\x12\0\0\0\0\0\x07\0\0"
 """ApiVersions v0, correlation id 7, empty client id."""
@@ -24,6 +25,7 @@ async def listening(clock, **changes):
     server = SimpleNamespace(cluster_id="c", node_id=1)
     limits = ConnectionLimits(
         frame_bytes_max=1_000,
+        produce_bytes_max=1_000,
         requests_in_flight_max=5,
         write_buffer_bytes_max=1 << 16,
         idle_ms_max=1_000,
@@ -33,10 +35,12 @@ async def listening(clock, **changes):
     listener = Listener(
         Dispatcher(server, {18: api_versions.API}, Codec.of(None)),
         limits,
+        Memory(1 << 20, asyncio.get_running_loop().call_soon),
         **{
             "advertised": ("localhost", 0),
             "connections_max": 10,
             "connections_per_ip_max": 10,
+            "connections_per_second_max": 100,
             "now_ms": lambda: clock.now,
         }
         | changes,
@@ -108,6 +112,20 @@ def test_connections_beyond_the_limit_are_closed_and_those_within_are_served(lim
     asyncio.run(story())
 
 
+def test_connections_beyond_so_many_a_second_are_closed_and_the_next_second_takes_as_many_again():
+    async def story():
+        clock = Clock()
+        listener = await listening(clock, connections_per_second_max=2)
+        for clock.now in (1_999, 2_000):
+            for is_served in (True, True, False):
+                async with Client(listener) as client:
+                    assert await client.is_served() is is_served
+        assert listener.refused_count == 2
+        await listener.stop(0)
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(("sent", "waited_ms"), [(b"", 1_001), (HELLO[:6], 501)])
 def test_the_idle_and_the_stalled_are_closed_and_not_before_their_time(sent, waited_ms):
     async def story():
@@ -118,7 +136,7 @@ def test_the_idle_and_the_stalled_are_closed_and_not_before_their_time(sent, wai
             connection = next(iter(listener.connections))
             if sent:
                 await client.send(sent)
-                await turns(lambda: connection._splitter.pending_bytes)
+                await turns(lambda: connection._splitter.rest)
             listener.sweep()
             clock.now = waited_ms - 1
             listener.sweep()

@@ -21,26 +21,26 @@ def test_frames_do_not_depend_on_how_the_stream_is_cut(frames: list[bytes], cuts
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     pieces = [data[start:end] for start, end in pairwise(edges)]
     for parts in (pieces, [data[index : index + 1] for index in range(len(data))]):
-        splitter = FrameSplitter(100)
+        splitter = FrameSplitter(100, 200)
         assert [frame for part in parts for frame in splitter.feed(part)] == frames
-        assert splitter.pending_bytes == 0
+        assert len(splitter.rest) == 0
 
 
 def test_an_incomplete_frame_waits():
     """Its bytes are counted, so that a server can bound them."""
-    splitter = FrameSplitter(100)
+    splitter = FrameSplitter(100, 200)
     assert splitter.feed(stream([b"ab"]) + b"\0\0\0\x05abc") == [b"ab"]
-    assert splitter.pending_bytes == 7
+    assert len(splitter.rest) == 7
     assert splitter.feed(b"de" + stream([b""])) == [b"abcde", b""]
 
 
-@pytest.mark.parametrize("size", [-1, -(2**31), 101, 2**31 - 1, 0x48545450])
+@pytest.mark.parametrize("size", [-1, -(2**31), 201, 2**31 - 1, 0x48545450])
 def test_a_bad_size_is_refused_at_once(size: int):
     """Negative, above the limit, or four letters of HTTP."""
     announced = size.to_bytes(4, "big", signed=True)
     with pytest.raises(FrameError, match=f"a frame of {size} bytes"):
-        FrameSplitter(100).feed(announced)
-    splitter = FrameSplitter(100)
+        FrameSplitter(100, 200).feed(announced)
+    splitter = FrameSplitter(100, 200)
     splitter.feed(announced[:1])
     with pytest.raises(FrameError):
         splitter.feed(announced[1:])
@@ -48,14 +48,14 @@ def test_a_bad_size_is_refused_at_once(size: int):
 
 def test_the_largest_frame_passes():
     """The limit itself is allowed."""
-    assert FrameSplitter(100).feed(stream([b"x" * 100])) == [b"x" * 100]
+    assert FrameSplitter(100, 200).feed(stream([b"x" * 100])) == [b"x" * 100]
 
 
 def test_a_large_frame_in_small_pieces_is_not_copied_again_and_again():
     """The waiting bytes stay in one buffer that grows in place: feeding makes no object of their size."""
     import tracemalloc
 
-    splitter = FrameSplitter(1 << 22)
+    splitter = FrameSplitter(1 << 22, 1 << 22)
     size = 1 << 21
     splitter.feed(size.to_bytes(4, "big") + bytes(size // 2))
     piece = bytes(100)
@@ -68,3 +68,28 @@ def test_a_large_frame_in_small_pieces_is_not_copied_again_and_again():
             assert tracemalloc.get_traced_memory()[1] - before < size
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("key", "size_max"), [(0, 200), (1, 100), (12, 100), (256, 100)])
+def test_only_a_produce_may_be_larger_than_the_others(key: int, size_max: int):
+    """A byte more is refused as soon as the kind of request is known, however the stream is cut."""
+    body = key.to_bytes(2, "big").ljust(size_max, b".")
+    more = key.to_bytes(2, "big").ljust(size_max + 1, b".")
+    for step in (1, 3, 1_000):
+        splitter = FrameSplitter(100, 200)
+        data = stream([body, body])
+        frames = [frame for at in range(0, len(data), step) for frame in splitter.feed(data[at : at + step])]
+        assert frames == [body, body]
+        with pytest.raises(FrameError, match=str(size_max)):
+            for at in range(0, 6, step):
+                splitter.feed(stream([more])[:6][at : at + step])
+
+
+def test_the_size_of_a_frame_that_has_begun_is_known():
+    splitter = FrameSplitter(100, 200)
+    splitter.feed(b"\0\0\0")
+    assert splitter.announced_bytes == 0
+    splitter.feed(b"\x32")
+    assert splitter.announced_bytes == 54
+    splitter.feed(bytes(50))
+    assert splitter.announced_bytes == 0

@@ -17,6 +17,8 @@ ARTIFACTS = [
     f"org.apache.kafka:{name}:{KAFKA_VERSION}"
     for name in ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator", "kafka-metadata")
 ]
+OUR_OWN_SINCE = 1000
+"""The types of the event log's records, which Kafka does not have."""
 METADATA_RECORDS = frozenset(
     {"TopicRecord", "PartitionRecord", "ConfigRecord", "ProducerIdsRecord", "RemoveTopicRecord"}
 )
@@ -57,6 +59,8 @@ def test_kafkas_own_classes_read_and_write_the_same_bytes(tmp_path: Path):
     random = Random(44)
     asked = []
     for name, version in EVERY_VERSION:
+        if (SCHEMAS[name].api_key or 0) >= OUR_OWN_SINCE:
+            continue
         for _ in range(MESSAGES_EACH):
             message = make_message(SCHEMAS[name], version, random)
             make_keys_differ(message)

@@ -8,6 +8,7 @@ from runtime.shard_world import Asker, ShardWorld
 
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.offsets.fetch import fetch
+from coordinator.log.log import ROOM_BYTES
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
 from coordinator.runtime.shard import Status
@@ -131,6 +132,36 @@ def test_a_full_disk_refuses_commits_keeps_answering_reads_and_carries_on_when_t
     assert world.shard.status is Status.ACTIVE
     world.restart(world.disk.kill)
     assert committed(world) == 4
+
+
+def test_space_on_a_full_disk_is_noticed_though_nobody_writes():
+    world = ShardWorld()
+    send_commit(world, 1)
+    world.settle()
+    world.disk.capacity_bytes = 0
+    send_commit(world, 2)
+    world.settle()
+    world.advance(1_000)
+    assert world.shard.status is Status.FULL
+    world.disk.capacity_bytes = world.disk.used_bytes() + ROOM_BYTES - 1
+    world.advance(1_000)
+    assert world.shard.status is Status.FULL
+    world.disk.capacity_bytes += 1
+    world.advance(1_000)
+    assert world.shard.status is Status.ACTIVE
+    accepted = send_commit(world, 3)
+    world.settle()
+    assert is_success(accepted)
+
+
+def test_a_full_shard_that_is_stopped_looks_no_more():
+    world = ShardWorld()
+    world.disk.capacity_bytes = 0
+    send_commit(world, 1)
+    world.settle()
+    assert world.timers
+    world.shard.stop()
+    assert not world.timers
 
 
 def test_after_a_failed_sync_nothing_claims_success_until_a_restart_which_keeps_what_was_acknowledged():

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from kafka_broker import KafkaBroker, free_ports
+from kafka_broker import KafkaBroker
+from ports import HeldPort
 from scenarios.conversation import Broker, Brokers
 from server_process import ServerProcess
 from wire import Connection, ConnectionClosed
@@ -48,8 +49,9 @@ def our_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
         def server(settings: dict[str, str], alone: str) -> Broker:
             key = repr((sorted(settings.items()), alone))
             if key not in known:
-                dialect = f"127.0.0.1:{free_ports(1)[0]}"
-                listeners = [{"address": "127.0.0.1:0"}, {"address": dialect, "dialect": DIALECT}]
+                dialect = HeldPort()
+                stack.callback(dialect.release)
+                listeners = [{"address": "127.0.0.1:0"}, {"address": dialect.address, "dialect": DIALECT}]
                 ours = {"listeners": json.dumps(listeners)} | SETTINGS | settings
                 process = ServerProcess(tmp_path_factory.mktemp("ours"), settings=ours)
                 stack.callback(process.stop)
@@ -60,7 +62,7 @@ def our_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
                     wait_until_serving(process.bootstrap)
 
                 wait_until_serving(process.bootstrap)
-                known[key] = Broker(process.bootstrap, restart, {DIALECT: dialect})
+                known[key] = Broker(process.bootstrap, restart, {DIALECT: dialect.address})
             return known[key]
 
         yield server

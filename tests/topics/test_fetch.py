@@ -223,3 +223,24 @@ def test_retention_deletes_old_segments():
     assert plane.fetch(offset=3).log_start_offset == 3
     assert plane.fetch().error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert plane.fetch("kept").log_start_offset == 0
+
+
+def test_a_reader_finds_no_records_while_there_is_no_memory_for_them(plane):
+    room = False
+    plane.topics.has_room = lambda: room
+    data = plane.fetch(offset=1, max_wait_ms=0)
+    assert (data.error_code, data.high_watermark, data.records) == (ErrorCode.NONE, 3, b"")
+    _, answers = plane.fetch_later([("t", 0, 0)], max_wait_ms=500)
+    plane.produce(batch())
+    assert not answers, "it waits as if nothing had come"
+    room = True
+    plane.produce(batch())
+    assert sizes(answers[0]) == [(("t", 0), 5)]
+
+
+def test_a_wait_without_memory_ends_in_time_and_with_the_errors_there_are(plane):
+    plane.topics.has_room = lambda: False
+    _, answers = plane.fetch_later([("t", 0, 0)], max_wait_ms=500)
+    plane.advance(500)
+    assert sizes(answers[0]) == [(("t", 0), 0)]
+    assert plane.fetch(offset=9, max_wait_ms=500).error_code == ErrorCode.OFFSET_OUT_OF_RANGE

@@ -7,6 +7,7 @@ from google_crc32c import value as crc32c
 from topics.data_plane import NOW_MS, DataPlane, batch
 
 from coordinator.log.batch import read_header, split
+from coordinator.log.log import ROOM_BYTES
 from coordinator.protocol.errors import ErrorCode, KafkaError
 
 HOUR_MS = 3_600_000
@@ -193,6 +194,26 @@ def test_a_full_disk_refuses_a_batch_and_takes_the_next_when_there_is_space(plan
     plane.disk.capacity_bytes = None
     answer = plane.produce(data)
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1), "the refused attempt is not remembered"
+
+
+def test_partitions_are_told_full_until_there_is_space(plane):
+    plane.produce(batch())
+    plane.disk.capacity_bytes = 0
+    plane.produce(batch())
+    plane.produce(batch(), partition=1)  # it cannot even make its folder
+    assert [state for _, state, _ in plane.topics.partition_states()] == ["full", "full"]
+    plane.disk.capacity_bytes = plane.disk.used_bytes() + ROOM_BYTES
+    assert [state for _, state, _ in plane.topics.partition_states()] == ["active", "active"]
+    plane.produce(batch())
+    plane.disk.capacity_bytes = plane.disk.used_bytes()
+    assert [state for _, state, _ in plane.topics.partition_states()] == ["active", "full"], "nothing was refused since"
+
+
+def test_a_failed_partition_is_told_with_the_reason(plane):
+    plane.disk.sync_errors.append(EIO)
+    plane.produce(batch())
+    assert [state for _, state, _ in plane.topics.partition_states()] == ["failed", "active"]
+    assert all(reason for _, state, reason in plane.topics.partition_states() if state == "failed")
 
 
 def test_after_a_failed_sync_the_partition_takes_no_more_and_serves_what_is_durable(plane):

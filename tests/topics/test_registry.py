@@ -153,9 +153,12 @@ def test_folders_of_no_topic_are_told_and_left_alone():
 def test_a_full_disk_refuses_a_topic_and_takes_the_next_when_there_is_space():
     plane = DataPlane()
     plane.create("a")
+    assert not plane.topics.metadata_problem
     plane.disk.capacity_bytes = 0
     assert plane.create("b").error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "full" in plane.topics.metadata_problem
     plane.disk.capacity_bytes = None
+    assert not plane.topics.metadata_problem
     assert plane.create("b").error_code == ErrorCode.NONE
     plane.killed()
     assert set(plane.topics.registry.topics) == {"a", "b"}
@@ -168,6 +171,7 @@ def test_after_a_failed_sync_the_registry_takes_no_more():
     assert plane.create("b").error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert plane.create("c").error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert plane.topics.topic_id("b") is None
+    assert "restart" in plane.topics.metadata_problem
 
 
 def test_declared_topics_are_made_once():

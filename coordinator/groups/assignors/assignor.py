@@ -11,7 +11,8 @@ answer is checked, and a failure of any kind fails the heartbeat that asked, not
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Protocol
 
 Partitions = Mapping[bytes, frozenset[int]]
@@ -28,6 +29,11 @@ class MemberSpec:
     """Ids of the topics it subscribes to, by name or by pattern; topics that do not exist are not among them."""
     assigned: Partitions
     """Its part of the target so far. May name topics that it no longer subscribes to or that are gone."""
+    assigned_count: int = field(init=False, compare=False)
+    """Partitions in `assigned`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "assigned_count", sum(map(len, self.assigned.values())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +44,9 @@ class GroupSpec:
     """By member id."""
     partitions: Mapping[bytes, int]
     """Topic id -> number of partitions, for every topic that a member subscribes to."""
+    free: Mapping[bytes, AbstractSet[int]] | None = None
+    """Topic id -> partitions that nobody was meant to have so far, for every topic. Given if each of the others is in exactly
+    one member's `assigned`, and nothing else is; an assignor may look for itself."""
 
 
 class Assignor(Protocol):

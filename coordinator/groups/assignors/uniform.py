@@ -16,7 +16,8 @@ Members and topics are walked in sorted order, so that what comes out does not d
 """
 
 from collections.abc import Mapping, Sequence
-from heapq import heapify, heappop, heappush, heapreplace
+from collections.abc import Set as AbstractSet
+from heapq import heapify, heappop, heappush, heapreplace, nlargest
 
 from coordinator.groups.assignors.assignor import BuiltIn, GroupSpec, Partitions
 
@@ -40,8 +41,13 @@ class UniformAssignor(BuiltIn):
 
 def _assign_evenly(group: GroupSpec, topics: Sequence[bytes]) -> dict[str, Partitions]:
     """A member that keeps what it has is given the very object it had."""
-    free = {topic_id: set(range(group.partitions[topic_id])) for topic_id in topics}
-    assigned, sizes = _disjoint(group, free)
+    free: Mapping[bytes, AbstractSet[int]]
+    if group.free is None:
+        free, assigned, sizes = _disjoint(group, topics)
+    else:
+        free = group.free
+        assigned = {member_id: member.assigned for member_id, member in group.members.items()}
+        sizes = {member_id: member.assigned_count for member_id, member in group.members.items()}
     members = sorted(group.members)
     quota, longer = divmod(sum(group.partitions[topic_id] for topic_id in topics), len(members))
     target: dict[str, Partitions] = {}
@@ -66,11 +72,14 @@ def _assign_evenly(group: GroupSpec, topics: Sequence[bytes]) -> dict[str, Parti
     return target
 
 
-def _disjoint(group: GroupSpec, free: dict[bytes, set[int]]) -> tuple[dict[str, Partitions], dict[str, int]]:
-    """What each member has of these topics, and how much; taken out of `free`. No partition is had twice.
+def _disjoint(
+    group: GroupSpec, topics: Sequence[bytes]
+) -> tuple[dict[bytes, set[int]], dict[str, Partitions], dict[str, int]]:
+    """What is free of these topics, what each member has of them and how much. No partition is had twice.
 
     A target that we made is disjoint already. That is seen by counting, without looking at each partition by itself.
     """
+    free = {topic_id: set(range(group.partitions[topic_id])) for topic_id in topics}
     had: dict[bytes, list[frozenset[int]]] = {topic_id: [] for topic_id in free}
     assigned: dict[str, Partitions] = {}
     sizes: dict[str, int] = {}
@@ -87,14 +96,15 @@ def _disjoint(group: GroupSpec, free: dict[bytes, set[int]]) -> tuple[dict[str, 
     for topic_id, sets in had.items():
         free[topic_id].difference_update(*sets)
         if len(free[topic_id]) + sum(map(len, sets)) != group.partitions[topic_id]:
-            return _made_disjoint(group, free)
-    return assigned, sizes
+            return _made_disjoint(group, topics)
+    return free, assigned, sizes
 
 
-def _made_disjoint(group: GroupSpec, free: dict[bytes, set[int]]) -> tuple[dict[str, Partitions], dict[str, int]]:
+def _made_disjoint(
+    group: GroupSpec, topics: Sequence[bytes]
+) -> tuple[dict[bytes, set[int]], dict[str, Partitions], dict[str, int]]:
     """Partitions that do not exist are left out, and the first member keeps what several have."""
-    for topic_id, left in free.items():
-        left.update(range(group.partitions[topic_id]))
+    free = {topic_id: set(range(group.partitions[topic_id])) for topic_id in topics}
     assigned: dict[str, Partitions] = {}
     for member_id in sorted(group.members):
         mine = {}
@@ -104,7 +114,7 @@ def _made_disjoint(group: GroupSpec, free: dict[bytes, set[int]]) -> tuple[dict[
                 free[topic_id] -= own
                 mine[topic_id] = own
         assigned[member_id] = mine
-    return assigned, {member_id: sum(map(len, mine.values())) for member_id, mine in assigned.items()}
+    return free, assigned, {member_id: sum(map(len, mine.values())) for member_id, mine in assigned.items()}
 
 
 def _trimmed(assigned: Partitions, room: int, over: list[_Chunk]) -> Partitions:
@@ -113,9 +123,9 @@ def _trimmed(assigned: Partitions, room: int, over: list[_Chunk]) -> Partitions:
     for topic_id in sorted(assigned):
         mine = assigned[topic_id]
         if len(mine) > room:
-            in_order = sorted(mine)
-            over.append((topic_id, in_order[room:]))
-            mine = frozenset(in_order[:room])
+            given = sorted(nlargest(len(mine) - room, mine))
+            over.append((topic_id, given))
+            mine = mine.difference(given)
         room -= len(mine)
         if mine:
             kept[topic_id] = mine

@@ -13,7 +13,7 @@ Nothing waits for the assignment interval: the first heartbeat after it finds th
 One who comes back is not made to wait for it: it would get the epoch in which it left.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -216,12 +216,14 @@ class Change:
                     counts[topic_id] = catalog.partition_count(catalog.topic_name(topic_id) or "") or 0
         name = self._assignor(old, new)
         try:
-            answer = run(name, self.groups.assignors[name], GroupSpec(members=specs, partitions=counts))
+            asked = GroupSpec(members=specs, partitions=counts, free=self._free(specs, counts))
+            answer = run(name, self.groups.assignors[name], asked)
         except AssignorError as error:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"Failed to compute a new target assignment for epoch {self.group_epoch}: {error}",
             ) from error
+        group.target_version = catalog.version
         target = group.target
         moved = 0
         for member_id, partitions in answer.items():
@@ -235,6 +237,29 @@ class Change:
                 rebalance.assigned_ms = self.now_ms
         self.tell("target_assigned", epoch=self.group_epoch, assignor=name, members=len(specs), members_changed=moved)
         return answer[new.member_id]
+
+    def _free(
+        self, specs: Mapping[str, MemberSpec], counts: Mapping[bytes, int]
+    ) -> Mapping[bytes, AbstractSet[int]] | None:
+        """The partitions that are in no part of the target, for an assignor that need not look for them then.
+
+        None if the target may not be what an assignor made of these topics: it was read from a log, topics have changed,
+        the members do not subscribe to them any more, or have not got all of it. Then everything must be looked at.
+        """
+        group = self.group
+        if group.target_version != self.groups.catalog.version or not group.meant.keys() <= counts.keys():
+            return None
+        if (
+            not group.meant_count
+            == sum(map(len, group.meant.values()))
+            == sum(s.assigned_count for s in specs.values())
+        ):
+            return None
+        free: dict[bytes, AbstractSet[int]] = {}
+        for topic_id, count in counts.items():
+            meant = group.meant.get(topic_id, {})
+            free[topic_id] = set(range(count)).difference(meant) if len(meant) < count else frozenset()
+        return free
 
     def _spec(self, member: ConsumerMember, assigned: Partitions) -> MemberSpec:
         return MemberSpec(

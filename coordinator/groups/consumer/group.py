@@ -109,6 +109,37 @@ class ConsumerMember:
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
+    def holding(
+        self,
+        *,
+        member_epoch: int,
+        previous_member_epoch: int,
+        state: MemberState,
+        assigned: Epochs,
+        pending_revocation: Epochs,
+        revocation_epoch: int,
+    ) -> "ConsumerMember":
+        """The same member with other holdings. `dataclasses.replace` takes thrice as long, and every step of every member
+        is such a change."""
+        return ConsumerMember(
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            topics=self.topics,
+            regex=self.regex,
+            assignor=self.assignor,
+            classic=self.classic,
+            member_epoch=member_epoch,
+            previous_member_epoch=previous_member_epoch,
+            state=state,
+            assigned=assigned,
+            pending_revocation=pending_revocation,
+            revocation_epoch=revocation_epoch,
+        )
+
     def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
         """Since when it has the partition, also if it must give it up; None if it has it not."""
         epoch = self.assigned.get(topic_id, _NO_EPOCHS).get(partition)
@@ -147,14 +178,16 @@ class Rebalance:
 class Steady:
     """The answer to a member that has nothing to say and nothing to hear, made once (heartbeat.py)."""
 
-    __slots__ = ("client_host", "client_id", "instance_id", "member_epoch", "result", "settings")
+    __slots__ = ("client_host", "client_id", "instance_id", "member_epoch", "result", "settings", "until_ms")
 
-    def __init__(self, member: ConsumerMember, settings: ConsumerSettings, result: Result) -> None:
+    def __init__(self, member: ConsumerMember, settings: ConsumerSettings, until_ms: int, result: Result) -> None:
         self.member_epoch = member.member_epoch
         self.instance_id = member.instance_id
         self.client_id = member.client_id
         self.client_host = member.client_host
         self.settings = settings
+        self.until_ms = until_ms
+        """Wall clock: when the group's next target is due, if one is."""
         self.result = result
 
 
@@ -171,6 +204,8 @@ class ConsumerGroup:
         "group_epoch",
         "group_id",
         "has_partition_metadata",
+        "meant",
+        "meant_count",
         "members",
         "metadata_hash",
         "owners",
@@ -185,6 +220,7 @@ class ConsumerGroup:
         "target",
         "target_epoch",
         "target_timestamp_ms",
+        "target_version",
         "topic_ids",
         "unreconciled",
     )  # fmt: skip
@@ -218,6 +254,10 @@ class ConsumerGroup:
         """Protocol -> classic members that offer it."""
         self.owners: dict[bytes, dict[int, str]] = {}
         """Topic id -> partition -> member id."""
+        self.meant: dict[bytes, dict[int, str]] = {}
+        """Topic id -> partition -> the member in whose part of the target it is: `target` turned round."""
+        self.meant_count = 0
+        """Partitions in all parts of the target. As many as in `meant`, if no partition is meant for two members."""
         self.unreconciled: set[str] = set()
         """Members that have not reached the target."""
         self.departed: set[str] = set()
@@ -228,13 +268,15 @@ class ConsumerGroup:
         self.called: set[str] = set()
         """Classic members that were told to join again and have not yet."""
         self.steady: dict[str, Steady] = {}
-        """By member id. One that is here is Stable at the group's epoch."""
+        """By member id. One that is here has reached the target."""
         self.catalog_version: int | None = None
         """The catalog for which `metadata_hash` is known to be right."""
         self.topic_ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
         """Subscription -> ids of its topics, for that catalog."""
         self.specs: dict[str, MemberSpec] = {}
         """Members as the assignor sees them, for that catalog; those that have not changed since they were made."""
+        self.target_version: int | None = None
+        """The catalog for which the target was computed; None: not since the log was read."""
         self.regexes_version: int | None = None
         """The catalog that the patterns were last matched against."""
         self.regexes_looked_at_ms = 0
@@ -287,16 +329,17 @@ class ConsumerGroup:
         self.members[member.member_id] = member
         if old is not None and member.member_epoch < 0 <= old.member_epoch:
             self._depart(old)
-        self._count(old, -1)
-        self._count(member, 1)
-        if old is not None and old.instance_id is not None and old.instance_id != member.instance_id:
-            self._release(old)
-        if member.instance_id is not None:
-            self.static_members[member.instance_id] = member.member_id
         self._own(old, member)
         self.steady.pop(member.member_id, None)
-        if old is None or not _looks_the_same(old, member):
-            self.specs.pop(member.member_id, None)
+        if old is None or not _says_the_same(old, member):
+            self._count(old, -1)
+            self._count(member, 1)
+            if old is not None and old.instance_id is not None and old.instance_id != member.instance_id:
+                self._release(old)
+            if member.instance_id is not None:
+                self.static_members[member.instance_id] = member.member_id
+            if old is None or not _looks_the_same(old, member):
+                self.specs.pop(member.member_id, None)
         if member.is_reconciled_to(self.target_epoch):
             self.unreconciled.discard(member.member_id)
         else:
@@ -330,17 +373,20 @@ class ConsumerGroup:
         self.target_epoch = epoch
         self.target_timestamp_ms = timestamp_ms
         self.steady.clear()
+        stable = MemberState.STABLE
         self.unreconciled = {
-            member_id for member_id, member in self.members.items() if not member.is_reconciled_to(epoch)
+            member_id
+            for member_id, member in self.members.items()
+            if member.member_epoch != epoch or member.state is not stable
         }
 
     def set_target(self, member_id: str, partitions: Partitions | None) -> None:
         """What a member should hold, or None: nothing is meant for it."""
         self.specs.pop(member_id, None)
-        if partitions is None:
-            self.target.pop(member_id, None)
-        else:
+        before = self.target.pop(member_id, NO_PARTITIONS)
+        if partitions is not None:
             self.target[member_id] = partitions
+        self._mean(member_id, before, NO_PARTITIONS if partitions is None else partitions)
 
     def forget_topics(self) -> None:
         """Topics have changed, or what patterns match: what was derived from them is made anew."""
@@ -378,6 +424,24 @@ class ConsumerGroup:
         if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
             del self.static_members[instance_id]
 
+    def _mean(self, member_id: str, before: Partitions, after: Partitions) -> None:
+        """Keeps `meant`, as `_own` keeps `owners`."""
+        for topic_id, partitions in before.items():
+            self.meant_count -= len(partitions)
+            meant = self.meant.get(topic_id)
+            if meant is None:
+                continue
+            for partition in partitions.difference(after.get(topic_id, ())):
+                if meant.get(partition) == member_id:
+                    del meant[partition]
+            if not meant:
+                del self.meant[topic_id]
+        for topic_id, partitions in after.items():
+            self.meant_count += len(partitions)
+            newly = partitions.difference(before.get(topic_id, ()))
+            if newly:
+                self.meant.setdefault(topic_id, {}).update(dict.fromkeys(newly, member_id))
+
     def _own(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         """Whoever took a partition last has it: while a log is read, the record by which it was given up may be gone."""
         if old is not None:
@@ -406,6 +470,18 @@ class ConsumerGroup:
 
 
 _NO_OWNERS: Mapping[int, str] = {}
+
+
+def _says_the_same(old: ConsumerMember, new: ConsumerMember) -> bool:
+    """Whether nothing but its holdings changed, of what is counted here. By identity: `holding` keeps the objects."""
+    return (
+        old.topics is new.topics
+        and old.regex is new.regex
+        and old.assignor is new.assignor
+        and old.classic is new.classic
+        and old.instance_id is new.instance_id
+        and old.rack_id is new.rack_id
+    )
 
 
 def _looks_the_same(old: ConsumerMember, new: ConsumerMember) -> bool:

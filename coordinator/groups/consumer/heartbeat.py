@@ -37,7 +37,9 @@ from coordinator.groups.consumer.leave import leave
 from coordinator.groups.consumer.membership import fence_size, holder_of, member_of, short_id
 from coordinator.groups.consumer.reconcile import Owned
 from coordinator.groups.consumer.static_members import join
+from coordinator.groups.consumer.subscription import refresh_timer
 from coordinator.groups.consumer.upgrade import group_to_join
+from coordinator.groups.settings import ConsumerSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from coordinator.runtime.result import Call, Result, Timer
@@ -49,6 +51,7 @@ MEMBER_ID_REQUIRED_SINCE = 1
 """The client makes its member id itself (KIP-1082)."""
 
 _UNCHANGED = -1
+_FOREVER_MS = 1 << 62
 _TopicPartitions = ConsumerGroupHeartbeatResponse.TopicPartitions
 _Assignment = ConsumerGroupHeartbeatResponse.Assignment
 
@@ -56,7 +59,7 @@ _Assignment = ConsumerGroupHeartbeatResponse.Assignment
 def consumer_group_heartbeat(
     groups: "Groups", request: ConsumerGroupHeartbeatRequest, call: Call, now_ms: int
 ) -> Result:
-    steady = _steady(groups, request, call)
+    steady = _steady(groups, request, call, now_ms)
     if steady is not None:
         return steady
     _check(groups, request, call.api_version)
@@ -72,17 +75,22 @@ def consumer_group_heartbeat(
     return _beat(change, request, call, old)
 
 
-def _steady(groups: "Groups", request: ConsumerGroupHeartbeatRequest, call: Call) -> Result | None:
-    """The answer made before, for a member that says nothing new to a group in which nothing has happened."""
+def _steady(groups: "Groups", request: ConsumerGroupHeartbeatRequest, call: Call, now_ms: int) -> Result | None:
+    """The answer made before, for a member that says nothing new to a group in which nothing has happened.
+
+    What it owns is nothing new: it has reached the target, and no longer has to give anything up.
+    """
     group = groups.consumer.get(request.group_id)
     if group is None:
         return None
+    settings = groups.settings.consumer(request.group_id)
     steady = group.steady.get(request.member_id)
+    if steady is None or steady.settings is not settings or now_ms >= steady.until_ms:
+        steady = _make_steady(groups, group, request.member_id, settings, now_ms)
     if (
         steady is None
         or steady.member_epoch != request.member_epoch
         or group.catalog_version != groups.catalog.version
-        or request.topic_partitions is not None
         or request.subscribed_topic_names is not None
         or request.rebalance_timeout_ms != _UNCHANGED
         or request.subscribed_topic_regex is not None
@@ -91,10 +99,35 @@ def _steady(groups: "Groups", request: ConsumerGroupHeartbeatRequest, call: Call
         or (request.instance_id is not None and request.instance_id != steady.instance_id)
         or steady.client_id != (call.client_id or "")
         or steady.client_host != call.client_host
-        or steady.settings is not groups.settings.consumer(request.group_id)
     ):
         return None
     return steady.result
+
+
+def _make_steady(
+    groups: "Groups", group: ConsumerGroup, member_id: str, settings: ConsumerSettings, now_ms: int
+) -> Steady | None:
+    """The answer to a member that has reached the target, as long as no other is due; None if there is more to do."""
+    member = group.members.get(member_id)
+    if member is None or member.classic is not None or not member.is_reconciled_to(group.target_epoch):
+        return None
+    until_ms = _FOREVER_MS
+    if group.group_epoch > group.target_epoch:
+        until_ms = group.target_timestamp_ms + settings.assignment_interval_ms
+        if not group.target_timestamp_ms or now_ms >= until_ms:
+            return None
+    if (
+        group.catalog_version != groups.catalog.version
+        or refresh_timer(groups, group, now_ms, is_new=False) is not None
+    ):
+        return None
+    answer = ConsumerGroupHeartbeatResponse(
+        member_id=member_id, member_epoch=member.member_epoch, heartbeat_interval_ms=settings.heartbeat_interval_ms
+    )
+    session = Timer(session_key(group.group_id, member_id), settings.session_timeout_ms)
+    steady = Steady(member, settings, until_ms, Result(answer, timers=(session,)))
+    group.steady[member_id] = steady
+    return steady
 
 
 def _beat(change: Change, request: ConsumerGroupHeartbeatRequest, call: Call, old: ConsumerMember) -> Result:
@@ -106,8 +139,7 @@ def _beat(change: Change, request: ConsumerGroupHeartbeatRequest, call: Call, ol
     )
     new = change.advance(old, _as_told(old, request, call), owned)
     settings = groups.settings.consumer(change.group_id)
-    session = Timer(session_key(change.group_id, new.member_id), settings.session_timeout_ms)
-    change.timers.append(session)
+    change.arm(session_key(change.group_id, new.member_id), settings.session_timeout_ms)
     if old.classic is not None:
         group.called.discard(new.member_id)
         change.disarm(join_key(change.group_id, new.member_id))
@@ -124,8 +156,6 @@ def _beat(change: Change, request: ConsumerGroupHeartbeatRequest, call: Call, ol
     )
     if request.member_epoch == JOINING_EPOCH or tells_everything or _has_changed(old, new):
         answer.assignment = assignment(new.assigned)
-    elif not change.records and new.is_reconciled_to(change.group_epoch) and group.target_epoch == change.group_epoch:
-        group.steady[new.member_id] = Steady(new, settings, Result(answer, timers=(session,)))
     return change.result(answer)
 
 

@@ -25,7 +25,6 @@ epoch in which it had something that it has no more, is always before its epoch.
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 
 from coordinator.groups.assignors.assignor import Partitions
 from coordinator.groups.consumer.group import NOTHING, ConsumerMember, Epochs, MemberState
@@ -55,7 +54,14 @@ def reconcile(
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         waits = _owns_any(owned, member.pending_revocation)
         if not waits and is_at_target:
-            member = replace(member, previous_member_epoch=member.member_epoch, state=MemberState.UNRELEASED_PARTITIONS)
+            member = member.holding(
+                member_epoch=member.member_epoch,
+                previous_member_epoch=member.member_epoch,
+                state=MemberState.UNRELEASED_PARTITIONS,
+                assigned=member.assigned,
+                pending_revocation=member.pending_revocation,
+                revocation_epoch=member.revocation_epoch,
+            )
     else:
         waits = is_at_target and (member.state is MemberState.STABLE or bool(member.pending_revocation))
     if waits or holds_on(member, target_epoch):
@@ -109,8 +115,7 @@ def _advance(
     if not gained and not lost and member.member_epoch == target_epoch and member.state is state:
         return member
     gave_up = bool(lost or member.pending_revocation)
-    return replace(
-        member,
+    return member.holding(
         member_epoch=target_epoch,
         previous_member_epoch=member.member_epoch,
         state=state,
@@ -131,8 +136,7 @@ def _give_up_more(
             epoch, revocation_epoch = target_epoch - 1, epoch
         else:
             pending = _joined(member.pending_revocation, lost)
-    return replace(
-        member,
+    return member.holding(
         member_epoch=epoch,
         previous_member_epoch=member.member_epoch,
         state=MemberState.UNREVOKED_PARTITIONS if still_owns else MemberState.UNRELEASED_PARTITIONS,
@@ -148,12 +152,13 @@ def _give_up_unsubscribed(member: ConsumerMember, topics: AbstractSet[bytes], ow
         return member
     pending = _joined(member.pending_revocation, lost)
     still_owns = _owns_any(owned, pending)
-    return replace(
-        member,
+    return member.holding(
+        member_epoch=member.member_epoch,
         previous_member_epoch=member.member_epoch,
         state=MemberState.UNREVOKED_PARTITIONS if still_owns else MemberState.UNRELEASED_PARTITIONS,
         assigned={topic_id: held for topic_id, held in member.assigned.items() if topic_id in topics},
         pending_revocation=pending,
+        revocation_epoch=member.revocation_epoch,
     )
 
 

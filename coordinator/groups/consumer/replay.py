@@ -90,8 +90,7 @@ def replay_current_assignment(
         member = None if group is None else group.members.get(key.member_id)
         if group is not None and member is not None:
             group.put(
-                replace(
-                    member,
+                member.holding(
                     member_epoch=LEAVING_EPOCH,
                     previous_member_epoch=LEAVING_EPOCH,
                     state=MemberState.STABLE,
@@ -103,14 +102,15 @@ def replay_current_assignment(
         return
     group = groups.consumer_or_made(key.group_id)
     before = group.members.get(key.member_id) or ConsumerMember(member_id=key.member_id)
+    assigned = _epochs(value.assigned_partitions, value.member_epoch)
+    pending_revocation = _epochs(value.partitions_pending_revocation, value.member_epoch)
     group.put(
-        replace(
-            before,
+        before.holding(
             member_epoch=value.member_epoch,
             previous_member_epoch=value.previous_member_epoch,
             state=_MEMBER_STATES.get(value.state, MemberState.UNKNOWN),
-            assigned=_epochs(value.assigned_partitions, value.member_epoch),
-            pending_revocation=_epochs(value.partitions_pending_revocation, value.member_epoch),
+            assigned=before.assigned if assigned == before.assigned else assigned,
+            pending_revocation=pending_revocation,
             revocation_epoch=value.revocation_epoch,
         )
     )

@@ -1,10 +1,11 @@
 """What members of a consumer group want to read: topics by name, and by pattern.
 
 Names are resolved to topics when they are needed. Of a group's topics as a whole the log holds one number, the *metadata
-hash*: the sum of a hash for each subscribed topic that exists (name, id, number of partitions). A sum, because then one
-topic more or less is one addition, however many there are. When a topic is made, grown or deleted the sum no longer
-agrees, and the next heartbeat of any member notices: it compares the catalog's version with the one for which the sum is
-known, and adds up anew only if that differs.
+hash*: a hash of the hashes of the subscribed topics that exist (id, name, partitions), in the order of their names. When a
+topic is made, grown or deleted it no longer agrees, and the next heartbeat of any member notices: it compares the
+catalog's version with the one for which the hash is known, and makes it anew only if that differs, or if the group
+subscribes to other topics. The hash is Kafka's to the last bit, because it outlives a move between Kafka and this server:
+another one would say that every group's topics have changed.
 
 A pattern (RE2 syntax, must match the whole name) is matched against every topic there is. That is too much for a heartbeat, so
 it is done by a timer of its own at once afterwards, for all patterns of the group, and the result is written to the log: a
@@ -14,10 +15,11 @@ notices them, but not more often than once a second (`REFRESH_INTERVAL_MS`; Kafk
 """
 
 from functools import lru_cache
-from hashlib import blake2b
+from struct import pack
 from typing import TYPE_CHECKING, Any
 
 import re2
+from xxhash import xxh3_64_intdigest
 
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, ResolvedRegex, regex_key
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 REFRESH_INTERVAL_MS = 1_000
 """Between two looks of one group at all topics."""
 
-_UNKNOWN_TOPIC = bytes(16)
+_HASH_VERSION = b"\0"
 _WRAP = 1 << 64
 _SIGN = 1 << 63
 
@@ -82,35 +84,38 @@ def follow(group: ConsumerGroup, catalog: "Catalog") -> bool:
     return True
 
 
-@lru_cache(maxsize=65_536)
-def _hash(name: str, topic_id: bytes, partitions: int) -> int:
-    text = topic_id + partitions.to_bytes(4, "big") + name.encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
-
-
-def topic_hash(catalog: "Catalog", name: str) -> int:
-    """A topic's part of the metadata hash; 0 for one that does not exist."""
-    partitions = catalog.partition_count(name)
-    if partitions is None:
-        return 0
-    return _hash(name, catalog.topic_id(name) or _UNKNOWN_TOPIC, partitions)
-
-
 def metadata_hash(
     group: ConsumerGroup, removed: set[str], added: set[str], catalog: "Catalog", *, is_known: bool
 ) -> int:
     """The hash once the group has subscribed to other topics: `removed` are not subscribed to any more, `added` newly.
 
-    `is_known`: the group's present hash is right for this catalog.
+    `is_known`: the group's present hash is right for this catalog. 0 for no topics at all.
     """
-    if is_known:
-        total = group.metadata_hash
-        total -= sum(topic_hash(catalog, name) for name in removed)
-        total += sum(topic_hash(catalog, name) for name in added)
-    else:
-        total = sum(topic_hash(catalog, name) for name in (group.subscribed.keys() - removed) | added)
-    total %= _WRAP
-    return total - _WRAP if total >= _SIGN else total
+    if is_known and not removed and not added:
+        return group.metadata_hash
+    hashes = [topic_hash(catalog, name) for name in sorted((group.subscribed.keys() - removed) | added)]
+    known = [each for each in hashes if each is not None]
+    return _signed(xxh3_64_intdigest(pack(f"<{len(known)}q", *known))) if known else 0
+
+
+def topic_hash(catalog: "Catalog", name: str) -> int | None:
+    """A topic's part of the metadata hash; None for one that does not exist."""
+    partitions = catalog.partition_count(name)
+    topic_id = catalog.topic_id(name)
+    return None if partitions is None or topic_id is None else _topic_hash(name, topic_id, partitions)
+
+
+@lru_cache(maxsize=65_536)
+def _topic_hash(name: str, topic_id: bytes, partitions: int) -> int:
+    """As Kafka streams it into XXH3: little-endian, a string as UTF-16 before its length, and each partition's number.
+    After that number Kafka has the racks of the replicas; here partitions are in no rack."""
+    text = name.encode("utf-16-le", "surrogatepass")
+    fields = _HASH_VERSION + topic_id[7::-1] + topic_id[:7:-1] + text + pack("<ii", len(text) // 2, partitions)
+    return _signed(xxh3_64_intdigest(fields + pack(f"<{partitions}i", *range(partitions))))
+
+
+def _signed(value: int) -> int:
+    return value - _WRAP if value >= _SIGN else value
 
 
 # --- patterns ---------------------------------------------------------------------------------------------------------

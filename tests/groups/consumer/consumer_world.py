@@ -405,6 +405,9 @@ def assert_sound(h: ConsumerHarness) -> None:
                         assert partition not in owners.get(topic_id, {}), (partition, member)
                         owners.setdefault(topic_id, {})[partition] = member.member_id
         assert owners == group.owners
+        meant = [(t, p, m) for m, parts in group.target.items() for t, some in parts.items() for p in some]
+        assert sorted(meant) == sorted((t, p, m) for t, parts in group.meant.items() for p, m in parts.items())
+        assert group.meant_count == len(meant)
         assert group.unreconciled == {
             m for m, each in group.members.items() if not each.is_reconciled_to(group.target_epoch)
         }

@@ -89,7 +89,7 @@ class MemoryShard:
                 self.timers.pop(key, None)
             else:
                 self.timers[key] = self.coordinator.now_ms + delay_ms
-        self.facts += result.facts
+        self.facts += [fact for fact in result.facts if fact.name]
 
     def append(self, record: Record) -> None:
         self.state.replay(record)

@@ -1,0 +1,447 @@
+"""What the event log keeps of a group: who committed what and by which right, who came and went, why the group
+rebalanced.
+
+The groups' log says what came of the decisions, and only of some: an offset record names no member and no epoch, and
+a commit that was refused leaves nothing at all. So the operations tell their decisions as facts with an event; the
+shell writes them beside the groups' log (runtime/event_log.py), or does not (`coordinator.events`). docs/events.md
+says what a reader may conclude from each.
+
+An event is a value. It holds what was true when it was told, in objects that nobody changes afterwards, and becomes a
+record at the end of the turn, when the requests of the turn have their answers. What a policy would have said of a
+commit is asked then too, and of the same function that the fence asks (fencing.py).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coordinator.groups.consumer.group import ConsumerMember
+from coordinator.groups.fencing import verdicts
+from coordinator.groups.offsets.metadata import is_too_large
+from coordinator.groups.settings import ConsumerSettings
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import (
+    AssignmentAcknowledgedKey,
+    AssignmentAcknowledgedValue,
+    AssignmentDeliveredKey,
+    AssignmentDeliveredValue,
+    CommitDecidedKey,
+    CommitDecidedValue,
+    GroupConvertedKey,
+    GroupConvertedValue,
+    MemberExpiredKey,
+    MemberExpiredValue,
+    MemberFencedKey,
+    MemberFencedValue,
+    MemberJoinedKey,
+    MemberJoinedValue,
+    MemberLeftKey,
+    MemberLeftValue,
+    Message,
+    RebalanceCompletedKey,
+    RebalanceCompletedValue,
+    RebalanceStartedKey,
+    RebalanceStartedValue,
+)
+from coordinator.protocol.subscription import parse_assignment
+from coordinator.protocol.wire import DecodeError
+from coordinator.runtime.result import Call, Event, Fact, Record
+
+if TYPE_CHECKING:
+    from coordinator.groups.groups import Catalog, Groups
+
+FENCES = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+    }
+)
+"""How somebody is told that it is not, or not any more, who it says it is."""
+
+NO_TOPIC_ID = bytes(16)
+NOBODYS = -1
+"""The assignment epoch of a partition that is not the member's."""
+NO_MEMBER = -1
+NO_FIELDS: dict[str, Any] = {}
+
+
+class Kind(IntEnum):
+    """Of a group, as the events say it."""
+
+    CLASSIC = 0
+    CONSUMER = 1
+
+
+class Verdict(IntEnum):
+    """Of a policy on a commit. A group that has no policy cannot say."""
+
+    CANNOT_SAY = 0
+    ACCEPTS = 1
+    REFUSES = 2
+
+
+NO_VERDICTS = (Verdict.CANNOT_SAY,) * 3
+ALL_ACCEPT = (Verdict.ACCEPTS,) * 3
+ALL_REFUSE = (Verdict.REFUSES,) * 3
+
+
+class Told:
+    """An event that is ready but for when and where it was decided."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: Message, value: Any) -> None:
+        self.key = key
+        self.value = value
+
+    def record(self, state_offset: int, time_ms: int) -> Record:
+        self.value.state_offset = state_offset
+        self.value.time_ms = time_ms
+        return Record(self.key, self.value, 0)
+
+
+def quiet(event: Event) -> Fact:
+    """A fact for the event log alone."""
+    return Fact("", NO_FIELDS, event)
+
+
+# --- commits ----------------------------------------------------------------------------------------------------------
+
+
+class RefusedOffset(NamedTuple):
+    """A partition of a commit that was refused before the group was asked: there is no such topic or partition."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    offset: int
+    error: ErrorCode
+
+
+class CommitDecision:
+    """A commit that was accepted or refused. `member`, `generation`: of the member it named, if there was one."""
+
+    __slots__ = (
+        "client_id", "error", "generation", "is_known", "kind", "member", "metadata_max", "refused", "request",
+        "settings",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        request: Any,
+        client_id: str | None,
+        error: ErrorCode,
+        metadata_max: int,
+        kind: Kind,
+        generation: int,
+        member: ConsumerMember | None,
+        settings: ConsumerSettings | None,
+        *,
+        is_known: bool,
+    ) -> None:
+        self.request = request
+        self.client_id = client_id
+        self.error = error
+        self.metadata_max = metadata_max
+        self.kind = kind
+        self.generation = generation
+        self.member = member
+        self.settings = settings
+        self.is_known = is_known
+        """Whether the commit was made by, or in the name of, a member: of an empty group anybody may commit."""
+        self.refused: Sequence[RefusedOffset] = ()
+
+    def record(self, state_offset: int, time_ms: int) -> Record:
+        request, member, settings, error = self.request, self.member, self.settings, self.error
+        metadata_max = self.metadata_max
+        topics = []
+        for topic in request.topics:
+            held, pending = _held(member, topic.topic_id)
+            partitions = []
+            for each in topic.partitions:
+                code, metadata = error, each.committed_metadata
+                if not code and metadata and is_too_large(metadata, metadata_max):
+                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                index = each.partition_index
+                since = held.get(index, NOBODYS)
+                if since == NOBODYS:
+                    since = pending.get(index, NOBODYS)
+                partitions.append(_PartitionOffset(index, each.committed_offset, code, since))
+            topics.append(_TopicOffsets(topic.name, topic.topic_id, partitions))
+        for refused in self.refused:
+            held, pending = _held(member, refused.topic_id)
+            since = held.get(refused.partition, pending.get(refused.partition, NOBODYS))
+            partition = _PartitionOffset(refused.partition, refused.offset, refused.error, since)
+            topics.append(_TopicOffsets(refused.topic, refused.topic_id, [partition]))
+        strict, revocation, assignment = self.verdicts()
+        value = CommitDecidedValue(
+            state_offset=state_offset,
+            time_ms=time_ms,
+            group_kind=self.kind,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            generation_id_or_member_epoch=_epoch(request),
+            error_code=error,
+            policy="" if settings is None else settings.fencing_policy,
+            strict_verdict=strict,
+            revocation_epoch_verdict=revocation,
+            assignment_epoch_verdict=assignment,
+            member_epoch=self.generation if member is None else member.member_epoch,
+            revocation_epoch=-1 if member is None else member.revocation_epoch,
+            client_id=self.client_id,
+            topics=topics,
+        )
+        transactional_id = getattr(request, "transactional_id", None)
+        if transactional_id is not None:
+            value.transactional_id = transactional_id
+            value.producer_id = request.producer_id
+            value.producer_epoch = request.producer_epoch
+        return Record(CommitDecidedKey(request.group_id), value, 0)
+
+    def verdicts(self) -> tuple[int, int, int]:
+        """What strict, revocation-epoch and assignment-epoch say."""
+        settings, member = self.settings, self.member
+        if settings is None or self.error is ErrorCode.UNSUPPORTED_VERSION:
+            return NO_VERDICTS
+        if member is None:
+            return ALL_REFUSE if self.is_known else ALL_ACCEPT
+        epoch = _epoch(self.request)
+        if epoch == member.member_epoch and not settings.require_ownership:
+            return ALL_ACCEPT
+        said = verdicts(member, epoch, committed_partitions(self.request, self.metadata_max), settings)
+        strict, revocation, assignment = (Verdict.REFUSES if why_not else Verdict.ACCEPTS for why_not in said)
+        return strict, revocation, assignment
+
+
+def _epoch(request: Any) -> int:
+    """OffsetCommit's field has the long name, TxnOffsetCommit's the short one."""
+    epoch: int
+    try:
+        epoch = request.generation_id_or_member_epoch
+    except AttributeError:
+        epoch = request.generation_id
+    return epoch
+
+
+def committed_partitions(request: Any, metadata_max: int) -> list[tuple[bytes, int]]:
+    """Topic id and index of what a commit is about; partitions that are refused for their metadata are not."""
+    return [
+        (topic.topic_id, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+        if not is_too_large(partition.committed_metadata or "", metadata_max)
+    ]
+
+
+def commit_decided(groups: "Groups", request: Any, call: Call, error: ErrorCode) -> tuple[Fact, ...]:
+    """Tells that a commit (OffsetCommit or TxnOffsetCommit) was accepted (NONE) or refused as a whole.
+
+    To be asked before anything of the commit is replayed. Every topic of the request has its name and its id. Nothing
+    is told where the event log does not want it.
+    """
+    if not (groups.tells_refused if error else groups.tells_accepted):
+        return ()
+    group_id, member_id = request.group_id, request.member_id
+    kind, generation, member, settings, is_known = Kind.CLASSIC, NO_MEMBER, None, None, False
+    classic = groups.classic.get(group_id)
+    if classic is not None:
+        if member_id in classic.members:
+            generation, is_known = classic.generation, True
+    else:
+        consumer = groups.consumer.get(group_id)
+        if consumer is not None:
+            kind = Kind.CONSUMER
+            member = consumer.members.get(member_id)
+            settings = groups.settings.consumer(group_id)
+            is_known = member is not None or bool(consumer.members) or _epoch(request) >= 0
+    return (
+        Fact(
+            "",
+            NO_FIELDS,
+            CommitDecision(
+                request,
+                call.client_id,
+                error,
+                groups.config.offset_metadata_max_bytes,
+                kind,
+                generation,
+                member,
+                settings,
+                is_known=is_known,
+            ),
+        ),
+    )
+
+
+_TopicOffsets = CommitDecidedValue.TopicOffsets
+_PartitionOffset = CommitDecidedValue.PartitionOffset
+_NOTHING_HELD: Mapping[int, int] = {}
+
+
+def _held(member: ConsumerMember | None, topic_id: bytes) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    if member is None:
+        return _NOTHING_HELD, _NOTHING_HELD
+    return member.assigned.get(topic_id, _NOTHING_HELD), member.pending_revocation.get(topic_id, _NOTHING_HELD)
+
+
+# --- members ----------------------------------------------------------------------------------------------------------
+
+
+def member_joined(group_id: str, kind: Kind, member_id: str, instance_id: str | None, call: Call, epoch: int) -> Fact:
+    """`epoch`: the generation it is to be in, or its first member epoch."""
+    value = MemberJoinedValue(
+        group_kind=kind,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        client_id=call.client_id,
+        client_host=call.client_host,
+        epoch=epoch,
+    )
+    return quiet(Told(MemberJoinedKey(group_id), value))
+
+
+def member_left(
+    group_id: str, kind: Kind, member_id: str, instance_id: str | None, epoch: int, reason: str | None
+) -> Fact:
+    """`epoch`: its last; -2 for a static member that will be back."""
+    value = MemberLeftValue(
+        group_kind=kind, member_id=member_id, group_instance_id=instance_id, epoch=epoch, reason=reason
+    )
+    return quiet(Told(MemberLeftKey(group_id), value))
+
+
+def member_expired(
+    group_id: str, kind: Kind, member_id: str, instance_id: str | None, epoch: int, timeout: str
+) -> Event:
+    value = MemberExpiredValue(
+        group_kind=kind, member_id=member_id, group_instance_id=instance_id, epoch=epoch, timeout=timeout
+    )
+    return Told(MemberExpiredKey(group_id), value)
+
+
+def member_fenced(
+    group_id: str, kind: Kind, member_id: str, instance_id: str | None, epoch: int, error: ErrorCode, api: str
+) -> Event:
+    """`api`: whose request was refused, or took its place."""
+    value = MemberFencedValue(
+        group_kind=kind, member_id=member_id, group_instance_id=instance_id, epoch=epoch, error_code=error, api=api
+    )
+    return Told(MemberFencedKey(group_id), value)
+
+
+# --- rebalances -------------------------------------------------------------------------------------------------------
+
+
+def rebalance_started(group_id: str, kind: Kind, epoch: int, cause: str, member_id: str, reason: str | None) -> Event:
+    """`epoch`: to which it leads."""
+    value = RebalanceStartedValue(group_kind=kind, epoch=epoch, cause=cause, member_id=member_id or None, reason=reason)
+    return Told(RebalanceStartedKey(group_id), value)
+
+
+def rebalance_completed(
+    group_id: str,
+    kind: Kind,
+    epoch: int,
+    *,
+    duration_ms: int,
+    cause: str,
+    member_id: str,
+    members: int,
+    waits: Mapping[str, int],
+) -> Event:
+    """`waits`: member id -> how long it was waited for."""
+    value = RebalanceCompletedValue(
+        group_kind=kind,
+        epoch=epoch,
+        duration_ms=duration_ms,
+        cause=cause,
+        member_id=member_id or None,
+        members=members,
+        waited_for=[RebalanceCompletedValue.Wait(each, waited_ms) for each, waited_ms in waits.items()],
+    )
+    return Told(RebalanceCompletedKey(group_id), value)
+
+
+def group_converted(group_id: str, to: Kind, epoch: int, member_id: str, members: int) -> Event:
+    """`epoch`: the group's when it is done."""
+    value = GroupConvertedValue(
+        from_kind=Kind.CLASSIC if to is Kind.CONSUMER else Kind.CONSUMER,
+        to_kind=to,
+        epoch=epoch,
+        member_id=member_id or None,
+        members=members,
+    )
+    return Told(GroupConvertedKey(group_id), value)
+
+
+# --- assignments ------------------------------------------------------------------------------------------------------
+
+Held = Mapping[bytes, Iterable[int]]
+"""Topic id -> partitions."""
+
+
+class ClassicDelivery:
+    """The bytes that a member of a classic group got by SyncGroup; read when the record is made."""
+
+    __slots__ = ("assignment", "catalog", "generation", "group_id", "member_id")
+
+    def __init__(self, group_id: str, member_id: str, generation: int, assignment: bytes, catalog: "Catalog") -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.generation = generation
+        self.assignment = assignment
+        self.catalog = catalog
+
+    def record(self, state_offset: int, time_ms: int) -> Record:
+        value = AssignmentDeliveredValue(state_offset, time_ms, Kind.CLASSIC, self.member_id, self.generation)
+        try:
+            partitions = parse_assignment(self.assignment).partitions
+        except DecodeError:
+            value.assignment = self.assignment
+        else:
+            topic_id = self.catalog.topic_id
+            value.topics = [
+                AssignmentDeliveredValue.TopicPartitions(name, topic_id(name) or NO_TOPIC_ID, list(which))
+                for name, which in partitions.items()
+            ]
+        return Record(AssignmentDeliveredKey(self.group_id), value, 0)
+
+
+def delivered(group_id: str, catalog: "Catalog", member: ConsumerMember) -> Fact:
+    """A member of a consumer group was told what it is assigned."""
+    value = AssignmentDeliveredValue(group_kind=Kind.CONSUMER, member_id=member.member_id, epoch=member.member_epoch)
+    value.topics = [
+        AssignmentDeliveredValue.TopicPartitions(catalog.topic_name(topic_id) or "", topic_id, sorted(partitions))
+        for topic_id, partitions in member.assigned.items()
+    ]
+    return quiet(Told(AssignmentDeliveredKey(group_id), value))
+
+
+def acknowledged(group_id: str, catalog: "Catalog", member_id: str, epoch: int, held: Held) -> Fact:
+    """A member of a consumer group says that it owns just what it was told."""
+    value = AssignmentAcknowledgedValue(group_kind=Kind.CONSUMER, member_id=member_id, epoch=epoch)
+    value.topics = [
+        AssignmentAcknowledgedValue.TopicPartitions(catalog.topic_name(topic_id) or "", topic_id, sorted(partitions))
+        for topic_id, partitions in held.items()
+    ]
+    return quiet(Told(AssignmentAcknowledgedKey(group_id), value))
+
+
+EVENT_KEYS: tuple[str, ...] = (
+    "EventLogOpenedKey",
+    "EventLogClosedKey",
+    "CommitDecidedKey",
+    "RebalanceStartedKey",
+    "RebalanceCompletedKey",
+    "MemberJoinedKey",
+    "MemberLeftKey",
+    "MemberExpiredKey",
+    "MemberFencedKey",
+    "AssignmentDeliveredKey",
+    "AssignmentAcknowledgedKey",
+    "GroupConvertedKey",
+)
+"""The key messages that an event log may hold."""

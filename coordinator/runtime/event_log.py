@@ -1,0 +1,338 @@
+"""A shard's event log: what its groups decided and why, beside the log that says what came of it.
+
+    __consumer_offsets-7/       the state: what a restart needs
+    __coordinator_events-7/     the events: what a person asks afterwards; never compacted, here only its end is read
+
+An event is evidence, and evidence must not cost the thing it is about. So nothing waits for this log: events are
+collected while a turn of the loop runs, and become one batch behind the state's, when that is on its way to the disk.
+The batch is handed to the operating system in the same turn, and outlives the process as the state does; it is not
+synced for anybody. If it cannot be written, the events are counted as lost and the server goes on.
+
+What may be missing is never silent, for each event bears the state offset at which it was decided, and the last of a
+batch the one up to which nothing was left out (`StateEndOffset`). Two things can come apart when the power fails:
+
+    the events end before the state     they were not synced: a gap. `EventLogOpened` says from where to where
+    the state ends before the events    what they tell of was never answered, and never came true: the next
+                                        `EventLogOpened` says from which event on (`UndoneFromOffset`)
+
+The second also when the state could not be synced and was read again. When the state's batch cannot even be written,
+its events are dropped before they are written.
+"""
+
+import errno
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from coordinator.log.batch import BatchBuilder, check_batch, key_values
+from coordinator.log.log import Log
+from coordinator.log.writer import Writer
+from coordinator.protocol.codec import DecodeError
+from coordinator.protocol.messages import (
+    CommitDecidedValue,
+    EventLogClosedKey,
+    EventLogClosedValue,
+    EventLogOpenedKey,
+    EventLogOpenedValue,
+    MemberFencedValue,
+    Message,
+)
+from coordinator.runtime.result import Event, Record
+from coordinator.runtime.serde import Serde, UnknownRecordVersion
+from coordinator.world.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+RETRY_MS = 1_000
+"""How long a log on a full disk is left alone before it is tried again."""
+UNKNOWN = -1
+START, RELOAD, RESUME = "start", "reload", "resume"
+"""Why `EventLogOpened` is written; the last: events were lost, and now the disk takes them again."""
+
+
+class Status(StrEnum):
+    """Whether events are written. FULL: not until the disk has space. FAILED: not before a restart."""
+
+    ACTIVE = "active"
+    FULL = "full"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What the event logs of a process say of it."""
+
+    run_id: str
+    node_id: int
+    policy: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Tail:
+    """How an event log ends."""
+
+    previous_offset: int = UNKNOWN
+    """State offset of the last event."""
+    covered_offset: int = UNKNOWN
+    """The last `StateEndOffset`."""
+    is_closed: bool = False
+    undone_from: int = UNKNOWN
+    """Offset of the first event that never came true."""
+
+
+class Pending(NamedTuple):
+    """An event that was told in this turn, when, and the state log's end before and after what it tells of."""
+
+    event: Event
+    time_ms: int
+    state_offset: int
+    end_offset: int
+
+
+class EventLog:
+    """The events of one shard. All its methods run on the loop, and none raises for what the disk does."""
+
+    def __init__(
+        self,
+        index: int,
+        log: Log,
+        serde: Serde,
+        clock: Clock,
+        run: Run,
+        *,
+        make_writer: Callable[[Log, Callable[[int], None], Callable[[OSError], None]], Writer],
+        on_written: Callable[[int], None],
+    ) -> None:
+        """The writer's durability is "write"."""
+        self.index = index
+        self.log = log
+        self.status = Status.ACTIVE
+        self.reason = ""
+        """Why the status is not ACTIVE."""
+        self.written = 0
+        self.written_bytes = 0
+        self.lost = 0
+        """Events that were told and could not be written."""
+        self.gaps = 0
+        """Openings that found state records before them of which nothing may have been told."""
+        self.pending: list[Pending] = []
+        self._serde = serde
+        self._clock = clock
+        self._run = run
+        self._writer = make_writer(log, lambda _: on_written(index), self._write_failed)
+        self._tail = Tail()
+        self._opened: EventLogOpenedValue | None = None
+        """To be written before the next event: a shard of which nothing was ever told needs no file."""
+        self._lost_since_written = 0
+        self._retry_at_ms = 0
+
+    # --- beginning and end --------------------------------------------------------------------------------------------
+
+    def open(self, state_offset: int, cause: str) -> None:
+        """The state was loaded, and ends at this offset: compares that with what was told of it."""
+        self.drop_after(state_offset)
+        if self.log.failed is not None:
+            self._fail(
+                f"the event log cannot be opened: {self.log.failed}; events are lost until the server is restarted"
+            )
+            return
+        try:
+            tail = self._tail = read_tail(self.log, self._serde, state_offset)
+        except (OSError, ValueError, DecodeError, UnknownRecordVersion) as error:
+            self._fail(f"the event log cannot be read: {error}; events are lost until the server is restarted")
+            return
+        self._opened = self._opening(state_offset, cause)
+        covered, undone_from = tail.covered_offset, tail.undone_from
+        if covered < state_offset and self.log.end_offset:
+            self.gaps += 1
+            _log.warning(
+                "event=events_missing shard=%d state_offset_from=%d state_offset_to=%d cleanly_closed=%s",
+                self.index, covered, state_offset, str(tail.is_closed).lower(),
+            )  # fmt: skip
+        if undone_from != UNKNOWN:
+            _log.warning(
+                "event=events_undone shard=%d offset_from=%d offset_to=%d state_offset=%d",
+                self.index, undone_from, self.log.end_offset, state_offset,
+            )  # fmt: skip
+        if self.log.end_offset:
+            self.flush(state_offset)
+
+    def drop_after(self, state_offset: int) -> None:
+        """The state goes no further: what was decided beyond, in this turn, is not to be."""
+        self.pending = [each for each in self.pending if each.end_offset <= state_offset]
+
+    def finish(self, state_offset: int) -> None:
+        """The shard has stopped and its state is on the disk: the last event says that nothing is missing."""
+        if self._opened is None and self.log.end_offset:
+            now_ms = self._clock.wall_ms()
+            closed = _Made(EventLogClosedKey(), EventLogClosedValue(run_id=self._run.run_id))
+            self.pending.append(Pending(closed, now_ms, state_offset, state_offset))
+            self.flush(state_offset)
+
+    def close(self) -> None:
+        """Gives the files back; what was written is synced, if the disk still takes it."""
+        try:
+            if self.log.failed is None:
+                self.log.close()
+        except OSError as error:
+            _log.warning('event=event_log_not_synced shard=%d reason="%s"', self.index, error)
+        finally:
+            self.log.close_files()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no sync is under way: then the log may be closed."""
+        return self._writer.idle
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def flush(self, state_end: int) -> None:
+        """Writes what was told since the last flush; nothing was left out that concerns the state up to `state_end`."""
+        pending, self.pending = self.pending, []
+        if not pending and (self._opened is None or not self.log.end_offset):
+            return
+        if self.status is not Status.ACTIVE and not self._may_try_again():
+            self._lose(len(pending))
+            return
+        if self._lost_since_written and self._opened is None:
+            self._opened = self._opening(pending[0].state_offset, RESUME)
+        try:
+            self._write(pending, state_end)
+        except Exception:  # noqa: BLE001 - a bug here must not cost what the events are about
+            _log.exception("event=events_not_encoded shard=%d count=%d", self.index, len(pending))
+            self._lose(len(pending))
+
+    def _write(self, pending: list[Pending], state_end: int) -> None:
+        opened, batch, encode = self._opened, BatchBuilder(), self._serde.encode
+        records: list[Record] = []
+        if opened is not None:
+            opened.events_lost = self._lost_since_written
+            records.append(Record(EventLogOpenedKey(), opened))
+        records += [event.record(state_offset, time_ms) for event, time_ms, state_offset, _ in pending]
+        last: Any = records[-1].value
+        last.state_end_offset = state_end
+        for record in records:
+            batch.add(*encode(record))
+        base_offset = self.log.end_offset
+        data = batch.build(base_offset, self._clock.wall_ms())
+        self._writer.write(data, batch.count)
+        if self.log.end_offset == base_offset:
+            self._lose(len(pending))
+            return
+        self._opened = None
+        self._lost_since_written = 0
+        self._tail = Tail(previous_offset=last.state_offset, covered_offset=state_end)
+        self.written += batch.count
+        self.written_bytes += len(data)
+        if self.status is Status.FULL:
+            self._set_status(Status.ACTIVE, "")
+
+    def _opening(self, state_offset: int, cause: str) -> EventLogOpenedValue:
+        tail = self._tail
+        return EventLogOpenedValue(
+            run_id=self._run.run_id,
+            node_id=self._run.node_id,
+            policy=self._run.policy,
+            state_offset=state_offset,
+            time_ms=self._clock.wall_ms(),
+            previous_state_offset=tail.previous_offset,
+            covered_state_offset=tail.covered_offset,
+            cleanly_closed=tail.is_closed,
+            cause=cause,
+            undone_from_offset=tail.undone_from,
+        )
+
+    def _lose(self, count: int) -> None:
+        self.lost += count
+        self._lost_since_written += count
+
+    def retain(self, now_ms: int) -> None:
+        """Deletes the oldest segments as far as age and size demand."""
+        if self.log.failed is None:
+            try:
+                self.log.apply_retention(now_ms)
+            except OSError as error:
+                _log.warning('event=event_log_retention_failed shard=%d reason="%s"', self.index, error)
+
+    # --- what goes wrong ----------------------------------------------------------------------------------------------
+
+    def _may_try_again(self) -> bool:
+        return self.status is Status.FULL and self._clock.monotonic_ms() >= self._retry_at_ms
+
+    def _write_failed(self, error: OSError) -> None:
+        if error.errno == errno.ENOSPC and self.log.failed is None:
+            self._retry_at_ms = self._clock.monotonic_ms() + RETRY_MS
+            self._set_status(Status.FULL, f"the disk is full: {error}; events are lost until there is space")
+        else:
+            self._fail(f"the event log cannot be written: {error}; events are lost until the server is restarted")
+
+    def _fail(self, reason: str) -> None:
+        self._set_status(Status.FAILED, reason)
+
+    def _set_status(self, status: Status, reason: str) -> None:
+        if status is not self.status:
+            _log.log(
+                logging.INFO if status is Status.ACTIVE else logging.ERROR,
+                'event=event_log_status shard=%d status=%s reason="%s"', self.index, status, reason,
+            )  # fmt: skip
+        self.status, self.reason = status, reason
+
+
+class _Made:
+    """An event of the log itself."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: Message, value: Any) -> None:
+        self.key = key
+        self.value = value
+
+    def record(self, state_offset: int, time_ms: int) -> Record:
+        self.value.state_offset = state_offset
+        self.value.time_ms = time_ms
+        return Record(self.key, self.value, 0)
+
+
+def read_tail(log: Log, serde: Serde, state_offset: int) -> Tail:
+    """How the log ends, if the state ends at this offset. Reads back from its end, as far as there is something undone.
+
+    Raises OSError, and ValueError, DecodeError or UnknownRecordVersion for what is not understood.
+    """
+    tail = Tail()
+    end = log.end_offset
+    is_last = True
+    while end > log.start_offset:
+        data = log.read(end - 1, 1)
+        header = check_batch(data, 0)
+        records = [(offset, serde.decode(key or b"", value)) for offset, key, value in key_values(data, 0, header)]
+        known = [
+            (offset, record.value) for offset, record in records if record is not None and record.value is not None
+        ]
+        if known:
+            last: Any = known[-1][1]
+            if is_last:
+                tail.previous_offset = last.state_offset
+                tail.covered_offset = last.state_end_offset
+                tail.is_closed = isinstance(last, EventLogClosedValue)
+                is_last = False
+            if last.state_end_offset <= state_offset:
+                break
+            undone = [offset for offset, value in known if _is_undone(value, state_offset)]
+            if undone:
+                tail.undone_from = undone[0]
+        end = header.base_offset
+    return tail
+
+
+def _is_undone(value: Any, state_offset: int) -> bool:
+    """Whether an event of a batch that reaches beyond the state's end tells of something that the state has lost.
+
+    What was decided *at* the end changed the state there, unless it is a refusal.
+    """
+    if value.state_offset != state_offset:
+        return bool(value.state_offset > state_offset)
+    if isinstance(value, CommitDecidedValue):
+        return not value.error_code and any(not each.error_code for topic in value.topics for each in topic.partitions)
+    return not isinstance(value, MemberFencedValue | EventLogOpenedValue)

@@ -1,0 +1,63 @@
+"""The hash of a group's topics is Kafka's own, so that a log can go from one to the other without a rebalance.
+
+The figures were computed with the library that Kafka uses (hash4j), by Kafka's rule; a live Kafka is asked in
+tests/compatibility/test_log_formats.py.
+"""
+
+import pytest
+from groups.consumer.consumer_world import ConsumerHarness
+
+from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.groups.consumer.subscription import metadata_hash, topic_hash
+
+ORDERS = bytes(range(1, 17))
+NEGATIVE = b"\xff" * 15 + b"\xfe"
+
+
+class Catalog:
+    def __init__(self, **topics):
+        self.topics = topics
+
+    def topic_id(self, name):
+        return self.topics[name][0] if name in self.topics else None
+
+    def partition_count(self, name):
+        return self.topics[name][1] if name in self.topics else None
+
+
+@pytest.mark.parametrize(
+    ("name", "topic_id", "partitions", "expected"),
+    [
+        ("orders", ORDERS, 4, -7240866991083736570),
+        ("x", bytes(7) + b"\1" + bytes(7) + b"\2", 1, -6915832793481979947),
+        ("big", NEGATIVE, 10_000, -8386295971300745948),
+        ("ä€😀", NEGATIVE, 3, -621087295449211890),
+    ],
+)
+def test_a_topics_hash_is_kafkas(name, topic_id, partitions, expected):
+    assert topic_hash(Catalog(**{name: (topic_id, partitions)}), name) == expected
+
+
+def test_a_groups_hash_is_of_its_topics_in_the_order_of_their_names():
+    catalog = Catalog(b=(ORDERS, 1), a=(ORDERS, 2))
+    assert of(catalog, "a", "b") == of(catalog, "b", "a") != of(catalog, "a")
+
+
+def test_topics_that_do_not_exist_do_not_count():
+    catalog = Catalog(a=(ORDERS, 2))
+    assert of(catalog, "a", "nowhere") == of(catalog, "a")
+    assert of(catalog, "nowhere") == of(catalog) == 0
+
+
+def of(catalog, *topics):
+    group = ConsumerGroup("g")
+    group.put(ConsumerMember(member_id="m", topics=frozenset(topics)))
+    return metadata_hash(group, set(), set(), catalog, is_known=False)
+
+
+def test_a_group_that_was_read_from_a_log_finds_its_topics_unchanged():
+    h = ConsumerHarness()
+    h.join_modern(topics=("t", "u"))
+    epoch = h.member().member_epoch
+    h.restart()
+    assert h.beat(epoch=epoch).reply.member_epoch == epoch == h.consumer().group_epoch

@@ -1,0 +1,19 @@
+"""What the views say of themselves is what Spark understands."""
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+
+from pyspark_coordinator_log.columns import SCHEMAS, VIEWS, ddl  # noqa: E402
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_arrow_schema_and_the_ddl_are_the_same_schema(spark, view):
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructType
+
+    assert StructType.fromDDL(ddl(view)) == from_arrow_schema(SCHEMAS[view])
+
+
+def test_every_view_begins_with_the_same_columns():
+    assert {tuple(SCHEMAS[view].names[:10]) for view in VIEWS} == {tuple(SCHEMAS["raw"].names[:10])}
