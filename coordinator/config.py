@@ -631,6 +631,7 @@ def _build(values: Mapping[str, Any]) -> ServerConfig:
         log=LogConfig(**area(LogConfig)),
         groups=GroupsConfig(**area(GroupsConfig)),
         topics=TopicsConfig(**area(TopicsConfig)),
+        transactions=TransactionsConfig(**area(TransactionsConfig)),
         declared_topics=values.get("topics", ()),
     )
 

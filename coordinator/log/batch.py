@@ -286,10 +286,12 @@ def reduce_batch(header: BatchHeader, kept: Sequence[LogRecord], delete_horizon_
     """What compaction leaves of a batch: fewer records, and the same offsets, producer and sequence as before.
 
     First and last offset stay those of the batch as it was written, so that the log keeps its shape; with a delete
-    horizon the base timestamp is the horizon and the records' deltas count from there.
+    horizon the base timestamp is the horizon and the records' deltas count from there. Nothing may be left.
     """
     attributes = header.attributes & ~DELETE_HORIZON
     base_timestamp = header.base_timestamp
+    if not kept:
+        attributes &= ~COMPRESSION
     if delete_horizon_ms is not None:
         attributes |= DELETE_HORIZON
         base_timestamp = delete_horizon_ms
@@ -297,7 +299,7 @@ def reduce_batch(header: BatchHeader, kept: Sequence[LogRecord], delete_horizon_
         attributes,
         header.last_offset_delta,
         base_timestamp,
-        header.max_timestamp if attributes & LOG_APPEND_TIME else max(record.timestamp for record in kept),
+        header.max_timestamp if attributes & LOG_APPEND_TIME or not kept else max(record.timestamp for record in kept),
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,

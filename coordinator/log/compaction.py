@@ -8,8 +8,23 @@ What a load yields must not change, from any point, whatever is cleaned. The rul
 - A tombstone must be seen by whoever reads the log along, so it stays for `delete_retention_ms` after the first
   cleaning that met it. That time is in the batch itself, as Kafka writes it (KIP-534): it outlives restarts and needs
   no file.
-- Batches of transactions are left alone, and do not replace anything: whether one counts is decided elsewhere in the
-  log. The same goes for batches that cannot be read because they are compressed, and for records without a key.
+- Batches that cannot be read because they are compressed are left alone, and do not replace anything. Records without a
+  key stay.
+
+Transactions add some:
+
+- Nothing is touched from the first transaction on that is still open: what its records are worth is not decided.
+- Records of an aborted transaction count for nothing, and go. Those of a committed one are records like any others, in the
+  order of their offsets and not of their markers.
+- A marker must outlive the records that it is about, and then be seen by whoever reads the log along: it goes, like a
+  tombstone, `delete_retention_ms` after the first cleaning that found none of its records before it. A list of aborted
+  transactions (aborted.py) loses an entry no later than the log loses the marker: else a reader would go on leaving out
+  what this producer wrote since.
+- The last batch of a producer stays, empty if need be, while its partition remembers the producer (`Log.last_batches`):
+  it says with which sequence and epoch the producer goes on.
+
+What became of the transactions is found out first, from the headers and markers of what was written since the last cleaning
+to the end of what is durable. Before that all is decided, and nothing aborted is left.
 
 The segments are replaced in order from the oldest (`swap.py`): after a crash some are cleaned and the later ones not,
 which is safe, since a record only ever goes for the sake of a later one.
@@ -24,15 +39,26 @@ interpreter's lock a second thread takes its milliseconds when it likes, not whe
 simulation could not repeat it. What really blocks, the sync of a new segment, is handed out to be run in a worker.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import takewhile
 
-from coordinator.log.batch import BatchHeader, CorruptBatch, decode_records, key_values, reduce_batch
+from coordinator.log.aborted import Aborted
+from coordinator.log.aborted import write as write_aborted
+from coordinator.log.batch import (
+    BatchHeader,
+    CorruptBatch,
+    decode_records,
+    key_values,
+    read_end_transaction,
+    reduce_batch,
+)
 from coordinator.log.log import Log
 from coordinator.log.reader import read_segments
 from coordinator.log.segment import Segment, segment_name
-from coordinator.log.swap import begin_swap, cleaned_name, finish_swap
+from coordinator.log.swap import begin_swap, cleaned_list_name, cleaned_name, finish_swap
 from coordinator.world.disk import File
 
 STEP_RECORDS = 1_000
@@ -44,11 +70,6 @@ _CHUNK_BYTES = 256 * 1024
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
 Work = Callable[[], None]
-
-
-def keep_transactions(header: BatchHeader) -> bool:
-    """The usual answer to whether a batch is to be left alone; control batches always are."""
-    return header.is_transactional
 
 
 def is_due(log: Log, now_ms: int) -> bool:
@@ -88,24 +109,25 @@ def _first_timestamp(segment: Segment) -> int:
     return segment.first_timestamp
 
 
-def clean(
-    log: Log, now_ms: int, keep: Callable[[BatchHeader], bool], keys_max: int = KEYS_MAX
-) -> Iterator[Work | None]:
+def clean(log: Log, now_ms: int, keys_max: int = KEYS_MAX) -> Iterator[Work | None]:
     """Cleans what may be cleaned, a step at a time. Where a step yields work, that must be done before the next one.
 
     The work may be done in another thread; if it raises, throw that into the generator. However it ends, by itself, by
     an error (OSError, DamagedLog) or by `close`, the log is whole, and cleaned up to some segment. It ends early when
     the log is deleted under it.
     """
-    segments = _cleanable(log, now_ms)
-    if not segments:
+    transactions = _Transactions()
+    yield from transactions.find(log)
+    cleanable = _cleanable(log, now_ms)
+    segments = transactions.decided(log, cleanable)
+    if not segments or (len(segments) < len(cleanable) and not _dirty(log, segments)):
         return
     end_offset = log.segments[len(segments)].base_offset
     for segment in segments:
         segment.hold()
     try:
         latest: dict[bytes, int] = {}
-        looked_to = yield from _find_latest(log, segments, keep, latest, keys_max)
+        looked_to = yield from _find_latest(log, segments, transactions, latest, keys_max)
         if not log.has_segments(segments):
             return
         log.checkpoint.write(dense_offset=max(log.checkpoint.offsets.dense_offset, end_offset))
@@ -117,12 +139,91 @@ def clean(
         for group in _groups(segments, log.settings.segment_bytes):
             if not log.has_segments(group):
                 return
-            yield from _Rewriter(log, group, latest, kept_keys, now_ms, keep, looked_to).steps()
+            yield from _Rewriter(log, group, latest, kept_keys, now_ms, transactions, looked_to).steps()
         if log.segments:
             log.checkpoint.write(clean_offset=min(end_offset, looked_to))
     finally:
         for segment in segments:
             segment.release()
+
+
+class _Transactions:
+    """What became of the transactions in a log."""
+
+    __slots__ = ("_aborted", "_open", "observed")
+
+    def __init__(self) -> None:
+        self._open: dict[int, int] = {}
+        """Producer -> where its open transaction begins."""
+        self._aborted: dict[int, tuple[list[int], list[int]]] = {}
+        """Producer -> where its aborted transactions begin and where their markers are, ascending."""
+        self.observed: set[int] = set()
+        """Producers of which a transaction's records were met since their last marker, in the pass under way."""
+
+    def find(self, log: Log) -> Iterator[None]:
+        """Looks at what was written since the last cleaning and is durable."""
+        clean_offset, end_offset = log.checkpoint.offsets.clean_offset, log.synced_offset
+        segments = log.segments[max(0, bisect_right(log.segments, clean_offset, key=_base_offset) - 1) :]
+        left = [(segment, segment.size_bytes) for segment in segments]
+        for segment in segments:
+            segment.hold()
+        try:
+            while left:
+                segment, size = left[0]
+                position = 0
+                while position < size:
+                    for at, header in segment.headers(position):
+                        position = at + header.size_bytes
+                        if header.is_transactional and clean_offset <= header.base_offset < end_offset:
+                            self._take(segment, at, header)
+                    yield None
+                left.pop(0)
+                segment.release()
+        finally:
+            for segment, _ in left:
+                segment.release()
+
+    def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        if not header.is_control:
+            self._open.setdefault(header.producer_id, header.base_offset)
+            return
+        commits = _commits(segment.file.pread(position, header.size_bytes), header)
+        if commits is None:
+            return
+        first_offset = self._open.pop(header.producer_id, None)
+        if first_offset is not None and not commits:
+            firsts, ends = self._aborted.setdefault(header.producer_id, ([], []))
+            firsts.append(first_offset)
+            ends.append(header.base_offset)
+
+    def decided(self, log: Log, segments: Sequence[Segment]) -> list[Segment]:
+        """Those before the first that holds something of an open transaction."""
+        if not self._open:
+            return list(segments)
+        first_offset = min(self._open.values())
+        ends = [segment.base_offset for segment in log.segments[1 : len(segments) + 1]]
+        return [segment for segment, end in zip(segments, ends, strict=False) if end <= first_offset]
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether a batch belongs to an aborted transaction."""
+        if not header.is_transactional or header.producer_id not in self._aborted:
+            return False
+        firsts, ends = self._aborted[header.producer_id]
+        at = bisect_right(firsts, header.base_offset) - 1
+        return at >= 0 and header.base_offset < ends[at]
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _commits(batch: bytes, header: BatchHeader) -> bool | None:
+    """What a control batch says of a transaction; None if it is not about one, or has been emptied."""
+    for _, key, value in key_values(batch, 0, header):
+        end = read_end_transaction(key, value)
+        if end is not None:
+            return end[0]
+    return None
 
 
 class _KeptKeys:
@@ -154,14 +255,14 @@ class _KeptKeys:
         return self.all_keys or key in self._keys
 
 
-def _is_readable(header: BatchHeader, keep: Callable[[BatchHeader], bool]) -> bool:
-    return not (header.is_control or header.compression or keep(header))
+def _is_readable(header: BatchHeader) -> bool:
+    return not (header.is_control or header.compression)
 
 
 def _find_latest(
     log: Log,
     segments: Sequence[Segment],
-    keep: Callable[[BatchHeader], bool],
+    transactions: _Transactions,
     latest: dict[bytes, int],
     keys_max: int,
 ) -> Generator[None, None, int]:
@@ -177,7 +278,7 @@ def _find_latest(
     ):
         if latest and len(latest) + header.record_count > keys_max:
             return header.base_offset
-        if _is_readable(header, keep):
+        if _is_readable(header) and not transactions.is_aborted(header):
             with suppress(CorruptBatch):
                 latest.update(
                     (key, offset) for offset, key, _ in key_values(buffer, position, header) if key is not None
@@ -220,7 +321,7 @@ class _Rewriter:
         latest: dict[bytes, int],
         kept_keys: _KeptKeys,
         now_ms: int,
-        keep: Callable[[BatchHeader], bool],
+        transactions: _Transactions,
         looked_to: int,
     ) -> None:
         self.log = log
@@ -228,9 +329,14 @@ class _Rewriter:
         self.latest = latest
         self.kept_keys = kept_keys
         self.now_ms = now_ms
-        self.keep = keep
+        self.transactions = transactions
         self.looked_to = looked_to
+        self.last_batches = log.last_batches()
+        self.ends_gone: set[int] = set()
+        """Offsets of markers whose transactions have no records left, and need be on no list."""
         self.path = f"{log.folder}/{cleaned_name(group[0].base_offset)}"
+        self.end_offset = log.segments[log.segments.index(group[-1]) + 1].base_offset
+        self.list_path = f"{log.folder}/{cleaned_list_name(group[0].base_offset, self.end_offset)}"
         self.file: File | None = None
         self.unchanged_bytes = 0
         self.pending: list[bytes] = []
@@ -244,12 +350,22 @@ class _Rewriter:
                 self._write_pending()
                 yield self.file.sync
                 if self.log.has_segments(self.group):
+                    yield from self._write_list()
+                if self.log.has_segments(self.group):
                     self._swap()
         finally:
             if self.file is not None:
                 self.file.close()
-                with suppress(OSError):
-                    self.log.disk.remove(self.path)
+                for path in (self.path, self.list_path):
+                    with suppress(OSError):
+                        self.log.disk.remove(path)
+
+    def _write_list(self) -> Iterator[Work]:
+        """The aborted transactions of the group, if there are any, durable before the segment takes its place."""
+        entries: list[Aborted] = [entry for segment in self.group for entry in segment.aborted.entries]
+        if entries:
+            kept = [entry for entry in entries if entry.last_offset not in self.ends_gone]
+            yield partial(write_aborted, self.log.disk, self.list_path, kept)
 
     def _rewrite(self) -> Iterator[None]:
         if len(self.group) > 1:
@@ -296,12 +412,42 @@ class _Rewriter:
     def _reduce(self, batch: bytes, header: BatchHeader) -> bytes | None:
         """What is left of a batch: the very same bytes, fewer, or None."""
         try:
-            if _is_readable(header, self.keep):
+            if header.is_control:
+                return self._reduced_marker(batch, header)
+            if header.is_transactional:
+                self.transactions.observed.add(header.producer_id)
+                if self.transactions.is_aborted(header):
+                    return self._emptied(batch, header)
+            if _is_readable(header):
                 return self._reduced(batch, header)
-            self._note_kept(batch, header)
         except CorruptBatch:
-            self.kept_keys.add_all()
+            pass
+        # What it holds nobody knows.
+        self.kept_keys.add_all()
         return batch
+
+    def _emptied(self, batch: bytes, header: BatchHeader) -> bytes | None:
+        """Nothing, or a batch without records that says how far its producer got."""
+        last = self.last_batches.get(header.producer_id)
+        if last is None or last.offset != header.last_offset:
+            return None
+        return reduce_batch(header, [], None) if header.record_count else batch
+
+    def _reduced_marker(self, batch: bytes, header: BatchHeader) -> bytes | None:
+        transactions, producer_id = self.transactions, header.producer_id
+        if header.record_count and _commits(batch, header) is None:
+            return batch
+        if producer_id in transactions.observed:
+            transactions.observed.discard(producer_id)
+            return batch
+        self.ends_gone.add(header.base_offset)
+        horizon = header.delete_horizon_ms
+        if horizon is None:
+            records = decode_records(batch, 0, header)
+            return reduce_batch(header, records, self.now_ms + self.log.settings.delete_retention_ms)
+        last = self.last_batches.get(producer_id)
+        is_last = last is not None and last.offset is None and last.epoch == header.producer_epoch
+        return batch if self.now_ms < horizon or is_last else None
 
     def _reduced(self, batch: bytes, header: BatchHeader) -> bytes | None:
         latest, kept_keys = self.latest, self.kept_keys
@@ -322,7 +468,7 @@ class _Rewriter:
                     kept_keys.add(key)
             kept_offsets.add(offset)
         if not kept_offsets:
-            return None
+            return self._emptied(batch, header)
         marks = holds_tombstone and horizon is None
         if len(kept_offsets) == header.record_count and not marks:
             return batch
@@ -331,24 +477,13 @@ class _Rewriter:
         records = [record for record in decode_records(batch, 0, header) if record.offset in kept_offsets]
         return reduce_batch(header, records, horizon)
 
-    def _note_kept(self, batch: bytes, header: BatchHeader) -> None:
-        if header.is_control:
-            return
-        if header.compression:
-            self.kept_keys.add_all()
-            return
-        for _, key, _ in key_values(batch, 0, header):
-            if key is not None:
-                self.kept_keys.add(key)
-
     def _swap(self) -> None:
         """Synchronous, and on the loop's side: nothing may be read or deleted in the middle of it."""
         log, group = self.log, self.group
         assert self.file is not None
         self.file.close()
         self.file = None
-        base_offset = group[0].base_offset
-        end_offset = log.segments[log.segments.index(group[-1]) + 1].base_offset
+        base_offset, end_offset = group[0].base_offset, self.end_offset
         begin_swap(log.disk, log.folder, base_offset, end_offset)
         for segment in group:
             segment.retire()

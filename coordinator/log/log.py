@@ -18,8 +18,9 @@ Descriptors are opened when needed: an idle partition has none, an active one tw
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.log.aborted import SUFFIX as ABORTED_SUFFIX
 from coordinator.log.aborted import Aborted
@@ -71,6 +72,17 @@ class TimestampOffset:
     leader_epoch: int
 
 
+class LastBatch(NamedTuple):
+    """What a producer wrote last: the batch that ends with this offset, or if that is None its marker with this epoch."""
+
+    offset: int | None
+    epoch: int
+
+
+def _nobody() -> Mapping[int, LastBatch]:
+    return {}
+
+
 class OffsetOutOfRange(Exception):
     """The offset is before the start or after the end of the log."""
 
@@ -117,6 +129,8 @@ class Log:
         """Everything before it is durable."""
         self.failed: OSError | None = None
         """Set for good when the disk broke its word: the log takes no more writes until it is opened again."""
+        self.last_batches: Callable[[], Mapping[int, LastBatch]] = _nobody
+        """Asked by a cleaning: the producers of which something must stay, and what."""
         self.recovery: RecoveryReport | None = None
         """What opening cut off, if anything."""
         self._bases: list[int] = []

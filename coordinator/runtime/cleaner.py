@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from coordinator.log.compaction import Work, clean, is_due, keep_transactions
+from coordinator.log.compaction import Work, clean, is_due
 from coordinator.log.log import DamagedLog, Log
 from coordinator.runtime.statistics import Run
 from coordinator.runtime.timers import Handle, Schedule
@@ -77,7 +77,7 @@ class Cleaner:
 
     def _clean(self, log: Log) -> Generator[Work | None, None, None]:
         before_bytes = log.size_bytes
-        yield from clean(log, self._clock.wall_ms(), keep_transactions)
+        yield from clean(log, self._clock.wall_ms())
         self.cleanings += 1
         _log.info("event=log_compacted log=%s bytes_before=%d bytes_after=%d", log.folder, before_bytes, log.size_bytes)
 

@@ -45,6 +45,10 @@ class _Commit(NamedTuple):
     done: Done
 
 
+def _nothing() -> None:
+    """Nobody waits."""
+
+
 class Topics:
     """The topics of this server. `attach_internal` and `declare` come before the first request."""
 
@@ -239,14 +243,21 @@ class Topics:
                     yield name, index, partition.log.size_bytes if partition.log is not None else 0
 
     def compacted_logs(self) -> list[Log]:
-        """Logs of which the last record of each key is to be kept, the groups' own left out."""
-        return [
-            partition.log
-            for partitions in self._partitions.values()
-            if partitions and partitions[0].settings.compacts
-            for partition in partitions
-            if partition.log is not None and partition.state is State.ACTIVE
-        ]
+        """Logs of which the last record of each key is to be kept, the groups' own left out.
+
+        And those left out of which it is not known yet what must stay for the sake of their producers.
+        """
+        now_ms = self.clock.wall_ms()
+        logs: list[Log] = []
+        for partitions in self._partitions.values():
+            if not partitions or not partitions[0].settings.compacts:
+                continue
+            for partition in partitions:
+                if partition.log is not None and partition.state is State.ACTIVE:
+                    partition.know_producers(now_ms, _nothing)
+                    if partition.producers_known:
+                        logs.append(partition.log)
+        return logs
 
     def partition_states(self) -> Iterator[tuple[str, str, str]]:
         """Name, `active`, `full` or `failed`, and why, of every user partition. Space that was made since counts."""

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 from coordinator.log.aborted import Aborted
 from coordinator.log.batch import BatchHeader, CorruptBatch, end_transaction, read_header, with_log_append_time
-from coordinator.log.log import DamagedLog, Log, LogSettings, OffsetOutOfRange
+from coordinator.log.log import DamagedLog, LastBatch, Log, LogSettings, OffsetOutOfRange
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime.result import Marker
@@ -150,6 +150,7 @@ class Partition:
         except DamagedLog as error:
             self._fail(str(error))
             return
+        log.last_batches = self._last_batches
         self.log = log
         self._writer = self._make_writer(log, self._durable, self._write_failed)
 
@@ -237,6 +238,9 @@ class Partition:
         self._producers_known = True
         if self.stable_readers:
             self._tell(self.stable_readers, MANY_BYTES)
+
+    def _last_batches(self) -> dict[int, LastBatch]:
+        return self.producers.last_batches()
 
     def _is_new(self) -> bool:
         return self.log is not None and not self.log.segments and load(self._disk, self.folder) is None

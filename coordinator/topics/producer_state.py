@@ -29,6 +29,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from coordinator.log.aborted import Aborted
+from coordinator.log.log import LastBatch
 from coordinator.protocol.errors import ErrorCode, KafkaError
 
 BATCHES_REMEMBERED = 5
@@ -48,6 +49,10 @@ class AppendedBatch(NamedTuple):
     base_offset: int
     timestamp_ms: int
     """The batch's largest timestamp; a retry is answered with it."""
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + ((self.last_sequence - self.first_sequence) & _SEQUENCE_MAX)
 
 
 class Remembered(NamedTuple):
@@ -305,6 +310,13 @@ class ProducerState:
                 producer.seen_ms,
                 producer.batches,
             )
+
+    def last_batches(self) -> dict[int, LastBatch]:
+        """What each producer wrote last, which compaction must not take as long as it is remembered."""
+        return {
+            producer_id: LastBatch(producer.batches[-1].last_offset if producer.batches else None, producer.epoch)
+            for producer_id, producer in self._producers.items()
+        }
 
     def restore(self, remembered: Iterable[Remembered]) -> None:
         """Puts back the producers as iteration gave them."""

@@ -75,6 +75,14 @@ def test_every_field_of_every_part_can_be_set_and_every_setting_has_a_field():
     assert held == {(setting.area, setting.field_name) for setting in config.SETTINGS.values()}
 
 
+@pytest.mark.parametrize("name", [name for name, each in config.SETTINGS.items() if type(each.default) is int])
+def test_what_is_set_is_what_the_server_is_given(name):
+    default = config.SETTINGS[name].default
+    value = next(each for each in (default - 1, default + 1) if config.SETTINGS[name].parse.read(each, False) is not None)
+    built = config._build({name: value})
+    assert config.value_of(built, name) == value
+
+
 def test_every_default_is_a_value_that_the_setting_takes_and_has_its_reason():
     for setting in config.SETTINGS.values():
         assert setting.parse.read(setting.default, False) == setting.default, setting.name

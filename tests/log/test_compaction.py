@@ -7,8 +7,8 @@ import pytest
 from log.log_helpers import FOLDER, append, content, make_batch, offsets, open_log, reopened
 
 from coordinator.faults.disk import PowerCut, SimulatedDisk
-from coordinator.log.batch import CONTROL, TRANSACTIONAL, BatchBuilder, check_batch, split
-from coordinator.log.compaction import clean, is_due, keep_transactions
+from coordinator.log.batch import check_batch, split
+from coordinator.log.compaction import clean, is_due
 
 DAY = 24 * 3600 * 1000
 
@@ -23,8 +23,8 @@ def run(cleaning):
             raise
 
 
-def clean_all(log, now_ms=0, keep=keep_transactions):
-    run(clean(log, now_ms, keep))
+def clean_all(log, now_ms=0):
+    run(clean(log, now_ms))
 
 
 def state(log):
@@ -82,41 +82,6 @@ def test_a_tombstone_stays_its_time_after_it_was_first_met_and_then_goes(disk):
     assert (b"a", None) in stored(log)
     clean_all(log, now_ms=11 * DAY)
     assert stored(log) == [(b"b", b"1"), (b"x", b"y")]
-
-
-def transactional(log, pairs, attributes=TRANSACTIONAL):
-    builder = BatchBuilder()
-    for key, value in pairs:
-        builder.add(key, value)
-    batch = builder.build(log.end_offset, 1, producer_id=7, producer_epoch=0, attributes=attributes)
-    log.append(batch, len(pairs), 1)
-
-
-def test_transactions_are_left_alone_and_replace_nothing(disk):
-    log = open_log(disk, delete_retention_ms=0)
-    append(log, (b"a", b"plain"))
-    transactional(log, [(b"a", b"pending"), (b"b", b"pending")])
-    transactional(log, [(b"\0\0\0\0", b"\0\0\0\0\0\0")], TRANSACTIONAL | CONTROL)
-    append(log, (b"b", None))
-    roll(log)
-    append(log, (b"x", b"y"))
-    before = content(log)
-    for _ in range(3):
-        clean_all(log, now_ms=DAY)
-        assert content(log) == before, "the tombstone too, as long as an older value of its key is there"
-
-
-def test_batches_kept_by_the_caller_protect_their_keys(disk):
-    log = open_log(disk, delete_retention_ms=0)
-    append(log, (b"a", b"old"))
-    append(log, (b"a", None))
-    roll(log)
-    append(log, (b"x", b"y"))
-    for now_ms in (0, DAY):
-        clean_all(log, now_ms, keep=lambda header: header.base_offset == 0)
-        assert (b"a", None) in stored(log)
-    clean_all(log, 2 * DAY)
-    assert state(log) == {b"x": b"y"}
 
 
 def test_records_without_a_key_stay(disk):
@@ -186,7 +151,7 @@ def test_a_cleaning_that_is_dropped_midway_leaves_no_trace(monkeypatch):
         for i in range(20):
             append(log, (b"%d" % (i % 3), b"%d" % log.end_offset))
         before = state(log)
-        cleaning = clean(log, 0, keep_transactions)
+        cleaning = clean(log, 0)
         done = True
         for taken, work in enumerate(cleaning):
             if work is not None:
@@ -225,7 +190,7 @@ def test_any_history_cleaned_at_any_times_loads_as_the_full_one(seed):
         append(full, *pairs)
         append(log, *pairs)
         if cleaning is None and random.random() < 0.2:
-            cleaning = clean(log, now_ms, keep_transactions)
+            cleaning = clean(log, now_ms)
         if random.random() < 0.1:
             loads.append((log.replay_batches(), [], None))
         for i, (load, seen, expected) in enumerate(loads):

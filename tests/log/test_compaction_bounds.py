@@ -4,13 +4,13 @@ import pytest
 from log.log_helpers import append, content, open_log, reopened
 
 from coordinator.faults.disk import SimulatedDisk
-from coordinator.log.compaction import clean, is_due, keep_transactions
+from coordinator.log.compaction import clean, is_due
 
 DAY_MS = 24 * 3600 * 1000
 
 
 def run(log, keys_max, now_ms=0):
-    for work in clean(log, now_ms, keep_transactions, keys_max):
+    for work in clean(log, now_ms, keys_max):
         if work is not None:
             work()
 

@@ -4,7 +4,7 @@ from google_crc32c import value as crc32c
 from topics.data_plane import NOW_MS, DataPlane, batch
 
 from coordinator.log.batch import decode_records, split
-from coordinator.log.compaction import clean, is_due, keep_transactions
+from coordinator.log.compaction import clean, is_due
 from coordinator.protocol.errors import ErrorCode
 from coordinator.topics.alter_configs import alter_topic, replacing
 
@@ -21,7 +21,7 @@ def written(plane, pairs, since=0):
 def steps(plane, now_ms=NOW_MS + DAY_MS):
     for log in plane.topics.compacted_logs():
         if is_due(log, now_ms):
-            for work in clean(log, now_ms, keep_transactions):
+            for work in clean(log, now_ms):
                 if work is not None:
                     work()
                 yield
