@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 KAFKA_VERSION = "4.4.0"
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafka-group-coordinator-tests"
+CACHE = Path(os.environ.get("XDGCACHE_HOME") or Path.home() / ".cache") / "kafka-group-coordinator-tests"
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -35,7 +35,7 @@ def kafka_classpath(artifacts: Sequence[str], exclude: Sequence[str] = ()) -> st
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
     pom = _POM.format(dependencies="".join(_dependency(artifact, exclude) for artifact in artifacts))
-    folder = _CACHE / hashlib.sha256(pom.encode()).hexdigest()[:16]
+    folder = CACHE / hashlib.sha256(pom.encode()).hexdigest()[:16]
     resolved = folder / "classpath.txt"
     if not _is_complete(resolved):
         folder.mkdir(parents=True, exist_ok=True)

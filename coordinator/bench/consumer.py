@@ -1,6 +1,8 @@
 """A consumer group (KIP-848) from nothing to all stable, and after one leaves: server CPU and wall clock.
 
-    python -m coordinator.bench.consumer HOST PORT SERVER_PID MEMBERS PARTITIONS     prints one JSON line (`Convergence`)
+    python -m coordinator.bench.consumer HOST PORT SERVER_PID MEMBERS PARTITIONS [SECONDS]
+
+prints one JSON line, a `Convergence`; with SECONDS an `Outcome` instead, of heartbeats in a group at rest.
 
 In this protocol nobody waits for anybody: each member is led to the target by its own heartbeats. So there is no answer
 that says "the rebalance is over", and the cost depends on how often members ask. Here all of them ask at once, in rounds
@@ -21,13 +23,15 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 from uuid import uuid4
 
 import uvloop
 
-from coordinator.bench.load import ask, cpu_seconds
+from coordinator.bench.load import Member as Connection
+from coordinator.bench.load import Outcome, ask, cpu_seconds, frame, measure
 from coordinator.groups.assignors.assignor import GroupSpec, MemberSpec, Partitions
 from coordinator.groups.assignors.assignor import run as run_assignor
 from coordinator.groups.assignors.uniform import UniformAssignor
@@ -39,6 +43,7 @@ ROUND_S = 0.1
 SETTLE_S = 1.1
 """Longer than the default assignment interval: a leave is measured without waiting for it."""
 GIVE_UP_S = 120.0
+JOIN_AT_ONCE = 1_000
 TOPIC_PARTITIONS_MAX = 10_000
 """That one request may create; more are several topics."""
 TOPIC_ALREADY_EXISTS = 36
@@ -111,6 +116,11 @@ class Member:
                 return
             tells = True
 
+    def at_rest(self) -> bytes:
+        """The frame of a heartbeat that says nothing new; its connection is not used any more."""
+        self._writer.close()
+        return frame(self._codec, "ConsumerGroupHeartbeatRequest", 1, 7, self._request())
+
     async def leave(self) -> None:
         self._owners.move(self._member_id, self.owned, frozenset())
         self.owned = frozenset()
@@ -180,15 +190,35 @@ async def _converge(members: Sequence[Member], owners: Owners, partitions: int) 
         await asyncio.gather(*(member.beat() for member in members))
 
 
-async def run(host: str, port: int, server_pid: int, count: int, partitions: int) -> Convergence:
-    """Forms a group of `count` and takes one away. Topics and connections are there before the clock starts."""
+async def _assembled(host: str, port: int, count: int, partitions: int) -> tuple[list[Member], Owners, dict[str, int]]:
+    """Members that are connected and have not joined, nothing owned yet, and the topics with their sizes."""
     codec, owners = Codec.of(None), Owners()
     sizes = await _create_topics(codec, host, port, partitions)
     group_id = f"bench-{uuid4()}"
     members = [Member(codec, group_id, list(sizes), owners) for _ in range(count)]
     for member in members:
         await member.connect(host, port)
+    return members, owners, sizes
 
+
+async def heartbeats(host: str, port: int, server_pid: int, count: int, partitions: int, seconds: float) -> Outcome:
+    """A group at rest, each member on a connection of its own and asking again as soon as it is answered."""
+    members, owners, _ = await _assembled(host, port, count, partitions)
+    for first in range(0, count, JOIN_AT_ONCE):
+        await asyncio.gather(*(member.join() for member in members[first : first + JOIN_AT_ONCE]))
+    await _converge(members, owners, partitions)
+    frames = [member.at_rest() for member in members]
+    loop = asyncio.get_running_loop()
+    connections = []
+    for request in frames:
+        _, connection = await loop.create_connection(partial(Connection, [request], 1), host, port)
+        connections.append(connection)
+    return await measure(connections, server_pid, 1.0, seconds, 0)
+
+
+async def run(host: str, port: int, server_pid: int, count: int, partitions: int) -> Convergence:
+    """Forms a group of `count` and takes one away. Topics and connections are there before the clock starts."""
+    members, owners, sizes = await _assembled(host, port, count, partitions)
     cpu, began = cpu_seconds(server_pid), time.perf_counter()
     await asyncio.gather(*(member.join() for member in members))
     await _converge(members, owners, partitions)
@@ -240,5 +270,7 @@ def assignor_seconds(members: int, partitions: int, repetitions: int) -> tuple[f
 
 
 if __name__ == "__main__":
-    _, host_, port_, pid_, count_, partitions_ = sys.argv
-    print(json.dumps(asdict(uvloop.run(run(host_, int(port_), int(pid_), int(count_), int(partitions_))))))  # noqa: T201
+    _, host_, port_, pid_, count_, partitions_, *seconds_ = sys.argv
+    group_ = (host_, int(port_), int(pid_), int(count_), int(partitions_))
+    outcome_: Any = uvloop.run(heartbeats(*group_, float(seconds_[0])) if seconds_ else run(*group_))
+    print(json.dumps(asdict(outcome_)))  # noqa: T201

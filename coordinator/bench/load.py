@@ -1,4 +1,4 @@
-"""The load generator: many connections, each a member of its own group, each asking again when it is answered.
+"""The load generator: many connections, each a member of its own group, each asking again when it is answered, or at its pace.
 
     python -m coordinator.bench.load PLAN      PLAN is JSON (`Plan`); prints one JSON line (`Outcome`)
 
@@ -9,8 +9,11 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from heapq import heapify, heapreplace
+from random import Random
 from typing import Any, cast
 from uuid import uuid4
 
@@ -29,6 +32,8 @@ from coordinator.protocol.messages import (
 
 TOPIC = "bench"
 PARTITIONS = 16
+PACE_S = 0.0005
+"""How often a pace is looked at; the loop's own timers are no finer than a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,8 @@ class Plan:
     server_pid: int
     joins: bool
     """False against the echo."""
+    rate: int = 0
+    """Requests per second of all connections together, each at its own regular instants; 0: each asks when it is answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,8 @@ class Outcome:
     seconds: float
     server_cpu_s: float
     answer_bytes: int
+    p99_us: float
+    """From request to answer, as the load generator sees it; 0 where the load has no pace."""
 
 
 def cpu_seconds(pid: int) -> float:
@@ -170,13 +179,18 @@ async def consumer_member_frame(plan: Plan, codec: Codec) -> bytes:
 
 
 class Member(asyncio.Protocol):
-    """One connection in a closed loop: `in_flight` requests outstanding, one more for each answer."""
+    """One connection. In a closed loop `in_flight` requests are outstanding, one more for each answer; at a pace (0) one
+    for each `ask`. The requests are sent in turn, over and over."""
 
-    def __init__(self, request: bytes, in_flight: int) -> None:
+    def __init__(self, requests: Sequence[bytes], in_flight: int) -> None:
         self.answers = 0
         self.answer_bytes = 0
-        self._request = request
+        self.took_s: list[float] = []
+        """At a pace: from each request to its answer."""
+        self._requests = requests
+        self._turn = 0
         self._in_flight = in_flight
+        self._asked_s = 0.0
         self._left = b""
         self._transport: asyncio.Transport | None = None
 
@@ -184,11 +198,24 @@ class Member(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by descent
 
     def begin(self) -> None:
+        self._send(self._in_flight)
+
+    def ask(self) -> None:
+        """One request, unless the last one has no answer yet."""
+        if not self._asked_s:
+            self._asked_s = time.perf_counter()
+            self._send(1)
+
+    def _send(self, count: int) -> None:
         assert self._transport is not None
-        self._transport.write(self._request * self._in_flight)
+        if len(self._requests) == 1:
+            self._transport.write(self._requests[0] * count)
+            return
+        for _ in range(count):
+            self._transport.write(self._requests[self._turn])
+            self._turn = (self._turn + 1) % len(self._requests)
 
     def data_received(self, data: bytes) -> None:
-        assert self._transport is not None
         if self._left:
             data = self._left + data
         position, count, length = 0, 0, len(data)
@@ -200,13 +227,56 @@ class Member(asyncio.Protocol):
             position += size
             count += 1
         self._left = data[position:]
-        if count:
-            self.answers += count
-            self._transport.write(self._request * count)
+        if not count:
+            return
+        self.answers += count
+        if self._in_flight:
+            self._send(count)
+        else:
+            self.took_s.append(time.perf_counter() - self._asked_s)
+            self._asked_s = 0.0
 
     def stop(self) -> None:
         assert self._transport is not None
         self._transport.abort()
+
+
+async def pace(members: Sequence[Member], rate: int) -> None:
+    """Lets each member ask at regular instants of its own, as clients do that know nothing of each other. Does not end."""
+    period_s = len(members) / rate
+    chance = Random(0)  # noqa: S311 - the same load each time
+    now = time.perf_counter()
+    due = [(now + chance.random() * period_s, index) for index in range(len(members))]
+    heapify(due)
+    while True:
+        now = time.perf_counter()
+        while due[0][0] <= now:
+            at, index = due[0]
+            members[index].ask()
+            heapreplace(due, (at + period_s, index))
+        await asyncio.sleep(PACE_S)
+
+
+async def measure(members: Sequence[Member], server_pid: int, warm_up_s: float, seconds: float, rate: int) -> Outcome:
+    """What the connected members do to the server; they are disconnected then."""
+    pacer = asyncio.ensure_future(pace(members, rate)) if rate else None
+    if pacer is None:
+        for member in members:
+            member.begin()
+    await asyncio.sleep(warm_up_s)
+    for member in members:
+        member.took_s.clear()
+    answers, cpu, began = sum(m.answers for m in members), cpu_seconds(server_pid), time.perf_counter()
+    await asyncio.sleep(seconds)
+    lasted_s, spent_s = time.perf_counter() - began, cpu_seconds(server_pid) - cpu
+    answers = sum(m.answers for m in members) - answers
+    if pacer is not None:
+        pacer.cancel()
+    for member in members:
+        member.stop()
+    took = sorted(seconds for member in members for seconds in member.took_s)
+    p99_us = took[len(took) * 99 // 100] * 1e6 if took else 0.0
+    return Outcome(answers, lasted_s, spent_s, members[0].answer_bytes, p99_us)
 
 
 async def run(plan: Plan) -> Outcome:
@@ -222,19 +292,10 @@ async def run(plan: Plan) -> Outcome:
     for index in range(plan.connections):
         is_consumer = plan.request == "consumer heartbeat"
         request = await (consumer_member_frame(plan, codec) if is_consumer else member_frame(plan, codec, index))
-        _, member = await loop.create_connection(partial(Member, request, plan.in_flight), plan.host, plan.port)
+        make = partial(Member, [request], 0 if plan.rate else plan.in_flight)
+        _, member = await loop.create_connection(make, plan.host, plan.port)
         members.append(member)
-    for member in members:
-        member.begin()
-    await asyncio.sleep(plan.warm_up_s)
-    answers, cpu, began = sum(m.answers for m in members), cpu_seconds(plan.server_pid), time.perf_counter()
-    await asyncio.sleep(plan.seconds)
-    seconds = time.perf_counter() - began
-    spent = cpu_seconds(plan.server_pid) - cpu
-    answers = sum(m.answers for m in members) - answers
-    for member in members:
-        member.stop()
-    return Outcome(answers, seconds, spent, members[0].answer_bytes)
+    return await measure(members, plan.server_pid, plan.warm_up_s, plan.seconds, plan.rate)
 
 
 if __name__ == "__main__":

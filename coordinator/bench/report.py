@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from math import log
-from statistics import median
+from statistics import linear_regression, median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from coordinator.bench import footprint
-from coordinator.bench.consumer import Convergence, assignor_seconds
+from coordinator.bench.consumer import GIVE_UP_S, Convergence, assignor_seconds
 from coordinator.bench.data import DATA_ROWS, DataOutcome, DataPlan
 from coordinator.bench.load import Outcome, Plan
 from coordinator.bench.rebalance import Rebalances
@@ -27,13 +27,18 @@ class Row:
     connections: int
     in_flight: int
     partitions: int
+    rate: int = 0
+    """Requests per second of all connections; 0: each asks again when it is answered."""
 
 
+PACED = 5_000
 ROWS = (
     Row("heartbeat, 1 connection x16", "heartbeat", 1, 16, 0),
     Row("heartbeat, 100 connections", "heartbeat", 100, 1, 0),
     Row("consumer heartbeat, 100 connections", "consumer heartbeat", 100, 1, 0),
     Row("heartbeat, 1,000 connections", "heartbeat", 1_000, 1, 0),
+    Row("heartbeat, 1,000 connections, paced 5,000/s", "heartbeat", 1_000, 1, 0, PACED),
+    Row("consumer heartbeat, 1,000 connections, paced 5,000/s", "consumer heartbeat", 1_000, 1, 0, PACED),
     Row("commit 1 partition, 1 connection x16", "commit", 1, 16, 1),
     Row("commit 1 partition, 100 connections", "commit", 100, 1, 1),
     Row("commit 1 partition, 1,000 connections", "commit", 1_000, 1, 1),
@@ -44,10 +49,14 @@ ROWS = (
 REBALANCE_MEMBERS = (100, 1_000, 3_000)
 FORMING = "group.initial.rebalance.delay.ms=1000"
 FOOTPRINT_OFFSETS = (100_000, 300_000)
-CONSUMER_GROUPS = ((100, 1_000), (1_000, 10_000))
+CONSUMER_GROUPS = ((100, 1_000), (300, 3_000), (1_000, 10_000), (1_000, 100_000))
 """Members and partitions."""
+LONG = 100_000_000
+"""Members x partitions of a group that is formed once and not `repetitions` times."""
 ASSIGNMENT_INTERVALS_MS = (1_000, 0)
-ASSIGNOR_GROUP = (1_000, 100_000)
+GROUP_AT_REST = (10_000, 10_000)
+"""Members and partitions of the group whose heartbeats are counted."""
+GROUP_AT_REST_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +133,26 @@ def spread(values: list[float], digits: int = 1) -> str:
 def report(match: str, seconds: float, repetitions: int, durability: str, target: Target | None) -> None:
     """Prints a table of the rows whose name contains `match`; CPU per request in microseconds, requests per second."""
     print(f"CPU us per request: median (min-max) of {repetitions} runs of {seconds:g} s; durability: {durability}")  # noqa: T201
-    print(f"{'':40} {'server':>20} {'echo':>20} {'ratio':>6} {'req/s':>9}")  # noqa: T201
+    print(f"{'':52} {'server':>20} {'echo':>20} {'ratio':>6} {'req/s':>9}")  # noqa: T201
     costs: dict[str, float] = {}
     for row in ROWS:
         if match not in row.name:
             continue
-        ours, floor, rates = [], [], []
+        ours, floor, rates, p99s = [], [], [], []
         for _ in range(repetitions):
-            plan = Plan("", 0, row.request, row.connections, row.in_flight, row.partitions, 1.0, seconds, 0, joins=True)
+            plan = Plan(
+                "",
+                0,
+                row.request,
+                row.connections,
+                row.in_flight,
+                row.partitions,
+                1.0,
+                seconds,
+                0,
+                joins=True,
+                rate=row.rate,
+            )
             if target is None:
                 with own_server(durability) as own:
                     outcome = measure(replace(plan, host=own.host, port=own.port, server_pid=own.pid))
@@ -139,16 +160,19 @@ def report(match: str, seconds: float, repetitions: int, durability: str, target
                 outcome = measure(replace(plan, host=target.host, port=target.port, server_pid=target.pid))
             ours.append(outcome.server_cpu_s / outcome.answers * 1e6)
             rates.append(outcome.answers / outcome.seconds)
+            p99s.append(outcome.p99_us)
             with echo_server(outcome.answer_bytes) as echo:
                 bare = measure(replace(plan, host=echo.host, port=echo.port, server_pid=echo.pid, joins=False))
             floor.append(bare.server_cpu_s / bare.answers * 1e6)
         costs[row.name] = median(ours)
         ratio = median(ours) / median(floor)
-        print(f"{row.name:40} {spread(ours):>20} {spread(floor):>20} {ratio:6.2f} {median(rates):9,.0f}", flush=True)  # noqa: T201
-    classic = costs.get("heartbeat, 100 connections")
-    if classic is not None and "consumer heartbeat, 100 connections" in costs:
-        ratio = costs["consumer heartbeat, 100 connections"] / classic
-        print(f"a consumer heartbeat costs {ratio:.2f} of a classic one (100 connections)", flush=True)  # noqa: T201
+        p99 = f"   p99 {median(p99s):,.0f} us" if row.rate else ""
+        figures = f"{spread(ours):>20} {spread(floor):>20} {ratio:6.2f} {median(rates):9,.0f}{p99}"
+        print(f"{row.name:52} {figures}", flush=True)  # noqa: T201
+    for how in ("100 connections", "1,000 connections, paced 5,000/s"):
+        if f"heartbeat, {how}" in costs and f"consumer heartbeat, {how}" in costs:
+            ratio = costs[f"consumer heartbeat, {how}"] / costs[f"heartbeat, {how}"]
+            print(f"a consumer heartbeat costs {ratio:.2f} of a classic one ({how})", flush=True)  # noqa: T201
     report_data(match, seconds, repetitions, durability, target)
     report_rebalances(match, repetitions, durability, target)
     report_consumer_groups(match, repetitions, durability, target)
@@ -196,10 +220,16 @@ def report_consumer_groups(match: str, repetitions: int, durability: str, target
             head = ("form: CPU", "wall", "one leaves: CPU", "wall")
             print(f"\n{'s, of server CPU and wall clock':46} " + " ".join(f"{title:>18}" for title in head))  # noqa: T201
         interval, members, partitions = key
-        setting = f"group.consumer.assignment.interval.ms={interval}"
+        settings = (
+            f"group.consumer.assignment.interval.ms={interval}",
+            # Of a large group the first member owns everything for a moment, and a heartbeat may wait long for its turn.
+            f"limit.request.elements={2 * partitions}",
+            f"group.consumer.max.session.timeout.ms={GIVE_UP_S * 1000:.0f}",
+            f"group.consumer.session.timeout.ms={GIVE_UP_S * 1000:.0f}",
+        )
         runs: list[Convergence] = []
-        for _ in range(repetitions):
-            with own_server(durability, setting) if target is None else nullcontext(target) as server:
+        for _ in range(repetitions if members * partitions < LONG else 1):
+            with own_server(durability, *settings) if target is None else nullcontext(target) as server:
                 arguments = (server.host, server.port, server.pid, members, partitions)
                 runs.append(Convergence(**_run("coordinator.bench.consumer", *map(str, arguments))))
         form[key] = median(run.form_cpu_s for run in runs)
@@ -210,16 +240,41 @@ def report_consumer_groups(match: str, repetitions: int, durability: str, target
             [run.leave_wall_s for run in runs],
         )
         print(f"{name:46} " + " ".join(f"{spread(column, 2):>18}" for column in columns), flush=True)  # noqa: T201
-    small, large = CONSUMER_GROUPS
     for interval in intervals:
-        if (interval, *small) in form and (interval, *large) in form:
-            growth = form[interval, *large] / max(form[interval, *small], 0.01)
-            exponent = log(growth) / log(large[0] * large[1] / small[0] / small[1])
-            print(f"growth of forming with members x partitions, interval {interval}: exponent {exponent:.2f}")  # noqa: T201
-    name = f"uniform assignor alone, {ASSIGNOR_GROUP[0]:,} x {ASSIGNOR_GROUP[1]:,}"
-    if target is None and match in name:
-        fresh, again = assignor_seconds(*ASSIGNOR_GROUP, repetitions)
-        print(f"\n{name}: {fresh:.3f} s from nothing, {again:.3f} s after one left", flush=True)  # noqa: T201
+        cpu = {size[0] * size[1]: form[interval, *size] for size in CONSUMER_GROUPS if (interval, *size) in form}
+        _print_growth(f"forming, interval {interval}", cpu)
+    report_group_at_rest(match, durability, target)
+    alone: dict[int, float] = {}
+    for members, partitions in CONSUMER_GROUPS if target is None else ():
+        name = f"uniform assignor alone, {members:,} x {partitions:,}"
+        if match in name:
+            fresh, again = assignor_seconds(members, partitions, repetitions)
+            alone[members * partitions] = fresh
+            print(f"{name}: {fresh:.4f} s from nothing, {again:.4f} s after one left", flush=True)  # noqa: T201
+    _print_growth("the uniform assignor", alone)
+
+
+def _print_growth(what: str, cost: dict[int, float]) -> None:
+    """The exponent by which a cost grows with members x partitions: the slope of the straight line through the logarithms."""
+    if len(cost) < 2:
+        return
+    sizes, costs = [log(size) for size in cost], [log(max(each, 0.001)) for each in cost.values()]
+    exponent = linear_regression(sizes, costs).slope
+    print(f"growth of {what} with members x partitions: exponent {exponent:.2f} (1 is linear)", flush=True)  # noqa: T201
+
+
+def report_group_at_rest(match: str, durability: str, target: Target | None) -> None:
+    """Heartbeats per second of one large group, and what one costs."""
+    members, partitions = GROUP_AT_REST
+    name = f"consumer heartbeats of one group of {members:,} members"
+    if match not in name:
+        return
+    room = f"max.connections={3 * members}", f"max.connections.per.ip={3 * members}"
+    with own_server(durability, *room) if target is None else nullcontext(target) as server:
+        arguments = (server.host, server.port, server.pid, members, partitions, GROUP_AT_REST_S)
+        outcome = Outcome(**_run("coordinator.bench.consumer", *map(str, arguments)))
+    rate, cost = outcome.answers / outcome.seconds, outcome.server_cpu_s / outcome.answers * 1e6
+    print(f"\n{name}: {rate:,.0f} per second, {cost:.1f} us of server CPU each", flush=True)  # noqa: T201
 
 
 def report_footprint(match: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from compatibility.foreign_programs import go_program, node_program
 from java_support import KAFKA_VERSION, compile_java, kafka_classpath
 
 HERE = Path(__file__).parent
@@ -32,10 +33,11 @@ class ClientError(Exception):
 class Client:
     """One kind of client: how to start its program, and what it can do."""
 
-    def __init__(self, name: str, *, cooperative: bool, admin: frozenset[str]):
+    def __init__(self, name: str, *, cooperative: bool, admin: frozenset[str], static: bool = True):
         self.name = name
         self.cooperative = cooperative
         self.admin = admin
+        self.static = static
 
     def command(self, bootstrap: str, folder: Path) -> list[str]:
         return [sys.executable, str(HERE / "clients" / f"{self.name}_client.py"), bootstrap]
@@ -57,12 +59,28 @@ class JavaClient(Client):
         return ["java", *small, "-cp", self._compiled, "ClientProgram", bootstrap]
 
 
+class GoClient(Client):
+    """franz-go."""
+
+    def command(self, bootstrap: str, folder: Path) -> list[str]:
+        return [*go_program(HERE / "go"), bootstrap]
+
+
+class NodeClient(Client):
+    """kafkajs."""
+
+    def command(self, bootstrap: str, folder: Path) -> list[str]:
+        return [*node_program(HERE / "node"), bootstrap]
+
+
 EVERYTHING = frozenset({"alter_offsets", "delete_group"})
 CLIENTS = {
     "confluent": Client("confluent", cooperative=True, admin=EVERYTHING),
     "kafka_python": Client("kafka_python", cooperative=True, admin=EVERYTHING),
     "aiokafka": Client("aiokafka", cooperative=False, admin=frozenset()),
     "java": JavaClient("java", cooperative=True, admin=EVERYTHING),
+    "franz_go": GoClient("franz_go", cooperative=True, admin=EVERYTHING),
+    "kafkajs": NodeClient("kafkajs", cooperative=False, admin=EVERYTHING, static=False),
 }
 
 

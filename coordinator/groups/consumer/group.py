@@ -173,6 +173,8 @@ class Rebalance:
     """The member that was the last to reach the target: the one the others waited for."""
     ended_ms: int | None = None
     """Every member has reached it."""
+    waits: dict[str, int] = field(default_factory=dict)
+    """Member id -> how long after the start it reached the target."""
 
 
 class Steady:
@@ -195,11 +197,13 @@ class ConsumerGroup:
     """One consumer group. Only replay.py calls what is under "replay"."""
 
     __slots__ = (
+        "acknowledged",
         "assignors",
         "called",
         "catalog_version",
         "classic_members",
         "classic_protocols",
+        "delivered",
         "departed",
         "group_epoch",
         "group_id",
@@ -267,6 +271,9 @@ class ConsumerGroup:
         # Not in the log.
         self.called: set[str] = set()
         """Classic members that were told to join again and have not yet."""
+        self.delivered: dict[str, tuple[int, Epochs]] = {}
+        """Member id -> epoch and assignment that it was told last; and those that it said it has (events.py)."""
+        self.acknowledged: dict[str, tuple[int, Epochs]] = {}
         self.steady: dict[str, Steady] = {}
         """By member id. One that is here has reached the target."""
         self.catalog_version: int | None = None
@@ -357,6 +364,8 @@ class ConsumerGroup:
         self.called.discard(member_id)
         self.specs.pop(member_id, None)
         self.steady.pop(member_id, None)
+        self.delivered.pop(member_id, None)
+        self.acknowledged.pop(member_id, None)
         self.unreconciled.discard(member_id)
 
     def set_group_epoch(self, epoch: int, metadata_hash: int) -> None:
@@ -444,6 +453,13 @@ class ConsumerGroup:
 
     def _own(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         """Whoever took a partition last has it: while a log is read, the record by which it was given up may be gone."""
+        if (
+            old is not None
+            and new is not None
+            and old.assigned is new.assigned
+            and old.pending_revocation is new.pending_revocation
+        ):
+            return
         if old is not None:
             kept = () if new is None else (new.assigned, new.pending_revocation)
             for held in (old.assigned, old.pending_revocation):

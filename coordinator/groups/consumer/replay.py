@@ -110,7 +110,9 @@ def replay_current_assignment(
             previous_member_epoch=value.previous_member_epoch,
             state=_MEMBER_STATES.get(value.state, MemberState.UNKNOWN),
             assigned=before.assigned if assigned == before.assigned else assigned,
-            pending_revocation=pending_revocation,
+            pending_revocation=before.pending_revocation
+            if pending_revocation == before.pending_revocation
+            else pending_revocation,
             revocation_epoch=value.revocation_epoch,
         )
     )
