@@ -11,11 +11,12 @@ record at the end of the turn, when the requests of the turn have their answers.
 commit is asked then too, and of the same function that the fence asks (fencing.py).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.groups.consumer.group import ConsumerMember
+from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, Epochs
+from coordinator.groups.consumer.reconcile import Owned
 from coordinator.groups.fencing import verdicts
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.settings import ConsumerSettings
@@ -236,13 +237,15 @@ def committed_partitions(request: Any, metadata_max: int) -> list[tuple[bytes, i
     ]
 
 
-def commit_decided(groups: "Groups", request: Any, call: Call, error: ErrorCode) -> tuple[Fact, ...]:
+def commit_decided(
+    groups: "Groups", request: Any, call: Call, error: ErrorCode, *, partly_refused: bool
+) -> tuple[Fact, ...]:
     """Tells that a commit (OffsetCommit or TxnOffsetCommit) was accepted (NONE) or refused as a whole.
 
     To be asked before anything of the commit is replayed. Every topic of the request has its name and its id. Nothing
     is told where the event log does not want it.
     """
-    if not (groups.tells_refused if error else groups.tells_accepted):
+    if not (groups.tells_refused if error or partly_refused else groups.tells_accepted):
         return ()
     group_id, member_id = request.group_id, request.member_id
     kind, generation, member, settings, is_known = Kind.CLASSIC, NO_MEMBER, None, None, False
@@ -332,6 +335,16 @@ def member_fenced(
     return Told(MemberFencedKey(group_id), value)
 
 
+def fenced(
+    groups: "Groups", group_id: str, member_id: str, instance_id: str | None, epoch: int, error: int, api: str
+) -> tuple[Fact, ...]:
+    """Tells that somebody was refused as not being who it said, if it was: nothing for other errors, or without a name."""
+    if not groups.tells_refused or error not in FENCES or not (member_id or instance_id):
+        return ()
+    kind = Kind.CONSUMER if group_id in groups.consumer else Kind.CLASSIC
+    return (quiet(member_fenced(group_id, kind, member_id, instance_id, epoch, ErrorCode(error), api)),)
+
+
 # --- rebalances -------------------------------------------------------------------------------------------------------
 
 
@@ -379,9 +392,6 @@ def group_converted(group_id: str, to: Kind, epoch: int, member_id: str, members
 
 # --- assignments ------------------------------------------------------------------------------------------------------
 
-Held = Mapping[bytes, Iterable[int]]
-"""Topic id -> partitions."""
-
 
 class ClassicDelivery:
     """The bytes that a member of a classic group got by SyncGroup; read when the record is made."""
@@ -410,24 +420,57 @@ class ClassicDelivery:
         return Record(AssignmentDeliveredKey(self.group_id), value, 0)
 
 
-def delivered(group_id: str, catalog: "Catalog", member: ConsumerMember) -> Fact:
-    """A member of a consumer group was told what it is assigned."""
-    value = AssignmentDeliveredValue(group_kind=Kind.CONSUMER, member_id=member.member_id, epoch=member.member_epoch)
-    value.topics = [
-        AssignmentDeliveredValue.TopicPartitions(catalog.topic_name(topic_id) or "", topic_id, sorted(partitions))
-        for topic_id, partitions in member.assigned.items()
-    ]
-    return quiet(Told(AssignmentDeliveredKey(group_id), value))
+class Holding:
+    """What a member of a consumer group was told that it holds, or said that it does. `value`: the event's class."""
+
+    __slots__ = ("catalog", "epoch", "group_id", "held", "key", "member_id", "value")
+
+    def __init__(
+        self,
+        key: type[Message],
+        value: Any,
+        group_id: str,
+        catalog: "Catalog",
+        member_id: str,
+        epoch: int,
+        held: Epochs,
+    ) -> None:
+        self.key: Any = key
+        self.value = value
+        self.group_id = group_id
+        self.catalog = catalog
+        self.member_id = member_id
+        self.epoch = epoch
+        self.held = held
+
+    def record(self, state_offset: int, time_ms: int) -> Record:
+        topic_name, entry = self.catalog.topic_name, self.value.TopicPartitions
+        topics = [entry(topic_name(each) or "", each, sorted(which)) for each, which in self.held.items()]
+        value = self.value(state_offset, time_ms, Kind.CONSUMER, self.member_id, self.epoch, topics)
+        return Record(self.key(self.group_id), value, 0)
 
 
-def acknowledged(group_id: str, catalog: "Catalog", member_id: str, epoch: int, held: Held) -> Fact:
-    """A member of a consumer group says that it owns just what it was told."""
-    value = AssignmentAcknowledgedValue(group_kind=Kind.CONSUMER, member_id=member_id, epoch=epoch)
-    value.topics = [
-        AssignmentAcknowledgedValue.TopicPartitions(catalog.topic_name(topic_id) or "", topic_id, sorted(partitions))
-        for topic_id, partitions in held.items()
-    ]
-    return quiet(Told(AssignmentAcknowledgedKey(group_id), value))
+def delivered(groups: "Groups", group: ConsumerGroup, member: ConsumerMember) -> tuple[Fact, ...]:
+    """A member of a consumer group is told what it is assigned; nothing if that is what it was told last."""
+    now = (member.member_epoch, member.assigned)
+    if group.delivered.get(member.member_id) == now:
+        return ()
+    group.delivered[member.member_id] = now
+    key, value = AssignmentDeliveredKey, AssignmentDeliveredValue
+    return (quiet(Holding(key, value, group.group_id, groups.catalog, member.member_id, *now)),)
+
+
+def acknowledged(groups: "Groups", group: ConsumerGroup, member: ConsumerMember, owned: Owned) -> tuple[Fact, ...]:
+    """A member of a consumer group says what it owns; told if that is all that it was assigned, and news."""
+    now = (member.member_epoch, member.assigned)
+    if owned is None or group.acknowledged.get(member.member_id) == now:
+        return ()
+    said = {topic_id: set(partitions) for topic_id, partitions in owned}
+    if said != {topic_id: set(partitions) for topic_id, partitions in member.assigned.items()}:
+        return ()
+    group.acknowledged[member.member_id] = now
+    key, value = AssignmentAcknowledgedKey, AssignmentAcknowledgedValue
+    return (quiet(Holding(key, value, group.group_id, groups.catalog, member.member_id, *now)),)
 
 
 EVENT_KEYS: tuple[str, ...] = (

@@ -8,13 +8,15 @@ nothing else is left the group never hears of the request. Refused partitions le
 existing partitions only; they pass through as they are.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+from coordinator.groups.events import CommitDecision, RefusedOffset, commit_decided
 from coordinator.groups.offsets.commit import commit, fail
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, OffsetCommitRequest, OffsetCommitResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import Call, Fact, Result
 
 TOPIC_IDS_SINCE = 10
 NO_TOPIC_ID = bytes(16)
@@ -27,11 +29,19 @@ _Partition = OffsetCommitResponse.OffsetCommitResponsePartition
 class Judged:
     """A request of which some partitions are refused already: what is left of it, and the beginning of the answer."""
 
-    __slots__ = ("_by_id", "answer", "left")
+    __slots__ = ("_by_id", "answer", "left", "refused")
 
-    def __init__(self, left: OffsetCommitRequest, answer: OffsetCommitResponse, *, by_id: bool) -> None:
+    def __init__(
+        self,
+        left: OffsetCommitRequest,
+        answer: OffsetCommitResponse,
+        refused: Sequence[RefusedOffset],
+        *,
+        by_id: bool,
+    ) -> None:
         self.left = left
         self.answer = answer
+        self.refused = refused
         self._by_id = by_id
 
     def completed(self, rest: Message) -> OffsetCommitResponse:
@@ -61,6 +71,11 @@ def handle(server: Any, exchange: Any) -> None:
         return
     judged = _judge(request, server.topics, by_id=by_id)
     if not judged.left.topics:
+        if judged.refused:
+            server.groups.tell(
+                request.group_id,
+                lambda state, _: Result(facts=_told(state, judged, exchange)),
+            )
         exchange.reply(judged.answer)
         return
     exchange.request = judged
@@ -74,10 +89,29 @@ def refuse(request: OffsetCommitRequest | Judged, error: KafkaError, api_version
 
 
 def _commit_rest(state: Any, judged: Judged, call: Call, now_ms: int) -> Result:
-    result = commit(state, judged.left, call, now_ms)
+    try:
+        result = commit(state, judged.left, call, now_ms)
+    except KafkaError as error:
+        _complete(error.facts, judged)
+        raise
     assert result.reply is not None
     result.reply = judged.completed(result.reply)
+    result.facts = _told(state, judged, call)
     return result
+
+
+def _told(state: Any, judged: Judged, call: Call) -> Sequence[Fact]:
+    """What is told of a commit that the group took, as far as it was asked."""
+    facts = commit_decided(state, judged.left, call, ErrorCode.NONE, partly_refused=True)
+    _complete(facts, judged)
+    return facts
+
+
+def _complete(facts: Sequence[Fact], judged: Judged) -> None:
+    """Adds the partitions that the group was not asked about."""
+    for fact in facts:
+        if isinstance(fact.event, CommitDecision):
+            fact.event.refused = judged.refused
 
 
 def _all_exist(request: OffsetCommitRequest, catalog: Any, *, by_id: bool) -> bool:
@@ -101,6 +135,7 @@ def _judge(request: OffsetCommitRequest, catalog: Any, *, by_id: bool) -> Judged
     """Splits a request whose topics have been looked up."""
     left: list[_AskedTopic] = []
     answer: dict[str | bytes, _Topic] = {}
+    told: list[RefusedOffset] = []
     for topic in request.topics:
         count = catalog.partition_count(topic.name)
         exists, missing = [], []
@@ -116,8 +151,12 @@ def _judge(request: OffsetCommitRequest, catalog: Any, *, by_id: bool) -> Judged
             code = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused = answer.setdefault(topic.topic_id if by_id else topic.name, _Topic(topic.name, topic.topic_id, []))
             refused.partitions += [_Partition(partition.partition_index, code) for partition in missing]
+            told += [
+                RefusedOffset(topic.name, topic.topic_id, each.partition_index, each.committed_offset, code)
+                for each in missing
+            ]
     request.topics = left
-    return Judged(request, OffsetCommitResponse(topics=list(answer.values())), by_id=by_id)
+    return Judged(request, OffsetCommitResponse(topics=list(answer.values())), told, by_id=by_id)
 
 
 API = Api(

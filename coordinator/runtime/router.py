@@ -38,6 +38,10 @@ class Router:
         """Hands a request to its group's shard."""
         self.shard_of(group_id).submit(operation, exchange)
 
+    def tell(self, group_id: str, change: Callable[[Any, int], Result]) -> None:
+        """Lets the group's shard react to something that is no request of its."""
+        self.shard_of(group_id).tell(change)
+
     def gather(
         self,
         view: Callable[[Any, int], Any],

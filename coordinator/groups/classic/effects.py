@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coordinator.protocol.messages import Message
-from coordinator.runtime.result import Call, Fact, Record, Result, Timer, TimerKey
+from coordinator.runtime.result import Call, Event, Fact, Record, Result, Timer, TimerKey
 
 
 class Effects:
@@ -40,8 +40,8 @@ class Effects:
     def disarm(self, key: TimerKey) -> None:
         self.timers.append(Timer(key, None))
 
-    def tell(self, name: str, **fields: Any) -> None:
-        self.facts.append(Fact(name, fields))
+    def tell(self, name: str, event: Event | None = None, /, **fields: Any) -> None:
+        self.facts.append(Fact(name, fields, event))
 
     def result(self, reply: Message | None = None) -> Result:
         records = (*self.replaces, self.record) if self.record is not None else self.replaces

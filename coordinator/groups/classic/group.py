@@ -24,7 +24,7 @@ counted as they come and go. Ten thousand members may join one group, and each j
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -107,6 +107,8 @@ class Rebalance:
     """Members that did not come in time."""
     completed: bool = False
     """It ended with an assignment, or with a group without members."""
+    waits: dict[str, int] = field(default_factory=dict)
+    """Member id -> how long it was waited for: from the start until it joined, or was given up; the leader's thinking too."""
 
 
 @dataclass(slots=True)
@@ -289,13 +291,15 @@ class ClassicGroup:
         member.protocols = protocols
         self._count_protocols(member, 1)
 
-    def park_join(self, member: ClassicMember, call: Call) -> Call | None:
+    def park_join(self, member: ClassicMember, call: Call, now_ms: int) -> Call | None:
         """Makes the member's join wait; returns the call that waited before, which must be answered."""
         earlier = member.awaiting_join
         self.awaiting_joins += earlier is None
         member.awaiting_join = call
         if self.rebalances and self.state is State.PREPARING_REBALANCE:
-            self.rebalances[-1].last_joined = member.member_id
+            rebalance = self.rebalances[-1]
+            rebalance.last_joined = member.member_id
+            rebalance.waits.setdefault(member.member_id, now_ms - rebalance.started_ms)
         return earlier
 
     def unpark_join(self, member: ClassicMember) -> Call | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import State
 from coordinator.groups.consumer.classic_members import heartbeat_consumer_group
+from coordinator.groups.events import fenced
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from coordinator.runtime.result import Call, Result
@@ -30,16 +31,31 @@ def heartbeat(groups: "Groups", request: HeartbeatRequest, call: Call, now_ms: i
         consumer = groups.consumer.get(request.group_id)
         if consumer is not None:
             return heartbeat_consumer_group(groups, consumer, request, call, now_ms)
-        return _UNKNOWN_MEMBER_ID
+        return _refused(groups, request, _UNKNOWN_MEMBER_ID)
     if request.group_instance_id is not None:
         holder = group.static_members.get(request.group_instance_id)
         if holder is None:
-            return _UNKNOWN_MEMBER_ID
+            return _refused(groups, request, _UNKNOWN_MEMBER_ID)
         if holder != request.member_id:
-            return _FENCED_INSTANCE_ID
+            return _refused(groups, request, _FENCED_INSTANCE_ID)
     member = group.members.get(request.member_id)
     if member is None:
-        return _UNKNOWN_MEMBER_ID
+        return _refused(groups, request, _UNKNOWN_MEMBER_ID)
     if request.generation_id != group.generation:
-        return _ILLEGAL_GENERATION
+        return _refused(groups, request, _ILLEGAL_GENERATION)
     return member.must_rejoin if group.state is State.PREPARING_REBALANCE else member.still_there
+
+
+def _refused(groups: "Groups", request: HeartbeatRequest, answer: Result) -> Result:
+    """The answer, with what is to be told of it."""
+    assert isinstance(answer.reply, HeartbeatResponse)
+    facts = fenced(
+        groups,
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        answer.reply.error_code,
+        "Heartbeat",
+    )
+    return Result(answer.reply, facts=facts) if facts else answer

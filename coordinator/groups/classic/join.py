@@ -26,6 +26,7 @@ Checks come in Kafka's order; what clients cannot rely on is cleaner here: a pro
 id given to a dynamic member that comes back with an instance id.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.answers import current_generation, join_refused
@@ -36,11 +37,12 @@ from coordinator.groups.classic.rebalance import rebalance_or_go_on
 from coordinator.groups.classic.static_members import replace_static_member
 from coordinator.groups.consumer.classic_members import join_consumer_group
 from coordinator.groups.consumer.records import group_tombstones
+from coordinator.groups.events import Kind, fenced, group_converted, member_fenced, member_joined, quiet
 from coordinator.groups.fencing import fence_member
 from coordinator.groups.records import new_group_metadata
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import JoinGroupRequest, JoinGroupResponse
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import Call, Fact, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -63,9 +65,12 @@ def join(groups: "Groups", request: JoinGroupRequest, call: Call, now_ms: int) -
     group = groups.classic.get(request.group_id)
     if group is None:
         if request.member_id:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            error = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            error.facts = _fenced(groups, request, error.code)
+            raise error
         if consumer is not None:
             effects.replaces = group_tombstones(consumer, ())
+            effects.facts.append(quiet(group_converted(request.group_id, Kind.CLASSIC, 0, "", 0)))
         # The group is there from now on, even if this join is refused.
         group = groups.classic[request.group_id] = ClassicGroup(request.group_id, now_ms)
         effects.write(new_group_metadata(request.group_id, now_ms))
@@ -73,7 +78,20 @@ def join(groups: "Groups", request: JoinGroupRequest, call: Call, now_ms: int) -
         reply = _join(groups, group, Joining(request, call, now_ms), effects)
     except KafkaError as error:
         reply = join_refused(call.api_version, error.code, request.member_id)
+        effects.facts += _fenced(groups, request, error.code)
     return effects.result(reply)
+
+
+def _fenced(groups: "Groups", request: JoinGroupRequest, error: int) -> Sequence[Fact]:
+    return fenced(
+        groups,
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        error,
+        "JoinGroup",
+    )
 
 
 def _join(groups: "Groups", group: ClassicGroup, joining: Joining, effects: Effects) -> JoinGroupResponse | None:
@@ -120,6 +138,16 @@ def _turn_away(group: ClassicGroup, member_id: str, effects: Effects) -> None:
     member = group.remove(member_id)
     if member is not None:
         effects.disarm(member.session_timer.key)
+        event = member_fenced(
+            group.group_id,
+            Kind.CLASSIC,
+            member_id,
+            member.group_instance_id,
+            group.generation,
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            "JoinGroup",
+        )
+        effects.facts.append(quiet(event))
 
 
 def _fence_generation_claimed(group: ClassicGroup, request: JoinGroupRequest, effects: Effects) -> None:
@@ -171,8 +199,11 @@ def _add(groups: "Groups", group: ClassicGroup, member_id: str, joining: Joining
     if group.initial_delay is not None:
         group.initial_delay.member_came = True
     group.add(member, request.protocol_type)
-    group.park_join(member, call)
+    group.park_join(member, call, joining.now_ms)
     effects.arm(member.session_timer.key, groups.config.group_new_member_join_timeout_ms)
+    effects.facts.append(
+        member_joined(group.group_id, Kind.CLASSIC, member_id, request.group_instance_id, call, group.generation + 1)
+    )
     cause = Cause("a new member joins", member_id, joining.client_reason)
     rebalance_or_go_on(groups, group, cause, joining.now_ms, effects)
 
@@ -193,7 +224,7 @@ def _join_again(
         what = "a member's metadata changed"
     group.set_protocols(member, joining.protocols)
     joining.set_timeouts(member)
-    earlier = group.park_join(member, joining.call)
+    earlier = group.park_join(member, joining.call, joining.now_ms)
     if earlier is not None:
         # Kafka leaves it without an answer.
         refusal = join_refused(earlier.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)

@@ -13,6 +13,7 @@ from coordinator.groups.classic.effects import Effects
 from coordinator.groups.classic.group import Cause, ClassicGroup, State, pending_key
 from coordinator.groups.classic.rebalance import rebalance_or_go_on
 from coordinator.groups.consumer.classic_members import leave_consumer_group
+from coordinator.groups.events import Kind, fenced, member_left
 from coordinator.groups.fencing import fence_member
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
@@ -37,7 +38,7 @@ def leave(groups: "Groups", request: LeaveGroupRequest, call: Call, now_ms: int)
     leaving = request.members if is_batch else [_Identity(request.member_id, None, None)]
     group = groups.classic.get(request.group_id)
     effects = Effects()
-    left = [_Left(each.member_id, each.group_instance_id, _leave_one(group, each, effects)) for each in leaving]
+    left = [_Left(each.member_id, each.group_instance_id, _leave_one(groups, group, each, effects)) for each in leaving]
     gone = [each for each, result in zip(leaving, left, strict=True) if result.error_code == ErrorCode.NONE]
     if group is not None and gone:
         _react(groups, group, gone, now_ms, effects)
@@ -46,7 +47,7 @@ def leave(groups: "Groups", request: LeaveGroupRequest, call: Call, now_ms: int)
     return effects.result(LeaveGroupResponse(error_code=left[0].error_code))
 
 
-def _leave_one(group: ClassicGroup | None, leaving: _Identity, effects: Effects) -> ErrorCode:
+def _leave_one(groups: "Groups", group: ClassicGroup | None, leaving: _Identity, effects: Effects) -> ErrorCode:
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     member_id: str | None = leaving.member_id
@@ -64,8 +65,16 @@ def _leave_one(group: ClassicGroup | None, leaving: _Identity, effects: Effects)
         try:
             fence_member(group, member_id, leaving.group_instance_id)
         except KafkaError as error:
+            instance_id, generation = leaving.group_instance_id, group.generation
+            effects.facts += fenced(
+                groups, group.group_id, member_id, instance_id, generation, error.code, "LeaveGroup"
+            )
             return error.code
+    instance_id = group.members[member_id].group_instance_id
     remove_member(group, member_id, effects)
+    effects.facts.append(
+        member_left(group.group_id, Kind.CLASSIC, member_id, instance_id, group.generation, leaving.reason)
+    )
     return ErrorCode.NONE
 
 

@@ -18,12 +18,22 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.answers import for_leader, joined, sync_refused
 from coordinator.groups.classic.effects import Effects
-from coordinator.groups.classic.group import Cause, ClassicGroup, InitialDelay, Rebalance, State, sync_key
+from coordinator.groups.classic.group import (
+    Cause,
+    ClassicGroup,
+    ClassicMember,
+    InitialDelay,
+    Rebalance,
+    State,
+    sync_key,
+)
 from coordinator.groups.classic.owned_partitions import examine, read
 from coordinator.groups.classic.protocols import select_protocol
+from coordinator.groups.events import Kind, member_expired, quiet, rebalance_completed, rebalance_started
 from coordinator.groups.records import group_metadata
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.subscription import Subscription
+from coordinator.runtime.result import Event
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -68,7 +78,7 @@ def call_together(groups: "Groups", group: ClassicGroup, cause: Cause, now_ms: i
 def form_generation(groups: "Groups", group: ClassicGroup, now_ms: int, effects: Effects) -> None:
     """Ends Preparing with whoever has joined."""
     effects.disarm(group.join_timer_key)
-    given_up = _give_up_absent_members(group, effects)
+    given_up = _give_up_absent_members(group, now_ms, effects)
     if group.members and not _elect_leader(group):
         effects.arm(group.join_timer_key, group.rebalance_timeout_ms())
         effects.tell(
@@ -113,10 +123,10 @@ def _be_empty(group: ClassicGroup, now_ms: int, effects: Effects) -> None:
         group.rebalances[-1].ended_ms = now_ms
         group.rebalances[-1].completed = True
     effects.write(group_metadata(group))
-    effects.tell("group_emptied", group_id=group.group_id, generation=group.generation)
+    effects.tell("group_emptied", tell_completed(group, now_ms), group_id=group.group_id, generation=group.generation)
 
 
-def _give_up_absent_members(group: ClassicGroup, effects: Effects) -> tuple[str, ...]:
+def _give_up_absent_members(group: ClassicGroup, now_ms: int, effects: Effects) -> tuple[str, ...]:
     """Removes the dynamic members that did not join."""
     if group.awaiting_joins == len(group.members):
         return ()
@@ -129,6 +139,13 @@ def _give_up_absent_members(group: ClassicGroup, effects: Effects) -> tuple[str,
         member = group.remove(member_id)
         assert member is not None
         effects.disarm(member.session_timer.key)
+        if group.rebalances:
+            rebalance = group.rebalances[-1]
+            rebalance.waits[member_id] = now_ms - rebalance.started_ms
+        event = member_expired(
+            group.group_id, Kind.CLASSIC, member_id, member.group_instance_id, group.generation, "rebalance"
+        )
+        effects.facts.append(quiet(event))
     return absent
 
 
@@ -215,9 +232,15 @@ def _remember(group: ClassicGroup, cause: Cause, now_ms: int, effects: Effects) 
         group.rebalances[-1].ended_ms = now_ms
     member = group.members.get(cause.member_id)
     last_joined = cause.member_id if member is not None and member.awaiting_join is not None else ""
-    group.rebalances.append(Rebalance(cause, group.state, group.generation, now_ms, last_joined=last_joined))
+    waits = {last_joined: 0} if last_joined else {}
+    group.rebalances.append(
+        Rebalance(cause, group.state, group.generation, now_ms, last_joined=last_joined, waits=waits)
+    )
     effects.tell(
         "rebalance_started",
+        rebalance_started(
+            group.group_id, Kind.CLASSIC, group.generation + 1, cause.what, cause.member_id, cause.client_reason
+        ),
         kind="classic",
         group_id=group.group_id,
         generation=group.generation,
@@ -226,6 +249,29 @@ def _remember(group: ClassicGroup, cause: Cause, now_ms: int, effects: Effects) 
         member_id=cause.member_id,
         client_reason=cause.client_reason,
     )
+
+
+def tell_completed(group: ClassicGroup, now_ms: int) -> Event:
+    """The rebalance that has just ended. One that began before this process did is not remembered."""
+    rebalance = group.rebalances[-1] if group.rebalances else None
+    return rebalance_completed(
+        group.group_id,
+        Kind.CLASSIC,
+        group.generation,
+        duration_ms=-1 if rebalance is None else now_ms - rebalance.started_ms,
+        cause="" if rebalance is None else rebalance.cause.what,
+        member_id="" if rebalance is None else rebalance.cause.member_id,
+        members=len(group.members),
+        waits={} if rebalance is None else rebalance.waits,
+    )
+
+
+def tell_expired(group: ClassicGroup, member: ClassicMember, timeout: str, effects: Effects) -> None:
+    """A member was removed because a timeout of this kind ran out."""
+    event = member_expired(
+        group.group_id, Kind.CLASSIC, member.member_id, member.group_instance_id, group.generation, timeout
+    )
+    effects.tell("member_expired", event, group_id=group.group_id, member_id=member.member_id, timeout=timeout)
 
 
 def _tell_formed(group: ClassicGroup, given_up: tuple[str, ...], now_ms: int, effects: Effects) -> None:

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.answers import assigned, sync_refused
 from coordinator.groups.classic.effects import Effects
-from coordinator.groups.classic.group import ClassicGroup, State, sync_key
+from coordinator.groups.classic.group import ClassicGroup, ClassicMember, State, sync_key
+from coordinator.groups.classic.rebalance import tell_completed
 from coordinator.groups.consumer.classic_members import sync_consumer_group
+from coordinator.groups.events import ClassicDelivery, fenced, quiet
 from coordinator.groups.fencing import fence_generation, fence_member
 from coordinator.groups.records import group_metadata
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import SyncGroupRequest
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import Call, Fact, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -26,6 +28,22 @@ PROTOCOL_REQUIRED_SINCE = 5
 
 
 def sync(groups: "Groups", request: SyncGroupRequest, call: Call, now_ms: int) -> Result:
+    try:
+        return _sync(groups, request, call, now_ms)
+    except KafkaError as error:
+        error.facts = fenced(
+            groups,
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            error.code,
+            "SyncGroup",
+        )
+        raise
+
+
+def _sync(groups: "Groups", request: SyncGroupRequest, call: Call, now_ms: int) -> Result:
     if call.api_version >= PROTOCOL_REQUIRED_SINCE and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.group_id:
@@ -47,16 +65,17 @@ def sync(groups: "Groups", request: SyncGroupRequest, call: Call, now_ms: int) -
     member = group.members[request.member_id]
     _has_asked(group, request.member_id, effects)
     if group.state is State.STABLE:
+        effects.facts.append(_delivered(groups, group, member))
         return effects.result(assigned(group, member))
     earlier, member.awaiting_sync = member.awaiting_sync, call
     # Kafka leaves it without an answer.
     effects.answer(earlier, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS))
     if group.is_leader(request.member_id):
-        _assign(group, request, now_ms, effects)
+        _assign(groups, group, request, now_ms, effects)
     return effects.result()
 
 
-def _assign(group: ClassicGroup, request: SyncGroupRequest, now_ms: int, effects: Effects) -> None:
+def _assign(groups: "Groups", group: ClassicGroup, request: SyncGroupRequest, now_ms: int, effects: Effects) -> None:
     """The generation has its assignments: it is written, and everybody who waits is answered."""
     assignments = {each.member_id: each.assignment for each in request.assignments}
     left_out = 0
@@ -70,6 +89,7 @@ def _assign(group: ClassicGroup, request: SyncGroupRequest, now_ms: int, effects
         call = group.unpark_sync(member)
         if call is not None:
             effects.answer(call, assigned(group, member))
+            effects.facts.append(_delivered(groups, group, member))
             # A session that ran out while its sync was parked did not count and must start again.
             effects.timers.append(member.session_timer)
     took_ms = 0
@@ -78,14 +98,23 @@ def _assign(group: ClassicGroup, request: SyncGroupRequest, now_ms: int, effects
         rebalance.ended_ms = now_ms
         rebalance.completed = True
         took_ms = now_ms - rebalance.started_ms
+        if rebalance.formed_ms is not None:
+            waited_ms = rebalance.waits.get(request.member_id, 0)
+            rebalance.waits[request.member_id] = waited_ms + now_ms - rebalance.formed_ms
     effects.tell(
         "group_stable",
+        tell_completed(group, now_ms),
         group_id=group.group_id,
         generation=group.generation,
         members=len(group.members),
         left_out=left_out,
         took_ms=took_ms,
     )
+
+
+def _delivered(groups: "Groups", group: ClassicGroup, member: ClassicMember) -> Fact:
+    delivery = ClassicDelivery(group.group_id, member.member_id, group.generation, member.assignment, groups.catalog)
+    return quiet(delivery)
 
 
 def _has_asked(group: ClassicGroup, member_id: str, effects: Effects) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from coordinator.groups.classic.effects import Effects
 from coordinator.groups.classic.group import Cause, State
 from coordinator.groups.classic.leave import remove_member
-from coordinator.groups.classic.rebalance import call_together, form_generation, rebalance_or_go_on
+from coordinator.groups.classic.rebalance import call_together, form_generation, rebalance_or_go_on, tell_expired
 from coordinator.runtime.result import Result, TimerKey
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def fire_session(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
     if not member.is_new and (member.awaiting_join is not None or member.awaiting_sync is not None):
         return effects.result()
     remove_member(group, member.member_id, effects)
-    effects.tell("member_expired", group_id=group.group_id, member_id=member.member_id, timeout="session")
+    tell_expired(group, member, "session", effects)
     if group.state is State.PREPARING_REBALANCE:
         if group.has_everybody_joined:
             form_generation(groups, group, now_ms, effects)
@@ -86,7 +86,8 @@ def fire_sync(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
         return effects.result()
     late = tuple(group.pending_syncs)
     for member_id in late:
+        member = group.members[member_id]
         remove_member(group, member_id, effects)
-        effects.tell("member_expired", group_id=group.group_id, member_id=member_id, timeout="sync")
+        tell_expired(group, member, "sync", effects)
     call_together(groups, group, Cause("members did not sync in time", late[0], None), now_ms, effects)
     return effects.result()

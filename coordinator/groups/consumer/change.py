@@ -34,9 +34,10 @@ from coordinator.groups.consumer.group import (
 )
 from coordinator.groups.consumer.reconcile import Owned, reconcile
 from coordinator.groups.consumer.subscription import check_regex, follow, metadata_hash, refresh_timer, topic_ids
+from coordinator.groups.events import Kind, quiet, rebalance_completed, rebalance_started
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
-from coordinator.runtime.result import Call, Fact, Record, Result, Timer, TimerKey
+from coordinator.runtime.result import Call, Event, Fact, Record, Result, Timer, TimerKey
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -68,6 +69,8 @@ class Change:
     def result(self, reply: Message | None) -> Result:
         if self.on_result is not None:
             self.on_result()
+        if self.groups.consumer.get(self.group_id) is not self.group:
+            self.groups.rebalances_begun[self.group_id] = self.group.rebalances
         return Result(reply, self.records, self.timers, self.replies, self.facts)
 
     def arm(self, key: TimerKey, delay_ms: int) -> None:
@@ -82,8 +85,8 @@ class Change:
         for key in (session_key, rebalance_key, join_key, sync_key):
             self.disarm(key(group_id, member_id))
 
-    def tell(self, name: str, **fields: Any) -> None:
-        self.facts.append(Fact(name, {"group_id": self.group_id, **fields}))
+    def tell(self, name: str, event: Event | None = None, /, **fields: Any) -> None:
+        self.facts.append(Fact(name, {"group_id": self.group_id, **fields}, event))
 
     # --- the steps ----------------------------------------------------------------------------------------------------
 
@@ -144,7 +147,8 @@ class Change:
         self.group.rebalances.append(
             Rebalance(epoch=self.group_epoch, cause=cause, member_id=member_id, started_ms=self.now_ms)
         )
-        self.tell("rebalance_started", kind="consumer", epoch=self.group_epoch, cause=cause, member_id=member_id)
+        event = rebalance_started(self.group_id, Kind.CONSUMER, self.group_epoch, cause, member_id, None)
+        self.tell("rebalance_started", event, kind="consumer", epoch=self.group_epoch, cause=cause, member_id=member_id)
 
     def _topics_changed(
         self, old: ConsumerMember, new: ConsumerMember, *, regex_dropped: bool
@@ -317,20 +321,38 @@ class Change:
         group = self.group
         if not after.is_reconciled_to(target_epoch) or target_epoch < self.group_epoch:
             return
+        for rebalance in group.rebalances:
+            if rebalance.ended_ms is None:
+                rebalance.waits[after.member_id] = self.now_ms - rebalance.started_ms
         left: AbstractSet[str] = group.unreconciled if target_epoch == group.target_epoch else group.members.keys()
         done = {after.member_id} if self.replaced is None else {after.member_id, self.replaced.member_id}
         if len(left) > sum(member_id in left for member_id in done):
             return
-        ended = [rebalance for rebalance in group.rebalances if rebalance.ended_ms is None]
+        self.end_rebalances(target_epoch, after.member_id, len(group.members.keys() | {after.member_id}))
+
+    def end_rebalances(self, epoch: int, last_reconciled: str, members: int) -> None:
+        """Every member has reached the epoch, or there is none any more. What was overtaken on the way ends with it."""
+        ended = [rebalance for rebalance in self.group.rebalances if rebalance.ended_ms is None]
         for rebalance in ended:
             rebalance.ended_ms = self.now_ms
-            rebalance.last_reconciled = after.member_id
+            rebalance.last_reconciled = last_reconciled
+            event = rebalance_completed(
+                self.group_id,
+                Kind.CONSUMER,
+                rebalance.epoch,
+                duration_ms=self.now_ms - rebalance.started_ms,
+                cause=rebalance.cause,
+                member_id=rebalance.member_id,
+                members=members,
+                waits=rebalance.waits,
+            )
+            self.facts.append(quiet(event))
         if ended:
             self.tell(
                 "rebalance_ended",
                 kind="consumer",
-                epoch=target_epoch,
+                epoch=epoch,
                 waited_ms=self.now_ms - ended[0].started_ms,
-                last_reconciled=after.member_id,
-                members=len(group.members.keys() | {after.member_id}),
+                last_reconciled=last_reconciled,
+                members=members,
             )

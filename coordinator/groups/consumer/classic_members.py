@@ -29,6 +29,7 @@ from coordinator.groups.classic.joining import Joining
 from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.downgrade import downgrade_replacing, encoded, may_downgrade_replacing
 from coordinator.groups.consumer.group import (
+    LEAVING_FOR_A_WHILE_EPOCH,
     NO_PARTITIONS,
     ClassicPart,
     ConsumerGroup,
@@ -44,6 +45,16 @@ from coordinator.groups.consumer.membership import fence_size, holder_of, member
 from coordinator.groups.consumer.reconcile import Owned, holds_on
 from coordinator.groups.consumer.static_members import from_the_start
 from coordinator.groups.consumer.static_members import join as join_static
+from coordinator.groups.events import (
+    Kind,
+    acknowledged,
+    delivered,
+    fenced,
+    member_fenced,
+    member_joined,
+    member_left,
+    quiet,
+)
 from coordinator.groups.settings import DISABLED
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -80,7 +91,16 @@ def join_consumer_group(
     try:
         return _join(groups, group, Joining(request, call, now_ms))
     except KafkaError as error:
-        return Result(join_refused(call.api_version, error.code, request.member_id))
+        facts = fenced(
+            groups,
+            group.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            error.code,
+            "JoinGroup",
+        )
+        return Result(join_refused(call.api_version, error.code, request.member_id), facts=facts)
 
 
 def _join(groups: "Groups", group: ConsumerGroup, joining: Joining) -> Result:
@@ -119,6 +139,11 @@ def _join(groups: "Groups", group: ConsumerGroup, joining: Joining) -> Result:
     ]
     stepped = change.advance(old, new, owned)
     group_id = group.group_id
+    before = group.members.get(member_id)
+    if before is None or before.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
+        change.facts.append(member_joined(group_id, Kind.CONSUMER, member_id, instance_id, call, stepped.member_epoch))
+    else:
+        change.facts += acknowledged(groups, group, before, owned)
     group.called.discard(member_id)
     change.disarm(join_key(group_id, member_id))
     change.disarm(rebalance_key(group_id, member_id))
@@ -161,6 +186,21 @@ def _turn_classic(
     wants_the_same = successor.topics == holder.topics and not holder.regex
     rebalances = not (is_settled and has_its_target and wants_the_same)
     downgrade_replacing(change, holder, successor, rebalances=rebalances)
+    group_id, instance_id = group.group_id, holder.instance_id
+    change.facts += (
+        quiet(
+            member_fenced(
+                group_id,
+                Kind.CONSUMER,
+                holder.member_id,
+                instance_id,
+                holder.member_epoch,
+                ErrorCode.FENCED_INSTANCE_ID,
+                "JoinGroup",
+            )
+        ),
+        member_joined(group_id, Kind.CLASSIC, member_id, instance_id, joining.call, group.group_epoch),
+    )
     return change.result(_joined(joining, member_id, group.group_epoch))
 
 
@@ -214,6 +254,7 @@ def sync_consumer_group(
     group_id = group.group_id
     change.disarm(sync_key(group_id, member.member_id))
     change.arm(session_key(group_id, member.member_id), member.classic.session_timeout_ms)
+    change.facts += delivered(groups, group, member)
     return change.result(
         SyncGroupResponse(
             error_code=ErrorCode.NONE,
@@ -227,10 +268,26 @@ def sync_consumer_group(
 def heartbeat_consumer_group(
     groups: "Groups", group: ConsumerGroup, request: HeartbeatRequest, call: Call, now_ms: int
 ) -> Result:
+    try:
+        return _heartbeat(groups, group, request, now_ms)
+    except KafkaError as error:
+        error.facts = fenced(
+            groups,
+            group.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            error.code,
+            "Heartbeat",
+        )
+        raise
+
+
+def _heartbeat(groups: "Groups", group: ConsumerGroup, request: HeartbeatRequest, now_ms: int) -> Result:
     member = _classic_member(group, request.member_id, request.group_instance_id)
-    assert member.classic is not None
     if request.generation_id != member.member_epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    assert member.classic is not None
     change = Change(groups, group, now_ms)
     change.arm(session_key(group.group_id, member.member_id), member.classic.session_timeout_ms)
     target_epoch = group.target_epoch
@@ -287,9 +344,23 @@ def leave_consumer_group(
         code = ErrorCode.NONE
         try:
             member = _leaving(group, each)
+            if member.member_id not in gone:
+                change.facts.append(
+                    member_left(
+                        group.group_id,
+                        Kind.CONSUMER,
+                        member.member_id,
+                        member.instance_id,
+                        member.member_epoch,
+                        each.reason,
+                    )
+                )
             gone[member.member_id] = member
         except KafkaError as error:
             code = error.code
+            change.facts += fenced(
+                groups, group.group_id, each.member_id, each.group_instance_id, -1, code, "LeaveGroup"
+            )
         left.append(_Left(each.member_id, each.group_instance_id, code))
     remove(change, list(gone.values()), "a member left")
     if is_batch:

@@ -20,6 +20,7 @@ from coordinator.groups.classic.rebalance import call_together, read_subscriptio
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, Epochs, regex_key
+from coordinator.groups.events import Kind, group_converted, quiet
 from coordinator.groups.records import group_metadata
 from coordinator.groups.settings import BIDIRECTIONAL, DOWNGRADE
 from coordinator.protocol.codec import DecodeError
@@ -53,7 +54,7 @@ def downgrade_without(change: Change, leaving: Sequence[ConsumerMember]) -> None
     gone = {member.member_id for member in leaving}
     staying = [member for member_id, member in change.group.members.items() if member_id not in gone]
     cause = Cause("the last member of the consumer protocol left", leaving[0].member_id, None)
-    _downgrade(change, staying, cause)
+    _downgrade(change, staying, leaving[0].member_id, cause)
 
 
 def downgrade_replacing(change: Change, holder: ConsumerMember, successor: ConsumerMember, *, rebalances: bool) -> None:
@@ -61,10 +62,10 @@ def downgrade_replacing(change: Change, holder: ConsumerMember, successor: Consu
     change.disarm_all_of(holder.member_id)
     members = [successor if member is holder else member for member in change.group.members.values()]
     cause = Cause("the last member of the consumer protocol turned classic", successor.member_id, None)
-    _downgrade(change, members, cause if rebalances else None)
+    _downgrade(change, members, successor.member_id, cause if rebalances else None)
 
 
-def _downgrade(change: Change, members: Sequence[ConsumerMember], cause: Cause | None) -> None:
+def _downgrade(change: Change, members: Sequence[ConsumerMember], asked_by: str, cause: Cause | None) -> None:
     groups, group, now_ms = change.groups, change.group, change.now_ms
     classic = ClassicGroup(group.group_id, now_ms)
     for member in members:
@@ -83,6 +84,9 @@ def _downgrade(change: Change, members: Sequence[ConsumerMember], cause: Cause |
     change.disarm(regex_key(group.group_id))
     effects = Effects()
     effects.timers.extend(member.session_timer for member in classic.members.values())
+    change.facts.append(
+        quiet(group_converted(group.group_id, Kind.CLASSIC, change.group_epoch, asked_by, len(members)))
+    )
     if cause is not None:
         call_together(groups, classic, cause, now_ms, effects)
     assert effects.record is None

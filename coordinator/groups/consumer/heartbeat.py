@@ -39,6 +39,7 @@ from coordinator.groups.consumer.reconcile import Owned
 from coordinator.groups.consumer.static_members import join
 from coordinator.groups.consumer.subscription import refresh_timer
 from coordinator.groups.consumer.upgrade import group_to_join
+from coordinator.groups.events import Kind, acknowledged, delivered, fenced, member_joined
 from coordinator.groups.settings import ConsumerSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -62,11 +63,27 @@ def consumer_group_heartbeat(
     steady = _steady(groups, request, call, now_ms)
     if steady is not None:
         return steady
+    try:
+        return _heartbeat(groups, request, call, now_ms)
+    except KafkaError as error:
+        error.facts = fenced(
+            groups,
+            request.group_id,
+            request.member_id,
+            request.instance_id,
+            request.member_epoch,
+            error.code,
+            "ConsumerGroupHeartbeat",
+        )
+        raise
+
+
+def _heartbeat(groups: "Groups", request: ConsumerGroupHeartbeatRequest, call: Call, now_ms: int) -> Result:
     _check(groups, request, call.api_version)
     if request.member_epoch < 0:
         return leave(groups, request, now_ms)
     if request.member_epoch == JOINING_EPOCH:
-        change = group_to_join(groups, request.group_id, now_ms)
+        change = group_to_join(groups, request.group_id, request.member_id, now_ms)
     else:
         change = Change(groups, _existing(groups, request.group_id), now_ms)
     member_id = request.member_id or short_id(call.fresh_id)
@@ -101,6 +118,11 @@ def _steady(groups: "Groups", request: ConsumerGroupHeartbeatRequest, call: Call
         or steady.client_host != call.client_host
     ):
         return None
+    if request.topic_partitions is not None:
+        owned: Owned = [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
+        facts = acknowledged(groups, group, group.members[request.member_id], owned)
+        if facts:
+            return Result(steady.result.reply, timers=steady.result.timers, facts=facts)
     return steady.result
 
 
@@ -138,6 +160,13 @@ def _beat(change: Change, request: ConsumerGroupHeartbeatRequest, call: Call, ol
         else [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
     )
     new = change.advance(old, _as_told(old, request, call), owned)
+    before = group.members.get(new.member_id)
+    if before is None or before.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
+        change.facts.append(
+            member_joined(change.group_id, Kind.CONSUMER, new.member_id, new.instance_id, call, new.member_epoch)
+        )
+    elif request.member_epoch != JOINING_EPOCH:
+        change.facts += acknowledged(groups, group, before, owned)
     settings = groups.settings.consumer(change.group_id)
     change.arm(session_key(change.group_id, new.member_id), settings.session_timeout_ms)
     if old.classic is not None:
@@ -156,6 +185,7 @@ def _beat(change: Change, request: ConsumerGroupHeartbeatRequest, call: Call, ol
     )
     if request.member_epoch == JOINING_EPOCH or tells_everything or _has_changed(old, new):
         answer.assignment = assignment(new.assigned)
+        change.facts += delivered(groups, group, new)
     return change.result(answer)
 
 

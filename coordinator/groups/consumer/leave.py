@@ -19,9 +19,10 @@ from coordinator.groups.consumer.group import (
 from coordinator.groups.consumer.membership import holder_of, member_of
 from coordinator.groups.consumer.static_members import step_aside
 from coordinator.groups.consumer.subscription import follow, metadata_hash
+from coordinator.groups.events import Kind, member_left
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from coordinator.runtime.result import Result
+from coordinator.runtime.result import Fact, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -46,10 +47,16 @@ def leave(groups: "Groups", request: ConsumerGroupHeartbeatRequest, now_ms: int)
     if request.instance_id is not None and request.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
         change.records.append(records.current_assignment(group.group_id, step_aside(member)))
         change.disarm(rebalance_key(group.group_id, member.member_id))
+        change.facts.append(_left(change, member, LEAVING_FOR_A_WHILE_EPOCH))
         change.tell("static_member_away", member_id=member.member_id, instance_id=member.instance_id)
     else:
+        change.facts.append(_left(change, member, member.member_epoch))
         remove(change, [member], "a member left")
     return change.result(ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
+
+
+def _left(change: Change, member: ConsumerMember, epoch: int) -> Fact:
+    return member_left(change.group_id, Kind.CONSUMER, member.member_id, member.instance_id, epoch, None)
 
 
 def remove(change: Change, members: Sequence[ConsumerMember], cause: str) -> None:
@@ -88,3 +95,4 @@ def remove(change: Change, members: Sequence[ConsumerMember], cause: str) -> Non
     if len(members) == len(group.members):
         # There is nobody to compute a target for, and the next member need not wait for one.
         change.records.append(records.target_epoch(change.group_id, change.group_epoch, 0))
+        change.end_rebalances(change.group_epoch, members[-1].member_id, 0)

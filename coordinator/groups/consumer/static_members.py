@@ -22,6 +22,7 @@ from coordinator.groups.consumer.group import (
     ConsumerMember,
     Epochs,
 )
+from coordinator.groups.events import Kind, member_fenced
 from coordinator.protocol.errors import ErrorCode, KafkaError
 
 
@@ -62,7 +63,19 @@ def _take_over(change: Change, holder: ConsumerMember, member_id: str) -> Consum
     if holder.member_id != member_id:
         change.replaced = holder
         change.disarm_all_of(holder.member_id)
-    change.tell("static_member_replaced", member_id=member_id, replaced=holder.member_id)
+    event = None
+    if holder.member_epoch != LEAVING_FOR_A_WHILE_EPOCH:
+        # Its place is taken though it did not say goodbye: it speaks the other protocol.
+        event = member_fenced(
+            group_id,
+            Kind.CONSUMER,
+            holder.member_id,
+            holder.instance_id,
+            holder.member_epoch,
+            ErrorCode.FENCED_INSTANCE_ID,
+            "ConsumerGroupHeartbeat" if holder.classic is not None else "JoinGroup",
+        )
+    change.tell("static_member_replaced", event, member_id=member_id, replaced=holder.member_id)
     return member
 
 

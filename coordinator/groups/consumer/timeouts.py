@@ -16,6 +16,7 @@ from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.group import ConsumerMember, MemberState, rebalance_key, session_key
 from coordinator.groups.consumer.leave import remove
 from coordinator.groups.consumer.subscription import follow, metadata_hash, resolve
+from coordinator.groups.events import Kind, member_expired
 from coordinator.runtime.result import Result, Timer, TimerKey
 
 if TYPE_CHECKING:
@@ -83,7 +84,11 @@ def _give_up(groups: "Groups", key: TimerKey, now_ms: int, cause: str) -> Result
     if member is None:
         return Result()
     change = Change(groups, groups.consumer[str(key[1])], now_ms)
-    change.tell("member_expired", member_id=member.member_id, timeout=str(key[0]).removeprefix("consumer-"))
+    timeout = str(key[0]).removeprefix("consumer-")
+    event = member_expired(
+        change.group_id, Kind.CONSUMER, member.member_id, member.instance_id, member.member_epoch, timeout
+    )
+    change.tell("member_expired", event, member_id=member.member_id, timeout=timeout)
     remove(change, [member], cause)
     return change.result(None)
 

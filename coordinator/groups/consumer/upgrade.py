@@ -22,6 +22,7 @@ from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.group import EPOCH_AT_FIRST, ClassicPart, ConsumerGroup, ConsumerMember
 from coordinator.groups.consumer.group import session_key as consumer_session_key
 from coordinator.groups.consumer.subscription import metadata_hash
+from coordinator.groups.events import Kind, group_converted, quiet
 from coordinator.groups.records import group_metadata_tombstone
 from coordinator.groups.settings import BIDIRECTIONAL, UPGRADE
 from coordinator.protocol.codec import DecodeError
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from coordinator.groups.groups import Catalog, Groups
 
 
-def group_to_join(groups: "Groups", group_id: str, now_ms: int) -> Change:
-    """The consumer group that a member of the consumer protocol joins: there already, new, or made of a classic one.
+def group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) -> Change:
+    """The consumer group that this member of the consumer protocol joins: there already, new, or made of a classic one.
 
     Raises GROUP_ID_NOT_FOUND for a classic group that cannot become one.
     """
@@ -46,11 +47,13 @@ def group_to_join(groups: "Groups", group_id: str, now_ms: int) -> Change:
     if classic.state is State.EMPTY:
         change = Change(groups, ConsumerGroup(group_id), now_ms)
         change.records.append(group_metadata_tombstone(group_id))
-        for member_id in classic.pending_joins:
-            change.disarm(pending_key(group_id, member_id))
+        for pending_id in classic.pending_joins:
+            change.disarm(pending_key(group_id, pending_id))
+        if classic.stored is not None:
+            change.facts.append(quiet(group_converted(group_id, Kind.CONSUMER, change.group_epoch, member_id, 0)))
         return change
     _refuse_unless_possible(groups, classic)
-    return _upgrade(groups, classic, now_ms)
+    return _upgrade(groups, classic, member_id, now_ms)
 
 
 def _refuse_unless_possible(groups: "Groups", classic: ClassicGroup) -> None:
@@ -69,7 +72,7 @@ def _refused(classic: ClassicGroup, why: str) -> KafkaError:
     )
 
 
-def _upgrade(groups: "Groups", classic: ClassicGroup, now_ms: int) -> Change:
+def _upgrade(groups: "Groups", classic: ClassicGroup, joining_id: str, now_ms: int) -> Change:
     group_id = classic.group_id
     group = ConsumerGroup(group_id)
     epoch = max(classic.generation, EPOCH_AT_FIRST)
@@ -94,7 +97,8 @@ def _upgrade(groups: "Groups", classic: ClassicGroup, now_ms: int) -> Change:
     for member in members:
         assert member.classic is not None
         change.arm(consumer_session_key(group_id, member.member_id), member.classic.session_timeout_ms)
-    change.tell("group_upgraded", epoch=group.group_epoch, members=len(group.members), state=classic.state.value)
+    event = group_converted(group_id, Kind.CONSUMER, group.group_epoch, joining_id, len(group.members))
+    change.tell("group_upgraded", event, epoch=group.group_epoch, members=len(group.members), state=classic.state.value)
     return change
 
 

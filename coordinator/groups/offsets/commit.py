@@ -17,7 +17,7 @@ from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.offsets.records import offset_commit
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
-from coordinator.runtime.result import Call, Record, Result
+from coordinator.runtime.result import Call, Fact, Record, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -38,7 +38,7 @@ def commit(groups: "Groups", request: OffsetCommitRequest, call: Call, now_ms: i
     try:
         timers = fence_commit(groups, request, call.api_version)
     except KafkaError as error:
-        error.facts = commit_decided(groups, request, call, error.code)
+        error.facts = commit_decided(groups, request, call, error.code, partly_refused=False)
         raise
     group_id = request.group_id
     retention_ms = request.retention_time_ms
@@ -46,6 +46,7 @@ def commit(groups: "Groups", request: OffsetCommitRequest, call: Call, now_ms: i
     metadata_max = groups.config.offset_metadata_max_bytes
     records: list[Record] = []
     topics: list[_Topic] = []
+    is_partly_refused = False
     for topic in request.topics:
         name, topic_id = topic.name, topic.topic_id
         answers: list[_Partition] = []
@@ -53,13 +54,16 @@ def commit(groups: "Groups", request: OffsetCommitRequest, call: Call, now_ms: i
             metadata = partition.committed_metadata
             if metadata and is_too_large(metadata, metadata_max):
                 answers.append(_Partition(partition.partition_index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+                is_partly_refused = True
                 continue
             index = partition.partition_index
             answers.append(_ACCEPTED[index] if index < 1024 else _Partition(index, ErrorCode.NONE))
             records.append(offset_commit(group_id, name, topic_id, partition, now_ms, expire_timestamp_ms))
         topics.append(_Topic(name, topic_id, answers))
     groups.offsets.commits += len(records)
-    facts = commit_decided(groups, request, call, _NONE) if groups.tells_accepted else ()
+    facts: tuple[Fact, ...] = ()
+    if groups.tells_accepted or is_partly_refused:
+        facts = commit_decided(groups, request, call, _NONE, partly_refused=is_partly_refused)
     return Result(OffsetCommitResponse(0, topics), records, timers, (), facts)
 
 

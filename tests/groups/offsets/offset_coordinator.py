@@ -56,6 +56,7 @@ class MemoryShard:
         self.serde = Serde(CODEC, KEYS)
         self.timers: dict[Any, int] = {}
         self.facts: list[Any] = []
+        self.events: list[Record] = []
         self.state: Groups
         self.load(self.log)
 
@@ -75,13 +76,18 @@ class MemoryShard:
         try:
             result = operation(self.state, exchange.request, exchange, self.coordinator.now_ms)
         except KafkaError as error:
+            self.tell(lambda _state, _now_ms: Result(facts=error.facts))
             exchange.send(exchange.encode(exchange.refusal(error)))
         else:
             self.apply(result)
             if result.reply is not None:
                 exchange.send(exchange.encode(result.reply))
 
+    def tell(self, change: Any) -> None:
+        self.apply(change(self.state, self.coordinator.now_ms))
+
     def apply(self, result: Result) -> None:
+        state_offset = len(self.log)
         for record in result.records:
             self.append(record)
         for key, delay_ms in result.timers:
@@ -90,6 +96,9 @@ class MemoryShard:
             else:
                 self.timers[key] = self.coordinator.now_ms + delay_ms
         self.facts += [fact for fact in result.facts if fact.name]
+        for fact in result.facts:
+            if fact.event is not None:
+                self.events.append(fact.event.record(state_offset, self.coordinator.now_ms))
 
     def append(self, record: Record) -> None:
         self.state.replay(record)
