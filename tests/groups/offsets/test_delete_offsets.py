@@ -172,3 +172,43 @@ def test_offsets_of_a_new_topic_of_the_same_name_stay(coordinator):
     coordinator.commit("g", {P1: 1})
     coordinator.shards[0].apply(topics_deleted(coordinator.state, [("topic", old_id)], coordinator.now_ms))
     assert coordinator.fetch("g") == {P1: 1}
+
+
+# --- pending offsets --------------------------------------------------------------------------------------------------
+
+
+def test_a_pending_offset_is_taken_back_with_the_committed_one_and_its_marker_brings_nothing(coordinator):
+    coordinator.commit("g", {P0: 1})
+    coordinator.stage("g", {P0: 2, P1: 3})
+    assert codes(coordinator.delete_offsets("g", [P0])) == {P0: OK}
+    coordinator.end("g", commits=True)
+    assert coordinator.fetch("g") == {P1: 3}
+
+
+def test_a_simple_group_outlives_its_last_pending_offset_too(coordinator):
+    coordinator.stage("g", {P0: 2})
+    coordinator.delete_offsets("g", [P0])
+    coordinator.restart()
+    assert set(coordinator.state.classic) == {"g"}
+
+
+def test_a_group_with_pending_offsets_is_deleted_and_they_with_it(coordinator):
+    coordinator.commit("g", {P0: 1})
+    coordinator.stage("g", {P0: 2, P1: 3})
+    assert coordinator.delete_groups("g") == [("g", OK)]
+    assert coordinator.delete_groups("g") == [("g", ErrorCode.GROUP_ID_NOT_FOUND)]
+    coordinator.end("g", commits=True)
+    coordinator.restart()
+    assert coordinator.fetch("g") == {}
+    assert coordinator.state.classic == {}
+
+
+def test_pending_offsets_of_a_deleted_topic_go_and_those_of_its_namesake_stay(coordinator):
+    old = coordinator.topics.topic_id("topic")
+    coordinator.stage("g", {P0: 1, OTHER: 1})
+    coordinator.topics.add("topic", 4, number=77)
+    coordinator.stage("g", {P1: 2})
+    shard = coordinator.shards[0]
+    shard.apply(topics_deleted(shard.state, [("topic", old)], coordinator.now_ms))
+    coordinator.end("g", commits=True)
+    assert coordinator.fetch("g") == {P1: 2, OTHER: 1}

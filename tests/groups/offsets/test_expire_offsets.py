@@ -173,3 +173,35 @@ def test_many_offsets_go_in_several_turns_and_all_of_them_go(coordinator, monkey
     told = [fact.fields for fact in coordinator.shards[0].facts]
     assert sum(fields["offsets"] for fields in told) == 12
     assert sum(fields["groups"] for fields in told) == 3
+
+
+def test_a_partition_with_a_pending_offset_and_its_group_are_spared(coordinator):
+    coordinator.commit("g", {P0: 1, P1: 2})
+    coordinator.stage("g", {P0: 3})
+    coordinator.pass_time(RETENTION_MS)
+    assert coordinator.fetch("g") == {P0: 1}
+    coordinator.end("g", commits=False)
+    coordinator.pass_time(CHECK_MS)
+    assert coordinator.fetch("g") == {}
+    assert coordinator.state.classic == {}
+
+
+def test_a_group_that_has_pending_offsets_only_is_spared_until_they_are_aborted(coordinator):
+    coordinator.stage("g", {P0: 3})
+    coordinator.pass_time(2 * RETENTION_MS)
+    assert set(coordinator.state.classic) == {"g"}
+    coordinator.restart()
+    assert set(coordinator.state.classic) == {"g"}
+    coordinator.end("g", commits=False)
+    assert set(coordinator.state.classic) == {"g"}
+    coordinator.pass_time(CHECK_MS)
+    assert coordinator.state.classic == {}
+
+
+def test_the_retention_of_a_transactions_offset_counts_from_its_commit_not_from_its_marker(coordinator):
+    coordinator.stage("g", {P0: 3})
+    coordinator.pass_time(RETENTION_MS)
+    coordinator.end("g", commits=True)
+    assert coordinator.fetch("g") == {P0: 3}
+    coordinator.pass_time(CHECK_MS)
+    assert coordinator.fetch("g") == {}

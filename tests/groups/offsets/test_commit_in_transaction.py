@@ -1,0 +1,253 @@
+"""TxnOffsetCommit: who may commit, what is asked of the transaction, and what is pending afterwards."""
+
+import pytest
+from groups.offsets.group_states import GENERATION, INSTANCE, MEMBER, STATIC, live_group
+from groups.offsets.offset_coordinator import OffsetCoordinator
+
+from coordinator.groups.classic.group import State
+from coordinator.groups.fencing import MEMBER as MEMBER_CHECKED
+from coordinator.groups.fencing import NAMES_NO_MEMBER, NO_MEMBER, OLD_VERSION
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.runtime.result import Producer
+
+P0 = ("topic", 0)
+P1 = ("topic", 1)
+OK = ErrorCode.NONE
+UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
+NOBODY: dict = {}
+RIGHT = {"member_id": MEMBER, "generation_id_or_member_epoch": GENERATION}
+
+
+@pytest.fixture
+def coordinator() -> OffsetCoordinator:
+    coordinator = OffsetCoordinator()
+    coordinator.topics.add("topic", 4)
+    return coordinator
+
+
+# --- pending, and no longer -------------------------------------------------------------------------------------------
+
+
+def test_a_pending_offset_is_seen_once_its_marker_commits(coordinator):
+    coordinator.commit("g", {P1: 5})
+    assert coordinator.stage("g", {P0: 1, P1: 2}) == {P0: OK, P1: OK}
+    assert coordinator.fetch("g") == {P1: 5}
+    assert coordinator.fetch("g", [P0, P1, ("topic", 2)], stable=True) == {P0: UNSTABLE, P1: UNSTABLE, ("topic", 2): -1}
+    coordinator.end("g", commits=True)
+    assert coordinator.fetch("g", [P0, P1], stable=True) == {P0: 1, P1: 2}
+
+
+def test_an_aborted_offset_is_never_seen(coordinator):
+    coordinator.commit("g", {P1: 5})
+    coordinator.stage("g", {P0: 1, P1: 2})
+    coordinator.end("g", commits=False)
+    assert coordinator.fetch("g", [P0, P1], stable=True) == {P0: -1, P1: 5}
+    coordinator.restart()
+    assert coordinator.fetch("g", [P0, P1], stable=True) == {P0: -1, P1: 5}
+
+
+def test_a_marker_ends_its_own_producers_transaction_in_all_groups_and_no_other(coordinator):
+    coordinator.stage("g", {P0: 1})
+    coordinator.stage("h", {P0: 2})
+    coordinator.stage("g", {P1: 3}, producer=Producer(8, 0))
+    coordinator.end("g", commits=True)
+    assert coordinator.fetch("g", [P0, P1], stable=True) == {P0: 1, P1: UNSTABLE}
+    assert coordinator.fetch("h", [P0], stable=True) == {P0: 2}
+
+
+def test_a_marker_for_nothing_and_a_marker_twice_do_no_harm(coordinator):
+    coordinator.end("g", commits=True, producer=Producer(99, 3))
+    coordinator.stage("g", {P0: 1})
+    coordinator.end("g", commits=True)
+    coordinator.commit("g", {P0: 2})
+    coordinator.end("g", commits=True)
+    assert coordinator.fetch("g") == {P0: 2}
+    assert coordinator.state.offsets.pending.by_producer == {}
+    assert coordinator.state.offsets.pending.by_group == {}
+
+
+def test_the_answer_waits_for_nothing_but_the_log_and_the_record_is_kafkas(coordinator):
+    coordinator.stage("g", {P0: 1}, metadata=None)
+    (record,) = coordinator.records()
+    assert (record.key.group, record.key.topic, record.key.partition) == ("g", "topic", 0)
+    assert record.value_version == 4
+    assert (record.value.offset, record.value.leader_epoch, record.value.metadata) == (1, -1, "")
+    assert (record.value.commit_timestamp, record.value.topic_id) == (coordinator.now_ms, (1).to_bytes(16))
+
+
+def test_offsets_are_counted_when_they_are_committed(coordinator):
+    coordinator.stage("g", {P0: 1, P1: 1})
+    assert coordinator.state.offsets.count == 0
+    coordinator.end("g", commits=True)
+    assert coordinator.state.offsets.count == 2
+
+
+# --- the producer -----------------------------------------------------------------------------------------------------
+
+
+def test_an_older_epoch_than_the_logs_is_refused_whether_from_offsets_or_from_a_marker(coordinator):
+    coordinator.stage("g", {P0: 1}, producer=Producer(7, 3))
+    assert coordinator.stage("g", {P0: 2}, producer=Producer(7, 2)) == {P0: ErrorCode.INVALID_PRODUCER_EPOCH}
+    coordinator.end("g", commits=True, producer=Producer(7, 4))
+    assert coordinator.stage("g", {P0: 2}, producer=Producer(7, 3)) == {P0: ErrorCode.INVALID_PRODUCER_EPOCH}
+    coordinator.restart()
+    assert coordinator.stage("g", {P0: 2}, producer=Producer(7, 3)) == {P0: ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert coordinator.stage("g", {P0: 2}, producer=Producer(7, 4)) == {P0: OK}
+
+
+def test_a_group_that_refuses_is_told_before_a_producer_that_is_too_old(coordinator):
+    coordinator.stage("g", {P0: 1}, producer=Producer(7, 3))
+    live_group(coordinator, "g")
+    stranger = {"member_id": "stranger", "generation_id_or_member_epoch": GENERATION}
+    assert coordinator.stage("g", {P0: 2}, producer=Producer(7, 2), **stranger) == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
+
+
+def test_a_transaction_that_ends_while_it_is_verified_begins_no_other(coordinator):
+    """The first protocol: the epoch stays the same, so only the order of events can tell."""
+    coordinator.verification.holding = True
+    late = coordinator.begin("TxnOffsetCommit", 4, **coordinator.txn_request("g", {P0: 1}))
+    coordinator.end("g", commits=True)
+    coordinator.verification.answer()
+    (answer,) = late.answers
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_TXN_STATE
+    assert coordinator.state.offsets.pending.by_producer == {}
+
+
+def test_the_marker_of_the_transaction_before_may_come_while_the_next_one_is_added(coordinator):
+    """The second protocol: the addition waited for that end, and the epochs tell the two apart."""
+    coordinator.stage("g", {P0: 1})
+    coordinator.verification.holding = True
+    request = coordinator.txn_request("g", {P1: 2}, producer=Producer(7, 1))
+    following = coordinator.begin("TxnOffsetCommit", 5, **request)
+    coordinator.end("g", commits=True, producer=Producer(7, 1), transaction_version=2)
+    coordinator.verification.answer()
+    (answer,) = following.answers
+    assert answer.topics[0].partitions[0].error_code == OK
+    assert coordinator.fetch("g", [P0, P1], stable=True) == {P0: 1, P1: UNSTABLE}
+
+
+def test_a_marker_of_the_past_does_not_end_the_present_transaction(coordinator):
+    coordinator.end("g", commits=True, producer=Producer(7, 1), transaction_version=2)
+    coordinator.stage("g", {P0: 1}, producer=Producer(7, 1))
+    for marker in (
+        {"producer": Producer(7, 1), "transaction_version": 2},
+        {"producer": Producer(7, 0), "transaction_version": 1},
+    ):
+        with pytest.raises(KafkaError) as refused:
+            coordinator.end("g", commits=True, **marker)
+        assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert coordinator.fetch("g", [P0], stable=True) == {P0: UNSTABLE}
+
+
+def test_a_coordinator_that_was_replaced_ends_nothing(coordinator):
+    coordinator.end("g", commits=True, coordinator_epoch=4)
+    coordinator.stage("g", {P0: 1})
+    with pytest.raises(KafkaError) as refused:
+        coordinator.end("g", commits=True, coordinator_epoch=3)
+    assert refused.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    coordinator.end("g", commits=True, coordinator_epoch=5)
+    assert coordinator.fetch("g") == {P0: 1}
+
+
+# --- the transaction --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "adds", "abortable"), [(0, False, False), (3, False, False), (4, False, True), (5, True, True)]
+)
+def test_the_transaction_is_asked_about_the_groups_partition(version, adds, abortable):
+    coordinator = OffsetCoordinator(shards=5)
+    coordinator.topics.add("topic", 4)
+    coordinator.stage("g", {P0: 1}, version)
+    index = coordinator.groups.shard_of("g").index
+    assert coordinator.verification.asked == [
+        ("tx-7", Producer(7, 0), {"__consumer_offsets": [index]}, adds, abortable)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "version", "told"),
+    [
+        (ErrorCode.INVALID_TXN_STATE, 3, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, 5, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 5, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.NETWORK_EXCEPTION, 2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.NETWORK_EXCEPTION, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, 5, ErrorCode.NOT_COORDINATOR),
+    ],
+)
+def test_what_the_transaction_refuses_is_told_in_words_that_a_client_knows(coordinator, refusal, version, told):
+    coordinator.verification.refusing = refusal
+    assert coordinator.stage("g", {P0: 1, ("topic", 9): 1}, version) == {
+        ("topic", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        P0: told,
+    }
+    assert coordinator.log == []
+
+
+def test_an_unknown_topic_is_nobodys_business(coordinator):
+    assert coordinator.stage("", {("nowhere", 0): 1}) == {("nowhere", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert coordinator.verification.asked == []
+    assert coordinator.stage("", {P0: 1}) == {P0: ErrorCode.INVALID_GROUP_ID}
+    assert coordinator.verification.asked == []
+
+
+# --- the group --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", [State.STABLE, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE])
+@pytest.mark.parametrize(
+    ("who", "told"),
+    [
+        (RIGHT, OK),
+        ({**RIGHT, "generation_id_or_member_epoch": GENERATION - 1}, ErrorCode.ILLEGAL_GENERATION),
+        ({**RIGHT, "generation_id_or_member_epoch": GENERATION + 1}, ErrorCode.ILLEGAL_GENERATION),
+        ({**RIGHT, "generation_id_or_member_epoch": -1}, ErrorCode.ILLEGAL_GENERATION),
+        ({**RIGHT, "member_id": "stranger"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({**RIGHT, "member_id": ""}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({**RIGHT, "group_instance_id": INSTANCE}, ErrorCode.FENCED_INSTANCE_ID),
+        ({**RIGHT, "member_id": STATIC, "group_instance_id": INSTANCE}, OK),
+        ({**RIGHT, "group_instance_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        (NOBODY, OK),
+    ],
+)
+def test_a_classic_group_fences_by_member_and_generation_whatever_its_state(coordinator, state, who, told):
+    live_group(coordinator, "g", state)
+    for version in (3, 5):
+        assert coordinator.stage("g", {P0: 1}, version, **who) == {P0: told}
+
+
+def test_who_could_be_checked_is_counted(coordinator):
+    live_group(coordinator, "g")
+    for version, who in [(0, NOBODY), (2, NOBODY), (3, NOBODY), (5, RIGHT), (5, {**RIGHT, "member_id": "stranger"})]:
+        coordinator.stage("g", {P0: 1}, version, **who)
+    assert coordinator.state.txn_commits == {OLD_VERSION: 2, NO_MEMBER: 1, MEMBER_CHECKED: 2}
+    assert coordinator.state.commits_fenced == {}
+
+
+@pytest.mark.parametrize("has_members", [True, False])
+def test_a_server_may_refuse_whoever_cannot_be_checked(has_members):
+    coordinator = OffsetCoordinator(fencing_require_member=True)
+    coordinator.topics.add("topic", 4)
+    if has_members:
+        live_group(coordinator, "g")
+        assert coordinator.stage("g", {P0: 1}, **RIGHT) == {P0: OK}
+    for version in (2, 5):
+        assert coordinator.stage("g", {P0: 1}, version) == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
+    assert coordinator.state.commits_fenced == {NAMES_NO_MEMBER: 2}
+
+
+# --- what is left to pending offsets -----------------------------------------------------------------------------------
+
+
+def test_a_producer_is_forgotten_a_day_after_its_last_transaction(coordinator):
+    coordinator.stage("g", {P0: 1}, producer=Producer(7, 3))
+    coordinator.stage("g", {P1: 1}, producer=Producer(8, 3))
+    coordinator.end("g", commits=True, producer=Producer(8, 3))
+    coordinator.pass_time(25 * 3_600_000)
+    assert set(coordinator.state.offsets.pending.known) == {7}
+    coordinator.end("g", commits=True, producer=Producer(7, 3))
+    coordinator.pass_time(23 * 3_600_000)
+    assert set(coordinator.state.offsets.pending.known) == {7}
+    coordinator.pass_time(2 * 3_600_000)
+    assert coordinator.state.offsets.pending.known == {}
