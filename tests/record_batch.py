@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import google_crc32c
 
+TRANSACTIONAL, CONTROL = 16, 32  # attributes
 HEADER = struct.Struct(">qiibIhiqqqhii")  # base offset .. record count
 
 
@@ -20,6 +21,8 @@ class Batch:
     producer_id: int = -1
     producer_epoch: int = -1
     base_sequence: int = -1
+    keys: tuple[bytes, ...] = ()
+    """Of a control batch that was read."""
 
     def encode(self) -> bytes:
         records = b""
@@ -80,10 +83,12 @@ def read_batches(data: bytes) -> list[Batch]:
         )
         assert attributes & 7 == 0, "compressed"
         at = position + 61
-        values = []
+        values, keys = [], []
         for _ in range(count):
             size, at = read_zigzag(data, at)
-            values.append(read_value(data, at))
+            key, value = read_key_and_value(data, at)
+            keys.append(key)
+            values.append(value)
             at += size
         assert at == end
         found.append(
@@ -96,17 +101,19 @@ def read_batches(data: bytes) -> list[Batch]:
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 base_sequence=base_sequence,
+                keys=tuple(keys) if attributes & CONTROL else (),
             )
         )
         position = end
     return found
 
 
-def read_value(data: bytes, at: int) -> bytes:
+def read_key_and_value(data: bytes, at: int) -> tuple[bytes, bytes]:
     at += 1
     _, at = read_zigzag(data, at)
     _, at = read_zigzag(data, at)
     size, at = read_zigzag(data, at)
+    key = data[at : at + max(size, 0)]
     at += max(size, 0)
     size, at = read_zigzag(data, at)
-    return data[at : at + max(size, 0)]
+    return key, data[at : at + max(size, 0)]

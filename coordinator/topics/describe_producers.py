@@ -58,7 +58,7 @@ def _described(topics: Topics, name: str, index: int) -> DescribeProducersRespon
     if complaint is not None:
         return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {complaint}")
     if topics.topic_id(name) is None:
-        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This server has no topic of the name {name}")
     partition = topics.partition(name, index)
     if partition is None:
         return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -261,7 +261,7 @@ class Fetch:
         try:
             data.records = log.read(offset, limit, offset_end=offset_end, at_least_one=at_least_one)
             if self._committed and data.records:
-                data.aborted_transactions = self._aborted(partition, log, offset, offset_end, len(data.records))
+                data.aborted_transactions = self._aborted(partition, log, offset, len(data.records))
         except OffsetOutOfRange:
             return _error(index, ErrorCode.OFFSET_OUT_OF_RANGE)
         except (OSError, ValueError):
@@ -270,10 +270,10 @@ class Fetch:
         return data
 
     def _aborted(
-        self, partition: Partition | InternalPartition, log: Log, offset: int, offset_end: int, size_bytes: int
+        self, partition: Partition | InternalPartition, log: Log, offset: int, size_bytes: int
     ) -> list[FetchResponse.AbortedTransaction]:
         """A few more than lie in the records do no harm: their reader passes over them."""
-        bound = min(offset_end, log.upper_bound(offset, size_bytes))
+        bound = log.upper_bound(offset, size_bytes)
         return [
             FetchResponse.AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
             for entry in partition.aborted_between(offset, bound)

@@ -251,15 +251,15 @@ class Partition:
             return
         self.log.close()
         if self.state is State.ACTIVE:
-            self._save(self.log.end_offset)
+            self._save(self.log.end_offset, durably=False)
 
-    def _save(self, offset: int) -> None:
+    def _save(self, offset: int, *, durably: bool) -> None:
         """All before the offset is durable. Without the file a start has more to read, that is all."""
         if self._producers_known and self.log is not None and offset:
             with suppress(OSError):
                 for segment in self.log.segments:
                     segment.sync_aborted()
-                save(self._disk, self.folder, offset, self.producers)
+                save(self._disk, self.folder, offset, self.producers, durably=durably)
 
     def append(self, batch: bytes, header: BatchHeader, now_ms: int, done: Done) -> None:
         """Writes a batch that bears `next_offset`; `done(NONE)` when it is durable, maybe before this returns."""
@@ -302,7 +302,7 @@ class Partition:
         self._writer.write(batch, header.record_count)
         if self.log.end_offset > base_offset:
             if base_offset and self.log.segments[-1].base_offset == base_offset:
-                self._save(base_offset)
+                self._save(base_offset, durably=True)
             self._remember(header, base_offset, end, now_ms)
         self._appending = False
         if self._durable_to >= 0:

@@ -3,9 +3,10 @@
 The file says up to which offset it knows (`offset`); what came after is read from the batches. It is written when a
 segment is full and when the server stops: both times the log is durable up to there, and so are the lists of aborted
 transactions (log/aborted.py), whose entries before the offset a start need not look for either. The file is never
-without being right or absent. It is not synced: its checksum tells a torn one from a whole one, and without it, or with
-an older one, there is more to read and nothing else is lost. Kafka's snapshots hold the last batch of each producer;
-these hold the five by which a retry is recognized.
+without being right or absent: its checksum tells a torn one from a whole one. When a segment is full it is synced, for it
+knows of producers whose records may be deleted next. At a stop it is not, or a stop would take a while: without the file,
+or with an older one, there is more to read. Kafka's snapshots hold the last batch of each producer; these hold the five by
+which a retry is recognized.
 
     checksum of the rest | version | offset | producers, the one first that was silent for longest:
                                     id, epoch, epoch of the coordinator, first offset of the open transaction, timestamp,
@@ -70,16 +71,20 @@ def decode(content: bytes) -> Snapshot | None:
     return Snapshot(offset, producers)
 
 
-def save(disk: Disk, folder: str, offset: int, producers: ProducerState) -> None:
+def save(disk: Disk, folder: str, offset: int, producers: ProducerState, *, durably: bool) -> None:
     """Writes the file. OSError, after which an older one may be there."""
     path = f"{folder}/{NAME}"
     file = disk.open(f"{path}.tmp")
     try:
         file.truncate(0)
         file.append(encode(offset, producers))
+        if durably:
+            file.sync()
     finally:
         file.close()
     disk.rename(f"{path}.tmp", path)
+    if durably:
+        disk.sync_folder(folder)
 
 
 def load(disk: Disk, folder: str) -> Snapshot | None:

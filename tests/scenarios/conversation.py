@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from record_batch import Batch, read_batches
+from record_batch import CONTROL, TRANSACTIONAL, Batch, read_batches
 from scenarios.functions import FUNCTIONS, read_assignment
 from scenarios.notation import BARE, Made, Spread, StoryError, Word, layout, parse, plain
 from scenarios.story import Step, Story
@@ -409,6 +409,12 @@ class Conversation:
         if batch.producer_id >= 0:
             said += f", producer: {self.producer(batch.producer_id)}, producer_epoch: {batch.producer_epoch}"
             said += f", sequence: {batch.base_sequence}"
+        if batch.attributes & CONTROL:
+            (kind,) = struct.unpack_from(">h", batch.keys[0], 2)
+            (epoch,) = struct.unpack_from(">i", batch.values[0], 2)
+            return f"marker({said}, {('abort', 'commit')[kind]}, coordinator_epoch: {epoch})"
+        if batch.attributes & TRANSACTIONAL:
+            said += ", transactional: true"
         values = ", ".join(self.binary("", value) for value in batch.values)
         return f"batch({said}, [{values}])"
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from record_batch import Batch
+from record_batch import TRANSACTIONAL, Batch
 
 
 def subscription(*topics: str, v: int = 1, **more: Any) -> bytes:
@@ -57,13 +57,17 @@ def array(items: list[bytes]) -> bytes:
 
 
 def batch(values: list[str], producer: int = -1, epoch: int = -1, sequence: int = -1, **more: Any) -> bytes:
-    """A record batch of these values. `time` is that of its records in ms, now if not said; `damaged: true` spoils its CRC."""
+    """A record batch of these values. `time` is that of its records in ms, now if not said; `damaged: true` spoils its CRC.
+
+    `transactional: true` makes it part of its producer's transaction.
+    """
     made = Batch(
         values=[value.encode() for value in values],
         timestamp_ms=more.get("time", int(time.time() * 1000)),
         producer_id=producer,
         producer_epoch=epoch,
         base_sequence=sequence,
+        attributes=TRANSACTIONAL if more.get("transactional") else 0,
     ).encode()
     return made[:-1] + bytes([made[-1] ^ 1]) if more.get("damaged") else made
 

@@ -1,0 +1,183 @@
+"""What readers of committed records see is what a plain fold over everything that was written says, whatever happens."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from topics.data_plane import NOW_MS, DataPlane, batch
+
+from coordinator.log.batch import key_values, read_end_transaction, split
+from coordinator.log.compaction import clean
+from coordinator.topics import partition as partition_module
+
+COMMITTED = 1
+DAY_MS = 24 * 3600 * 1000
+
+
+class Model:
+    """Every batch that was written, and what became of it."""
+
+    def __init__(self):
+        self.batches = []
+        """Offset, producer of its transaction or None, key, value."""
+        self.ends = []
+        """Offset, producer, commit."""
+        self.end_offset = 0
+        self.start_offset = 0
+
+    def write(self, producer, key, value):
+        self.batches.append((self.end_offset, producer, key, value))
+        self.end_offset += 1
+
+    def end(self, producer, commit):
+        self.ends.append((self.end_offset, producer, commit))
+        self.end_offset += 1
+
+    def outcome(self, offset, producer):
+        """True for a commit, False for an abort, None while it is open."""
+        return next((commit for at, who, commit in self.ends if who == producer and at > offset), None)
+
+    def stable_offsets(self):
+        """A transaction whose records have all been deleted may be forgotten, and need not be."""
+        undecided = [
+            at for at, producer, _, _ in self.batches if producer is not None and self.outcome(at, producer) is None
+        ]
+        kept = min([self.end_offset, *(at for at in undecided if at >= self.start_offset)])
+        return {kept, max(self.start_offset, min([self.end_offset, *undecided]))}
+
+    def committed(self, stable_offset):
+        return [
+            (at, key, value)
+            for at, producer, key, value in self.batches
+            if self.start_offset <= at < stable_offset and (producer is None or self.outcome(at, producer))
+        ]
+
+
+def seen(plane, max_bytes):
+    """Records as a client takes them that leaves out what it is told to, from the beginning, an answer at a time."""
+    found, offset = [], plane.topics.partition("t", 0).start_offset
+    while True:
+        answer = plane.fetch(offset=offset, isolation_level=COMMITTED, max_bytes=max_bytes)
+        assert answer.error_code == 0
+        if not answer.records:
+            return found, answer.last_stable_offset
+        left_out = sorted((one.first_offset, one.producer_id) for one in answer.aborted_transactions)
+        aborting = set()
+        for position, header in split(answer.records):
+            while left_out and left_out[0][0] <= header.last_offset:
+                aborting.add(left_out.pop(0)[1])
+            records = key_values(answer.records, position, header)
+            if header.is_control:
+                if records and not read_end_transaction(*records[0][1:])[0]:
+                    aborting.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborting):
+                found += [record for record in records if record[0] >= offset]
+            offset = header.next_offset
+
+
+def last_of_each_key(records):
+    return {key: (at, value) for at, key, value in records}
+
+
+class World:
+    """A partition, and producers that number their batches."""
+
+    def __init__(self, *, compacts, strict):
+        self.plane = DataPlane(producer_id_expiration_ms=1 << 50)
+        configs = {"segment.ms": "25", "retention.ms": "-1", "message.timestamp.after.max.ms": str(1 << 50)}
+        self.plane.create("t", configs=configs | ({"cleanup.policy": "compact,delete"} if compacts else {}))
+        self.model = Model()
+        self.strict = strict
+        self.epochs = dict.fromkeys((1, 2, 3), 0)
+        self.sequences = dict.fromkeys((1, 2, 3), 0)
+        self.opened = set()
+        self.now_ms = NOW_MS
+
+    def write(self, producer, key):
+        self.now_ms += 10
+        value = b"%d" % self.model.end_offset
+        if producer is None:
+            data = batch(value, key=key, timestamp=self.now_ms)
+            answer = self.plane.produce(data)
+        else:
+            data = batch(
+                value, key=key, producer_id=producer, epoch=self.epochs[producer], sequence=self.sequences[producer],
+                attributes=16, timestamp=self.now_ms,
+            )  # fmt: skip
+            answer = self.plane.produce(data, version=12 if self.strict else 11, transactional_id="x")
+            self.sequences[producer] += 1
+            self.opened.add(producer)
+        assert (answer.error_code, answer.base_offset) == (0, self.model.end_offset)
+        self.model.write(producer, key, value)
+
+    def end(self, producer, commit):
+        if self.strict and producer not in self.opened:
+            return
+        self.opened.discard(producer)
+        if self.strict:
+            self.epochs[producer] += 1
+            self.sequences[producer] = 0
+        version = 2 if self.strict else 1
+        error = self.plane.end(commit=commit, producer_id=producer, epoch=self.epochs[producer], version=version)
+        assert error == "NONE"
+        self.model.end(producer, commit)
+
+    def restart(self, how, seed):
+        if how == "close":
+            self.plane.topics.close()
+        self.plane.crashed(seed) if how == "crash" else self.plane.killed()
+
+    def delete(self, share):
+        partition = self.plane.topics.partition("t", 0)
+        offset = partition.start_offset + round((partition.high_watermark - partition.start_offset) * share)
+        partition.delete_before(offset)
+        self.model.start_offset = offset
+
+    def compact(self, now_ms):
+        for log in self.plane.topics.compacted_logs():
+            for work in clean(log, now_ms):
+                if work is not None:
+                    work()
+
+
+_STEPS = st.one_of(
+    st.tuples(st.just("write"), st.sampled_from([None, 1, 2, 3]), st.sampled_from([b"a", b"b"])),
+    st.tuples(st.just("write"), st.sampled_from([1, 2, 3]), st.sampled_from([b"a", b"b"])),
+    st.tuples(st.just("end"), st.sampled_from([1, 2, 3]), st.booleans()),
+    st.tuples(st.just("restart"), st.sampled_from(["close", "kill", "crash"]), st.integers(0, 5)),
+    st.tuples(st.just("delete"), st.floats(0, 1)),
+    st.tuples(st.just("compact"), st.integers(0, 4)),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(_STEPS, max_size=40), st.booleans(), st.booleans(), st.sampled_from([1, 1 << 20]),
+    st.sampled_from([-1, 1 << 20]),
+)  # fmt: skip
+def test_readers_see_what_was_committed_and_nothing_else(steps, compacts, strict, max_bytes, walk_bytes):
+    walked, partition_module.WALK_BYTES = partition_module.WALK_BYTES, walk_bytes
+    try:
+        world = World(compacts=compacts, strict=strict)
+        cleanings = 0
+        for step in [*steps, ("compact", 1), ("restart", "kill", 0), ("compact", 9), ("restart", "crash", 1)]:
+            match step:
+                case "write", producer, key:
+                    world.write(producer, key)
+                case "end", producer, commit:
+                    world.end(producer, commit)
+                case "restart", how, seed:
+                    world.restart(how, seed)
+                case "delete", share:
+                    world.delete(share)
+                case "compact", days:
+                    cleanings += days
+                    world.compact(NOW_MS + cleanings * DAY_MS)
+            found, stable_offset = seen(world.plane, max_bytes)
+            assert stable_offset in world.model.stable_offsets()
+            committed = world.model.committed(stable_offset)
+            if compacts:
+                assert set(found) <= set(committed)
+                assert last_of_each_key(found) == last_of_each_key(committed)
+            else:
+                assert found == committed
+    finally:
+        partition_module.WALK_BYTES = walked
