@@ -1,0 +1,88 @@
+"""InitProducerId with a transactional id, where a conversation with a server does not lead: exhausted epochs, missing ids."""
+
+import pytest
+from transactions.transactions_world import World
+
+from coordinator.protocol.errors import ErrorCode
+from coordinator.transactions.transaction import EPOCH_EXHAUSTED, EPOCH_MAX, State
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_an_epoch_that_cannot_grow_is_replaced_by_a_new_producer_id(world):
+    assert world.init() == (1000, 0)
+    world.put(epoch=EPOCH_EXHAUSTED - 1)
+    assert world.init() == (1000, EPOCH_EXHAUSTED)
+    assert world.init() == (1001, 0)
+    assert (world.known.previous_producer_id, world.known.state) == (1000, State.EMPTY)
+
+
+def test_a_producer_that_goes_on_with_the_last_epoch_gets_a_new_id_and_may_repeat_that(world):
+    world.init()
+    world.put(epoch=EPOCH_EXHAUSTED)
+    assert world.init((1000, EPOCH_EXHAUSTED)) == (1001, 0)
+    assert world.init((1000, EPOCH_EXHAUSTED)) == (1001, 0)
+    assert world.init((1000, EPOCH_EXHAUSTED - 1)) is ErrorCode.PRODUCER_FENCED
+    assert world.init((1001, 0)) == (1001, 1)
+
+
+def test_who_names_an_older_epoch_is_fenced_also_when_the_current_one_is_exhausted(world):
+    world.init()
+    world.put(epoch=EPOCH_EXHAUSTED)
+    assert world.init((1000, EPOCH_EXHAUSTED - 1)) is ErrorCode.PRODUCER_FENCED
+    assert world.state.fenced == {"InitProducerId": 1}
+
+
+def test_without_a_producer_id_at_hand_the_client_asks_again(world):
+    world.ids.exhausted = True
+    assert world.init() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert world.known is None
+    world.ids.exhausted = False
+    assert world.init() == (1000, 0)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_an_open_transaction_is_aborted_before_the_id_is_given(version):
+    world = World(transaction_version=version)
+    old = world.init()
+    world.add(old, ("t", 0), version=0)
+    world.sync()
+    assert world.init() is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.deliveries == [], "the decision is not durable"
+    assert world.init() is ErrorCode.CONCURRENT_TRANSACTIONS
+    world.sync()
+    ((_, marker, partitions),) = world.deliveries
+    assert (marker.producer_id, marker.producer_epoch, marker.commit, partitions) == (1000, 1, False, {("t", 0)})
+    assert marker.transaction_version == version
+    assert world.init() is ErrorCode.CONCURRENT_TRANSACTIONS
+    world.finish()
+    assert world.init() == (1000, 2)
+    assert world.state.ended == {("abort", "fence"): 1}
+    assert [fact.name for fact in world.facts] == ["transaction_fenced"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_producer_with_the_last_epoch_can_still_be_fenced(version):
+    world = World(transaction_version=version)
+    old = world.init()
+    world.put(epoch=EPOCH_EXHAUSTED)
+    world.add((old[0], EPOCH_EXHAUSTED), ("t", 0), version=version)
+    assert world.init() is ErrorCode.CONCURRENT_TRANSACTIONS
+    world.sync()
+    assert world.deliveries[0][1].producer_epoch == EPOCH_MAX
+    world.finish()
+    assert world.init() == ((1001, 1) if version == 2 else (1001, 0))
+
+
+def test_a_repetition_is_recognized_until_a_restart():
+    world = World()
+    world.init()
+    assert world.init((1000, 0)) == (1000, 1)
+    assert world.init((1000, 0)) == (1000, 1)
+    world.sync()
+    world.load()
+    assert world.init((1000, 0)) is ErrorCode.PRODUCER_FENCED
+    assert world.init((1000, 1)) == (1000, 2)

@@ -1,0 +1,128 @@
+"""Time: transactions left open are aborted, ids left idle are forgotten, and nothing else is."""
+
+import pytest
+from transactions.transactions_world import ID, World
+
+from coordinator.protocol.errors import ErrorCode
+from coordinator.transactions import expire, timeouts
+from coordinator.transactions.transaction import EPOCH_EXHAUSTED, NEVER_TIMES_OUT_MS, State
+
+TIMEOUT_MS = 10_000
+
+
+def opened(version=2, timeout_ms=TIMEOUT_MS):
+    world = World(transaction_version=version)
+    world.apply(world.state.loaded(world.now_ms))
+    producer = world.init(timeout_ms=timeout_ms)
+    world.add(producer, ("t", 0), version=version)
+    world.sync()
+    return world, producer
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_an_open_transaction_is_aborted_after_its_time_out_and_its_producer_fenced(version):
+    world, producer = opened(version)
+    world.now_ms += TIMEOUT_MS
+    world.fire(timeouts.TIMER)
+    assert world.known.state is State.ONGOING, "not a moment too early"
+    world.now_ms += 1
+    world.fire(timeouts.TIMER)
+    assert (world.known.state, world.known.epoch) == (State.PREPARE_ABORT, 1)
+    ((_, marker, partitions),) = world.deliveries
+    assert (marker.commit, marker.producer_epoch, partitions) == (False, 1, {("t", 0)})
+    assert world.state.ended == {("abort", "timeout"): 1}
+    assert [fact.name for fact in world.facts] == ["transaction_timed_out"]
+    world.fire(timeouts.TIMER)
+    assert len(world.deliveries) == 1
+    world.finish()
+    assert world.add(producer, ("t", 0)) is ErrorCode.PRODUCER_FENCED
+    assert world.end(producer, version=4) is ErrorCode.PRODUCER_FENCED
+
+
+def test_the_time_of_a_transaction_begins_with_its_first_partition_and_is_not_begun_again():
+    world, producer = opened()
+    world.now_ms += TIMEOUT_MS - 1
+    world.add(producer, ("t", 1))
+    world.now_ms += 2
+    world.fire(timeouts.TIMER)
+    assert world.known.state is State.PREPARE_ABORT
+
+
+def test_idle_prepared_and_endless_ones_do_not_time_out():
+    world = World(transaction_max_timeout_ms=NEVER_TIMES_OUT_MS)
+    endless = world.init(transactional_id="endless", timeout_ms=NEVER_TIMES_OUT_MS)
+    world.add(endless, ("t", 0), transactional_id="endless")
+    producer = world.init(timeout_ms=1)
+    world.now_ms += 5
+    world.fire(timeouts.TIMER)
+    world.add(producer, ("t", 0))
+    world.end(producer)
+    world.now_ms += 5
+    world.fire(timeouts.TIMER)
+    assert world.state.by_id["endless"].state is State.ONGOING
+    assert world.known.state is State.PREPARE_COMMIT
+
+
+def test_the_last_epoch_times_out_as_soon_as_there_is_a_producer_id():
+    world, _ = opened()
+    world.put(epoch=EPOCH_EXHAUSTED)
+    world.now_ms += TIMEOUT_MS + 1
+    world.ids.exhausted = True
+    world.fire(timeouts.TIMER)
+    assert world.known.state is State.ONGOING
+    world.ids.exhausted = False
+    world.fire(timeouts.TIMER)
+    assert world.known.state is State.PREPARE_ABORT
+
+
+def test_both_looks_are_taken_again_and_again():
+    world, _ = opened()
+    assert world.timers == {timeouts.TIMER: 10_000, expire.TIMER: 3_600_000}
+    world.timers.clear()
+    world.fire(timeouts.TIMER)
+    world.fire(expire.TIMER)
+    assert world.timers == {timeouts.TIMER: 10_000, expire.TIMER: 3_600_000}
+
+
+@pytest.mark.parametrize("end", ["empty", "commit", "abort"])
+def test_an_idle_id_is_forgotten_after_its_time(end):
+    world = World(transactional_id_expiration_ms=1_000)
+    producer = world.init()
+    if end != "empty":
+        world.add(producer, ("t", 0))
+        world.end(producer, commit=end == "commit")
+        world.finish()
+    world.now_ms += 999
+    world.fire(expire.TIMER)
+    assert world.known is not None
+    world.now_ms += 1
+    world.fire(expire.TIMER)
+    assert world.known is None
+    world.load()
+    assert world.known is None
+    assert world.init(producer) == (1001, 0), "whatever it says it is"
+
+
+@pytest.mark.parametrize("end", [False, True])
+def test_an_id_with_an_open_or_prepared_transaction_is_not_idle(end):
+    world = World(transactional_id_expiration_ms=1_000, transaction_max_timeout_ms=10**6)
+    producer = world.init()
+    world.add(producer, ("t", 0))
+    if end:
+        world.end(producer)
+    world.now_ms += 100_000
+    world.fire(expire.TIMER)
+    assert world.known is not None
+
+
+def test_many_ids_expire_in_several_turns(monkeypatch):
+    monkeypatch.setattr(expire, "IDS_PER_TURN_MAX", 10)
+    world = World(transactional_id_expiration_ms=1_000)
+    for number in range(25):
+        world.init(transactional_id=f"{ID}{number}")
+    world.now_ms += 1_000
+    left = []
+    for _ in range(3):
+        world.fire(expire.TIMER)
+        left.append((len(world.state.by_id), world.timers[expire.TIMER]))
+    assert left == [(15, 0), (5, 0), (0, 3_600_000)]
