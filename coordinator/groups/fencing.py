@@ -201,24 +201,30 @@ def verdicts(
 # --- in transactions ---------------------------------------------------------------------------------------------------
 
 
+def names_nobody(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> bool:
+    """Whether a commit leaves open whose it is."""
+    epoch, instance_id = request.generation_id_or_member_epoch, request.group_instance_id
+    return epoch == NO_EPOCH and not request.member_id and instance_id is None
+
+
 def fence_commit_in_transaction(groups: "Groups", request: TxnOffsetCommitRequest, api_version: int) -> None:
     """Raises unless the consumer whose offsets a producer commits may commit them."""
     group_id, epoch = request.group_id, request.generation_id_or_member_epoch
-    names_nobody = epoch == NO_EPOCH and not request.member_id and request.group_instance_id is None
-    groups.count_txn_commit(OLD_VERSION if api_version < TXN_MEMBER_SINCE else NO_MEMBER if names_nobody else MEMBER)
-    if names_nobody and groups.settings.consumer(group_id).require_member:
+    is_nobodys = names_nobody(request)
+    groups.count_txn_commit(OLD_VERSION if api_version < TXN_MEMBER_SINCE else NO_MEMBER if is_nobodys else MEMBER)
+    if is_nobodys and groups.settings.consumer(group_id).require_member:
         groups.count_fenced(NAMES_NO_MEMBER)
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, NAMES_NO_MEMBER)
     consumer = groups.consumer.get(group_id)
     group = groups.classic.get(group_id)
     if consumer is not None:
-        if not names_nobody and (epoch >= 0 or consumer.members):
+        if not is_nobodys and (epoch >= 0 or consumer.members):
             _fence_consumer_in_transaction(groups, consumer, request, api_version)
     elif group is None:
         if epoch >= 0:
             known = api_version >= TXN_EPOCH_ERRORS_SINCE
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
-    elif not names_nobody and (epoch >= 0 or group.state is not _EMPTY):
+    elif not is_nobodys and (epoch >= 0 or group.state is not _EMPTY):
         fence_member(group, request.member_id, request.group_instance_id)
         fence_generation(group, epoch)
 

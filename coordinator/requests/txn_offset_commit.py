@@ -9,13 +9,15 @@ Three are asked in turn, as in Kafka: the topics, whether they exist (refused pa
 whether the group's partition of `__consumer_offsets` is part of it; the group (groups/offsets/commit_in_transaction.py).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+from coordinator.groups.events import CommitDecision, RefusedOffset, commit_decided
 from coordinator.groups.offsets.commit_in_transaction import VerifiedCommit, commit_in_transaction, fail
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.runtime.result import Call, Producer, Result
+from coordinator.runtime.result import Call, Fact, Producer, Result
 
 OFFSETS_TOPIC = "__consumer_offsets"
 LOADING_SINCE = 2
@@ -42,11 +44,12 @@ _FOR_CLIENTS = {
 class Judged:
     """What is left of a request when its topics have been looked up, and the beginning of its answer."""
 
-    __slots__ = ("answer", "left")
+    __slots__ = ("answer", "left", "refused")
 
-    def __init__(self, left: TxnOffsetCommitRequest, answer: list[_Topic]) -> None:
+    def __init__(self, left: TxnOffsetCommitRequest, answer: list[_Topic], refused: Sequence[RefusedOffset]) -> None:
         self.left = left
         self.answer = answer
+        self.refused = refused
 
     def completed(self, rest: Message) -> TxnOffsetCommitResponse:
         """The whole answer; a topic that is in both parts is answered once. May be asked again, for another rest."""
@@ -64,7 +67,14 @@ def handle(server: Any, exchange: Any) -> None:
     request: TxnOffsetCommitRequest = exchange.request
     api_version = exchange.api_version
     judged = exchange.request = _judge(request, server.topics, by_id=api_version >= TOPIC_IDS_SINCE)
+
+    def told(error: ErrorCode) -> None:
+        """Says what was decided without the group."""
+        server.groups.tell(request.group_id, lambda state, _: Result(facts=_told(state, judged, exchange, error)))
+
     if not judged.left.topics:
+        if judged.refused:
+            told(ErrorCode.NONE)
         exchange.reply(judged.completed(TxnOffsetCommitResponse()))
         return
     if not request.group_id:
@@ -76,7 +86,9 @@ def handle(server: Any, exchange: Any) -> None:
     def verified(refused: dict[tuple[str, int], ErrorCode]) -> None:
         if refused:
             error = next(iter(refused.values()))
-            exchange.refuse(_FOR_CLIENTS.get(error, error))
+            error = _FOR_CLIENTS.get(error, error)
+            told(error)
+            exchange.refuse(error)
             return
         shard.submit(_commit(VerifiedCommit(judged.left, guard)), exchange)
 
@@ -92,12 +104,31 @@ def handle(server: Any, exchange: Any) -> None:
 
 def _commit(verified: VerifiedCommit) -> Any:
     def commit(state: Any, judged: Judged, call: Call, now_ms: int) -> Result:
-        result = commit_in_transaction(state, verified, call, now_ms)
+        try:
+            result = commit_in_transaction(state, verified, call, now_ms)
+        except KafkaError as error:
+            _complete(error.facts, judged)
+            raise
         assert result.reply is not None
         result.reply = judged.completed(result.reply)
+        if judged.refused:
+            result.facts = _told(state, judged, call, ErrorCode.NONE)
         return result
 
     return commit
+
+
+def _told(state: Any, judged: Judged, call: Call, error: ErrorCode) -> Sequence[Fact]:
+    facts = commit_decided(state, judged.left, call, error, partly_refused=bool(judged.refused))
+    _complete(facts, judged)
+    return facts
+
+
+def _complete(facts: Sequence[Fact], judged: Judged) -> None:
+    """Adds the partitions that the group was not asked about."""
+    for fact in facts:
+        if isinstance(fact.event, CommitDecision):
+            fact.event.refused = judged.refused
 
 
 def refuse(request: TxnOffsetCommitRequest | Judged, error: KafkaError, api_version: int) -> Message:
@@ -113,6 +144,7 @@ def _judge(request: TxnOffsetCommitRequest, catalog: Any, *, by_id: bool) -> Jud
     """Gives each topic the half of its identity that the version does not carry, and takes out what does not exist."""
     left: list[_AskedTopic] = []
     refused: dict[str | bytes, _Topic] = {}
+    told: list[RefusedOffset] = []
     for topic in request.topics:
         if by_id:
             topic.name = catalog.topic_name(topic.topic_id) or ""
@@ -128,8 +160,12 @@ def _judge(request: TxnOffsetCommitRequest, catalog: Any, *, by_id: bool) -> Jud
             code = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             answer = refused.setdefault(topic.topic_id if by_id else topic.name, _Topic(topic.name, topic.topic_id, []))
             answer.partitions += [_Partition(partition.partition_index, code) for partition in missing]
+            told += [
+                RefusedOffset(topic.name, topic.topic_id, each.partition_index, each.committed_offset, code)
+                for each in missing
+            ]
     request.topics = left
-    return Judged(request, list(refused.values()))
+    return Judged(request, list(refused.values()), told)
 
 
 API = Api(

@@ -251,3 +251,39 @@ def test_a_producer_is_forgotten_a_day_after_its_last_transaction(coordinator):
     assert set(coordinator.state.offsets.pending.known) == {7}
     coordinator.pass_time(2 * 3_600_000)
     assert coordinator.state.offsets.pending.known == {}
+
+
+# --- what is told of it -------------------------------------------------------------------------------------------------
+
+
+def test_every_decision_is_told_to_the_event_log_with_its_producer():
+    coordinator = OffsetCoordinator(coordinator_events="all")
+    coordinator.topics.add("topic", 4)
+    live_group(coordinator, "g")
+    coordinator.stage("g", {P0: 1}, **RIGHT)
+    coordinator.stage("g", {P0: 2}, **{**RIGHT, "member_id": "stranger"})
+    coordinator.stage("g", {("topic", 9): 3}, **RIGHT)
+    coordinator.stage("g", {P0: 4}, producer=Producer(7, -1), **RIGHT)
+    coordinator.verification.refusing = ErrorCode.INVALID_TXN_STATE
+    coordinator.stage("g", {P0: 5, ("topic", 9): 5}, **RIGHT)
+    told = [event.value for event in coordinator.shards[0].events]
+    assert [(value.transactional_id, value.producer_id, value.member_id) for value in told] == [
+        ("tx-7", 7, MEMBER), ("tx-7", 7, "stranger"), ("tx-7", 7, MEMBER), ("tx-7", 7, MEMBER), ("tx-7", 7, MEMBER),
+    ]  # fmt: skip
+    assert [value.error_code for value in told] == [
+        OK, ErrorCode.UNKNOWN_MEMBER_ID, OK, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE,
+    ]  # fmt: skip
+    assert [
+        [
+            (each.partition, each.committed_offset, each.error_code)
+            for topic in value.topics
+            for each in topic.partitions
+        ]
+        for value in told
+    ] == [
+        [(0, 1, OK)],
+        [(0, 2, ErrorCode.UNKNOWN_MEMBER_ID)],
+        [(9, 3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+        [(0, 4, ErrorCode.INVALID_PRODUCER_EPOCH)],
+        [(0, 5, ErrorCode.INVALID_TXN_STATE), (9, 5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+    ]
