@@ -1,4 +1,4 @@
-"""Views of the groups for people and tests: JSON, read straight from the state.
+"""Views of groups and transactions for people and tests: JSON, read straight from the state.
 
 They show what the server has decided, which may be a moment ahead of what is durable; an answer over the Kafka protocol
 waits for that, this does not.
@@ -12,10 +12,11 @@ from coordinator.groups.classic.group import ClassicGroup, ClassicMember, Rebala
 from coordinator.groups.consumer.describe import details as consumer_details
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.subscription import parse_assignment
+from coordinator.transactions.transaction import NAMES, Transaction
 
 
 def api_routes(server: Served) -> Routes:
-    """`/v1/groups` and `/v1/groups/{group_id}`."""
+    """`/v1/groups` and `/v1/transactions`, and one of them by its id."""
 
     def groups(_request: Request) -> Response:
         return json_response({"groups": list_groups(server)})
@@ -23,7 +24,18 @@ def api_routes(server: Served) -> Routes:
     def group(request: Request) -> Response:
         return json_response(describe_group(server, request.parameters["group_id"]))
 
-    return {("GET", "/v1/groups"): groups, ("GET", "/v1/groups/{group_id}"): group}
+    def transactions(_request: Request) -> Response:
+        return json_response({"transactions": list_transactions(server)})
+
+    def transaction(request: Request) -> Response:
+        return json_response(describe_transaction(server, request.parameters["transactional_id"]))
+
+    return {
+        ("GET", "/v1/groups"): groups,
+        ("GET", "/v1/groups/{group_id}"): group,
+        ("GET", "/v1/transactions"): transactions,
+        ("GET", "/v1/transactions/{transactional_id}"): transaction,
+    }
 
 
 def list_groups(server: Served) -> list[dict[str, Any]]:
@@ -63,6 +75,43 @@ def describe_group(server: Served, group_id: str) -> dict[str, Any]:
         "rebalances": [_rebalance(rebalance) for rebalance in group.rebalances],
     }
     return view
+
+
+def list_transactions(server: Served) -> list[dict[str, Any]]:
+    """Every transactional id, by name."""
+    states: list[Any] = [shard.state for shard in server.transactions.shards]
+    rows = [_transaction(each) for state in states for each in state.by_id.values()]
+    return sorted(rows, key=lambda row: row["transactional_id"])
+
+
+def describe_transaction(server: Served, transactional_id: str) -> dict[str, Any]:
+    """One transactional id, with the partitions of its transaction. Raises RefusedRequest if unknown."""
+    state: Any = server.transactions.shard_of(transactional_id).state
+    transaction = state.by_id.get(transactional_id)
+    if transaction is None:
+        raise RefusedRequest(404, "no such transactional id")
+    return _transaction(transaction) | {
+        "previous_producer_id": transaction.previous_producer_id,
+        "client_transaction_version": transaction.client_version,
+        "updated_ms": transaction.update_ms,
+        "partitions": [{"topic": topic, "partition": partition} for topic, partition in sorted(transaction.partitions)],
+        "partitions_without_marker": [
+            {"topic": topic, "partition": partition}
+            for topic, partition in sorted(state.undelivered.get(transactional_id, ()))
+        ],
+    }
+
+
+def _transaction(transaction: Transaction) -> dict[str, Any]:
+    return {
+        "transactional_id": transaction.transactional_id,
+        "state": NAMES[transaction.state],
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.epoch,
+        "timeout_ms": transaction.timeout_ms,
+        "started_ms": transaction.start_ms,
+        "partition_count": len(transaction.partitions),
+    }
 
 
 def _summary(state: Any, group_id: str) -> dict[str, Any]:

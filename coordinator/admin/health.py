@@ -36,11 +36,12 @@ def health_routes(server: Served) -> Routes:
 def not_ready(server: Served) -> list[str]:
     """Why clients should not be sent here; empty if they should."""
     problems = ["the server is stopping"] if server.stopping else []
-    problems += [
-        f"shard {shard.index} is {shard.status}: {shard.reason}"
-        for shard in server.groups.shards
-        if shard.status is not Status.ACTIVE
-    ]
+    for what, router in (("shard", server.groups), ("shard of transactions", server.transactions)):
+        problems += [
+            f"{what} {shard.index} is {shard.status}: {shard.reason}"
+            for shard in router.shards
+            if shard.status is not Status.ACTIVE
+        ]
     if reason := server.topics.metadata_problem:
         problems.append(reason)
     problems += _partitions(server, "full")

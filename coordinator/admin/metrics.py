@@ -21,6 +21,9 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.requests.exchange import Route
 from coordinator.runtime.shard import Status
 from coordinator.runtime.statistics import Histogram
+from coordinator.transactions.decide import ENDS
+from coordinator.transactions.transaction import NAMES as TRANSACTION_STATES
+from coordinator.transactions.transactions import FENCING_APIS
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
 """Label values, and the number."""
@@ -151,6 +154,35 @@ def _pending_offsets(server: Served) -> Samples:
     yield (), sum(len(each) for state in _states(server) for each in state.offsets.pending.by_producer.values())
 
 
+def _transactional_ids(server: Served) -> Samples:
+    counts: Counter[str] = Counter(dict.fromkeys(TRANSACTION_STATES.values(), 0))
+    for state in _transaction_states(server):
+        counts.update({TRANSACTION_STATES[each]: count for each, count in state.states.items()})
+    return (((name,), count) for name, count in counts.items())
+
+
+def _transactions_ended(server: Served) -> Samples:
+    counts: Counter[tuple[str, str]] = Counter(dict.fromkeys(ENDS, 0))
+    for state in _transaction_states(server):
+        counts.update(state.ended)
+    return counts.items()
+
+
+def _producers_fenced(server: Served) -> Samples:
+    counts: Counter[str] = Counter(dict.fromkeys(FENCING_APIS, 0))
+    for state in _transaction_states(server):
+        counts.update(state.fenced)
+    return (((api,), count) for api, count in counts.items())
+
+
+def _markers_waiting(server: Served) -> Samples:
+    yield (), sum(len(left) for state in _transaction_states(server) for left in state.undelivered.values())
+
+
+def _transaction_states(server: Served) -> Iterable[Any]:
+    return (shard.state for shard in server.transactions.shards)
+
+
 def _states(server: Served) -> Iterable[Any]:
     return (shard.state for shard in server.groups.shards)
 
@@ -169,7 +201,7 @@ def _facts(server: Served) -> Samples:
 
 
 def _shards(server: Served) -> Samples:
-    counts = Counter(shard.status for shard in server.groups.shards)
+    counts = Counter(shard.status for shard in server.shards)
     return (((status.value,), counts[status]) for status in Status)
 
 
@@ -184,11 +216,11 @@ def _metadata_writable(server: Served) -> Samples:
 
 
 def _parked(server: Served) -> Samples:
-    yield (), sum(len(shard.parked) for shard in server.groups.shards)
+    yield (), sum(len(shard.parked) for shard in server.shards)
 
 
 def _timers(server: Served) -> Samples:
-    yield (), sum(shard.timers_armed for shard in server.groups.shards)
+    yield (), sum(shard.timers_armed for shard in server.shards)
 
 
 def _log_end(server: Served) -> Samples:
@@ -201,6 +233,7 @@ def _log_durable(server: Served) -> Samples:
 
 def _log_bytes(server: Served) -> Samples:
     yield ("groups",), sum(shard.log.size_bytes for shard in server.groups.shards)
+    yield ("transactions",), sum(shard.log.size_bytes for shard in server.transactions.shards)
     held = 0
     for topic in server.topics.registry.topics.values():
         for index in range(topic.partitions):
@@ -266,14 +299,18 @@ METRICS = (
     Metric("coordinator_commits_fenced", COUNTER, ("reason",), "Commits refused to former members.", _commits_fenced),
     Metric("coordinator_txn_commits", COUNTER, ("checked",), "Commits in transactions, by who is fenced.", _txn_commits),
     Metric("coordinator_pending_offsets", GAUGE, (), "Offsets of open transactions.", _pending_offsets),
-    Metric("coordinator_shards", GAUGE, ("status",), "Shards of the groups' log.", _shards),
+    Metric("coordinator_transactional_ids", GAUGE, ("state",), "Transactional ids, by state.", _transactional_ids),
+    Metric("coordinator_transactions_ended", COUNTER, ("outcome", "cause"), "Transactions decided.", _transactions_ended),
+    Metric("coordinator_producers_fenced", COUNTER, ("api",), "Requests of producers with an old epoch.", _producers_fenced),
+    Metric("coordinator_markers_waiting", GAUGE, (), "Partitions without the marker of a decided end.", _markers_waiting),
+    Metric("coordinator_shards", GAUGE, ("status",), "Shards of the logs of groups and transactions.", _shards),
     Metric("coordinator_partitions", GAUGE, ("status",), "Partitions of topics.", _partitions),
     Metric("coordinator_metadata_writable", GAUGE, (), "1 if topics and settings can be changed.", _metadata_writable),
     Metric("coordinator_timers", GAUGE, (), "Timers armed: sessions, rebalances, expiry.", _timers),
     Metric("coordinator_parked_replies", GAUGE, (), "Answers that wait for the disk.", _parked),
     Metric("coordinator_log_end_offset", GAUGE, ("shard",), "The next offset of a shard's log.", _log_end),
     Metric("coordinator_log_durable_offset", GAUGE, ("shard",), "Everything before it is durable.", _log_durable),
-    Metric("coordinator_log_bytes", GAUGE, ("log",), "Bytes of the groups' log and of all topics.", _log_bytes),
+    Metric("coordinator_log_bytes", GAUGE, ("log",), "Bytes of the logs of groups, transactions and topics.", _log_bytes),
     Metric("coordinator_log_sync_seconds", HISTOGRAM, (), "Time of an fdatasync.", _syncs),
     Metric("coordinator_log_syncs_failed", COUNTER, (), "Failed fdatasyncs.", _syncs_failed),
     Metric("coordinator_loop_lag_seconds", HISTOGRAM, (), "How late the loop is for a timer.", _lag),

@@ -6,6 +6,7 @@ from typing import Protocol
 from coordinator.network.listener import Listener
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
+from coordinator.runtime.shard import Shard
 from coordinator.runtime.statistics import Statistics
 from coordinator.topics.engine import Topics
 
@@ -15,6 +16,13 @@ class Served(Protocol):
 
     @property
     def groups(self) -> Router: ...
+    @property
+    def transactions(self) -> Router: ...
+    @property
+    def shards(self) -> Sequence[Shard]:
+        """Of groups and of transactions."""
+        ...
+
     @property
     def listeners(self) -> Sequence[Listener]: ...
     @property

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 CLIENT, TIMEOUT, FENCE = "client", "timeout", "fence"
 """Why a transaction ends."""
+ENDS = (("commit", CLIENT), ("abort", CLIENT), ("abort", TIMEOUT), ("abort", FENCE))
+"""Every outcome with every cause that it can have."""
 
 
 def decided(

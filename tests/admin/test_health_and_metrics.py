@@ -17,6 +17,7 @@ from coordinator.requests.exchange import MEASURED_FIRST, Exchange, Route
 from coordinator.runtime.result import Fact
 from coordinator.runtime.shard import Status
 from coordinator.runtime.statistics import KEYS_MAX, Statistics
+from coordinator.transactions.transaction import State
 
 
 def shard(index: int = 0, status: Status = Status.ACTIVE, reason: str = "", groups: int = 0) -> Any:
@@ -40,6 +41,18 @@ def shard(index: int = 0, status: Status = Status.ACTIVE, reason: str = "", grou
     )
 
 
+def transactions_shard(index: int = 0, status: Status = Status.ACTIVE, reason: str = "") -> Any:
+    """A shard of transactions as the admin reads it."""
+    made = shard(index, status, reason)
+    made.state = SimpleNamespace(
+        states={State.ONGOING: 2, State.EMPTY: 1},
+        ended={("commit", "client"): 5, ("abort", "timeout"): 1},
+        fenced={"EndTxn": 3},
+        undelivered={"one": {("t", 0), ("t", 1)}, "two": {("t", 0)}},
+    )
+    return made
+
+
 def route(name: str, answered: int, errors: dict[int, int], *durations_ns: int) -> Any:
     """A route that has answered; it times nothing by itself."""
     api: Any = SimpleNamespace(name=name, handle=None)
@@ -56,6 +69,7 @@ def server(
     stopping: bool = False,
     partitions: tuple[tuple[str, str, str], ...] = (("t-0", "active", ""),),
     metadata_problem: str = "",
+    transactions: tuple[Any, ...] = (),
 ) -> Any:
     listener = SimpleNamespace(
         connections=[SimpleNamespace(waiting=2)],
@@ -65,6 +79,8 @@ def server(
     )
     return SimpleNamespace(
         groups=SimpleNamespace(shards=list(shards)),
+        transactions=SimpleNamespace(shards=list(transactions)),
+        shards=[*shards, *transactions],
         listeners=[listener],
         statistics=Statistics(),
         stopping=stopping,
@@ -287,7 +303,31 @@ def test_members_given_up_are_counted_by_timeout():
 
 
 def test_log_bytes_are_told_for_groups_and_topics():
-    assert scraped(server(shard(), shard(1)))["coordinator_log_bytes"] == {("groups",): 2000, ("topics",): 70}
+    served = server(shard(), shard(1), transactions=(transactions_shard(),))
+    told = {("groups",): 2000, ("transactions",): 1000, ("topics",): 70}
+    assert scraped(served)["coordinator_log_bytes"] == told
+
+
+def test_transactions_are_told_by_state_outcome_and_cause():
+    served = scraped(server(shard(), transactions=(transactions_shard(), transactions_shard(1))))
+    ids = served["coordinator_transactional_ids"]
+    assert (ids["Ongoing",], ids["Empty",], ids["PrepareCommit",]) == (4, 2, 0)
+    ended = served["coordinator_transactions_ended_total"]
+    assert ended == {  # the labels are told in the order of the alphabet
+        ("client", "commit"): 10,
+        ("client", "abort"): 0,
+        ("timeout", "abort"): 2,
+        ("fence", "abort"): 0,
+    }
+    fenced = served["coordinator_producers_fenced_total"]
+    assert fenced == {("EndTxn",): 6, ("InitProducerId",): 0, ("AddPartitionsToTxn",): 0}
+    assert served["coordinator_markers_waiting"] == {(): 6}
+
+
+def test_a_shard_of_transactions_that_takes_no_writes_makes_the_server_not_ready():
+    served = server(shard(), transactions=(transactions_shard(3, Status.FULL, "the disk is full"),))
+    answer = get(health_routes(served), "/health/ready")
+    assert (answer.status, b"shard of transactions 3 is full: the disk is full" in answer.body) == (503, True)
 
 
 def test_closed_connections_are_counted_by_reason():

@@ -60,6 +60,10 @@ def is_free(client):
     return client.ending is None
 
 
+def has_no_producer(client):
+    return client.producer is None and client.ending is None
+
+
 def may_write(client):
     return client.producer is not None and client.ending is None
 
@@ -98,14 +102,14 @@ class Histories(RuleBasedStateMachine):
     def start(self, version, epoch):
         self.world = World(transaction_version=version)
         self.partitions = {name: Partition() for name in PARTITIONS}
-        self.clients = []
         self.works = []
+        self.taken_over = 0
         self.given = {}
         """(producer id, epoch) -> the client that was given it."""
         self.under_way = {}
         self.delayed = []
         """Batches of ended transactions of version 2 that are still on their way: (producer, partition)."""
-        self.clients = [Client(ID, min(speaks, version)) for speaks in (1, 2, 2)]
+        self.clients = [Client(ID, min(speaks, version)) for speaks in (1, 2)]
         if epoch is not None:
             self.world.init()
             self.world.sync()
@@ -150,10 +154,18 @@ class Histories(RuleBasedStateMachine):
 
     # --- what producers do --------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.any_client(is_free))
+    @precondition(lambda self: self.any_client(has_no_producer))
+    @rule(names_producer=st.booleans(), fate=FATES, data=st.data())
+    def begins(self, names_producer, fate, data):
+        self.asks_for_the_id(self.some(data, has_no_producer), names_producer, fate, data)
+
+    @precondition(lambda self: self.any_client(is_free) and len(self.works) > 2 * self.taken_over)
     @rule(names_producer=st.booleans(), fate=FATES, data=st.data())
     def takes_over(self, names_producer, fate, data):
-        client = self.some(data, is_free)
+        self.taken_over += 1
+        self.asks_for_the_id(self.some(data, is_free), names_producer, fate, data)
+
+    def asks_for_the_id(self, client, names_producer, fate, data):
         named = client.producer if names_producer else None
         repeats = client.asked_with is not None and named == client.asked_with
         answer = self.heard(
