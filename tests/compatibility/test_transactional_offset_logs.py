@@ -1,0 +1,183 @@
+"""Offsets of transactions in the groups' log are Kafka's: its tool reads them, and either goes on where the other stopped.
+
+With the log of the transactions beside it, even a transaction that was open is ended by the other one.
+"""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compatibility.test_transactional_logs import dump
+from kafka_broker import KafkaBroker
+from scenarios.conftest import wait_until_serving
+from server_process import ServerProcess
+from wire import Connection
+
+pytestmark = pytest.mark.java
+
+UNSTABLE = "unstable"
+UNSTABLE_OFFSET_COMMIT, CONCURRENT_TRANSACTIONS, COORDINATOR_LOAD_IN_PROGRESS = 88, 51, 14
+LOGS = ("__consumer_offsets-0", "__transaction_state-0")
+PARTITIONS = range(6)
+
+
+class Producer:
+    """One transactional id, under transaction.version 2."""
+
+    def __init__(self, link: Connection, name: str) -> None:
+        self.link, self.name = link, name
+        told = link.call("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=600_000)
+        assert told["error_code"] == 0, told
+        self.id, self.epoch = told["producer_id"], told["producer_epoch"]
+
+    def commits(self, offsets: dict[int, int]) -> None:
+        partitions = [
+            {"partition_index": partition, "committed_offset": offset, "committed_metadata": self.name}
+            for partition, offset in offsets.items()
+        ]
+        while True:
+            told = self.link.call(
+                "TxnOffsetCommit", 5, transactional_id=self.name, group_id="g", producer_id=self.id,
+                producer_epoch=self.epoch, topics=[{"name": "t", "partitions": partitions}],
+            )  # fmt: skip
+            errors = {each["error_code"] for each in told["topics"][0]["partitions"]}
+            if errors != {CONCURRENT_TRANSACTIONS}:  # the markers of the transaction before are on their way
+                assert errors == {0}
+                return
+
+    def ends(self, *, committed: bool) -> None:
+        told = self.link.call(
+            "EndTxn", 5, transactional_id=self.name, producer_id=self.id, producer_epoch=self.epoch, committed=committed
+        )
+        assert told["error_code"] == 0, told
+        self.id, self.epoch = told["producer_id"], told["producer_epoch"]
+
+
+def make_history(bootstrap: str) -> tuple[int, int]:
+    """Committed, aborted and open transactions with plain commits between; the producer of the open one."""
+    with Connection(bootstrap, "history") as link:
+        wanted = {"name": "t", "num_partitions": len(PARTITIONS), "replication_factor": 1}
+        link.call("CreateTopics", 4, topics=[wanted], timeout_ms=10_000)
+        while link.call("Metadata", 4, topics=[{"name": "t"}], allow_auto_topic_creation=False)["topics"][0][
+            "error_code"
+        ]:
+            pass
+        x, y, still_open = (Producer(link, name) for name in ("x", "y", "open"))
+        x.commits({0: 1, 1: 2})
+        plain(link, {1: 3})
+        y.commits({2: 4})
+        x.ends(committed=True)
+        y.ends(committed=False)
+        x.commits({0: 5, 5: 9})
+        x.ends(committed=True)
+        plain(link, {3: 6})
+        still_open.commits({3: 7, 4: 8})
+        plain(link, {4: 10})
+        assert offsets(bootstrap, unstable=2) == BEFORE
+        return still_open.id, still_open.epoch
+
+
+def plain(link: Connection, offsets: dict[int, int]) -> None:
+    partitions = [{"partition_index": each, "committed_offset": offset} for each, offset in offsets.items()]
+    told = link.call(
+        "OffsetCommit", 8, group_id="g", generation_id_or_member_epoch=-1,
+        topics=[{"name": "t", "partitions": partitions}],
+    )  # fmt: skip
+    assert {each["error_code"] for each in told["topics"][0]["partitions"]} == {0}
+
+
+def offsets(bootstrap: str, *, unstable: int) -> dict[int, Any]:
+    """What a careful reader is told, once the markers of transactions that have ended are there and so many are left."""
+    asked = [{"name": "t", "partition_indexes": list(PARTITIONS)}]
+    with Connection(bootstrap) as link:
+        deadline, seen = time.monotonic() + 10, None
+        while time.monotonic() < deadline:
+            told = link.call("OffsetFetch", 7, group_id="g", topics=asked, require_stable=True)
+            assert told["error_code"] in (0, COORDINATOR_LOAD_IN_PROGRESS), told
+            if told["error_code"] == 0:
+                seen = {
+                    each["partition_index"]: UNSTABLE if each["error_code"] else each["committed_offset"]
+                    for each in told["topics"][0]["partitions"]
+                }
+                if list(seen.values()).count(UNSTABLE) == unstable:
+                    break
+            time.sleep(0.05)
+        assert seen is not None
+        return seen
+
+
+def end_the_open_one(bootstrap: str, producer: tuple[int, int]) -> None:
+    with Connection(bootstrap) as link:
+        told = link.call(
+            "EndTxn", 5, transactional_id="open", producer_id=producer[0], producer_epoch=producer[1], committed=True
+        )
+        assert told["error_code"] == 0, told
+
+
+BEFORE = {0: 5, 1: 3, 2: -1, 3: UNSTABLE, 4: UNSTABLE, 5: 9}
+AFTER = {0: 5, 1: 3, 2: -1, 3: 7, 4: 10, 5: 9}
+
+
+def test_kafkas_own_tool_reads_our_offsets_of_transactions(coordinator_process: Callable[..., ServerProcess]) -> None:
+    server = coordinator_process()
+    make_history(server.bootstrap)
+    server.terminate()
+    (segment,) = sorted((server.data_dir / "__consumer_offsets-0").glob("*.log"))
+    said = dump(segment, "--offsets-decoder", "--print-data-log")
+    assert "isvalid: false" not in said
+    assert said.count("endTxnMarker: COMMIT") == 2
+    assert said.count("endTxnMarker: ABORT") == 1
+    pending = [line for line in said.splitlines() if "isTransactional: true" in line and "isControl: false" in line]
+    assert len(pending) == 4
+    assert all("baseSequence: 0 " in line for line in pending)
+    assert '"metadata":"open"' in said
+
+
+def test_a_kafka_broker_goes_on_with_our_pending_offsets(tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir()
+    with ServerProcess(tmp_path / "ours") as server:
+        producer = make_history(server.bootstrap)
+        server.terminate()
+    kafka = KafkaBroker(tmp_path / "kafka")
+    kafka.start()
+    try:
+        wait_until_serving(kafka.bootstrap)
+        kafka.stop()
+        for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", ".kafka_cleanshutdown"):
+            (kafka.data_dir / name).unlink(missing_ok=True)
+        for name in LOGS:
+            theirs = kafka.data_dir / name
+            for file in theirs.iterdir():
+                if file.name != "partition.metadata":
+                    file.unlink()
+            for segment in (server.data_dir / name).glob("*.log"):
+                shutil.copy(segment, theirs)
+        kafka.start()
+        wait_until_serving(kafka.bootstrap)
+        assert offsets(kafka.bootstrap, unstable=2) == BEFORE
+        end_the_open_one(kafka.bootstrap, producer)
+        assert offsets(kafka.bootstrap, unstable=0) == AFTER
+    finally:
+        kafka.stop()
+
+
+def test_our_server_goes_on_with_a_kafka_brokers_pending_offsets(tmp_path: Path) -> None:
+    kafka = KafkaBroker(tmp_path / "kafka")
+    kafka.start()
+    try:
+        wait_until_serving(kafka.bootstrap)
+        producer = make_history(kafka.bootstrap)
+    finally:
+        kafka.stop()
+    folder = tmp_path / "ours"
+    for name in LOGS:
+        shutil.copytree(kafka.data_dir / name, folder / "data" / name)
+    with ServerProcess(folder) as server:
+        assert offsets(server.bootstrap, unstable=2) == BEFORE
+        end_the_open_one(server.bootstrap, producer)
+        assert offsets(server.bootstrap, unstable=0) == AFTER
+        server.restart(kill=True)
+        assert offsets(server.bootstrap, unstable=0) == AFTER
