@@ -61,6 +61,7 @@ def describe_group(server: Served, group_id: str) -> dict[str, Any]:
         {"topic": topic, "partition": partition, "offset": each.offset, "metadata": each.metadata}
         for (topic, partition), each in sorted(committed.items())
     ]
+    view["pending"] = _pending(server, state, group_id)
     if consumer is not None:
         return view | consumer_details(state, consumer)
     if group is None:
@@ -75,6 +76,29 @@ def describe_group(server: Served, group_id: str) -> dict[str, Any]:
         "rebalances": [_rebalance(rebalance) for rebalance in group.rebalances],
     }
     return view
+
+
+def _pending(server: Served, state: Any, group_id: str) -> list[dict[str, Any]]:
+    """Offsets of open transactions; the offset is null where a newer commit of the partition has won already."""
+    pending = state.offsets.pending
+    rows = [
+        (partition, producer_id, each)
+        for partition, producers in sorted(pending.by_group.get(group_id, {}).items())
+        for producer_id, each in producers.items()
+    ]
+    states: list[Any] = [shard.state for shard in server.transactions.shards] if rows else []
+    transactional_ids = {each.producer_id: each.transactional_id for state in states for each in state.by_id.values()}
+    return [
+        {
+            "topic": topic,
+            "partition": partition,
+            "offset": None if each.committed is None else each.committed.offset,
+            "transactional_id": transactional_ids.get(producer_id),
+            "producer_id": producer_id,
+            "producer_epoch": pending.known[producer_id].epoch,
+        }
+        for (topic, partition), producer_id, each in rows
+    ]
 
 
 def list_transactions(server: Served) -> list[dict[str, Any]]:

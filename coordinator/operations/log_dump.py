@@ -1,7 +1,8 @@
 """`coordinator log dump`: every record of a log folder or a data folder, one line each, in the order of the log.
 
-Internal topics are shown as the messages they hold, other topics as text. What is wrong is said on stderr where it is
-met, and the dump goes on with the next file.
+Internal topics are shown as the messages they hold, other topics as text; of a transaction's records the producer, id and
+epoch, by which they find their marker. What is wrong is said on stderr where it is met, and the dump goes on with the next
+file.
 """
 
 import json
@@ -118,6 +119,8 @@ def _print_line(row: dict[str, Any]) -> None:
         words.append(_time(row["timestamp_ms"]))
     if row["type"]:
         words.append(row["type"].replace(" ", "-") if "key" in row else row["type"])
+    if row["batch"]["transactional"]:
+        words.append(f"producer={row['batch']['producer_id']}/{row['batch']['producer_epoch']}")
     if "key" in row:
         words += [
             f"key={_compact(row['key'])}",

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+from coordinator.log.batch import CorruptBatch, read_end_transaction
 from coordinator.log.record import LogRecord, raw_varint
 from coordinator.operations.plain import as_plain, bytes_as_plain
 from coordinator.protocol import messages
@@ -58,11 +59,16 @@ def shower(kind: str) -> Callable[[LogRecord], ShownRecord]:
 
 
 def show_control(record: LogRecord) -> ShownRecord:
-    """A marker: its key is int16 version, int16 type."""
+    """A marker: its key is int16 version, int16 type; the end of a transaction says whose decision it is."""
     key = record.key or b""
     number = int.from_bytes(key[2:4], signed=True) if len(key) >= 4 else -1
     name = _CONTROL_NAMES.get(number, f"type {number}")
-    return ShownRecord(f"control: {name}", None, bytes_as_plain(record.value))
+    try:
+        end = read_end_transaction(record.key, record.value)
+    except CorruptBatch as error:
+        raise DecodeError(str(error)) from error
+    value = bytes_as_plain(record.value) if end is None else {"coordinator_epoch": end[1]}
+    return ShownRecord(f"control: {name}", None, value)
 
 
 def _plain(record: LogRecord) -> ShownRecord:

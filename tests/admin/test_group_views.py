@@ -113,3 +113,31 @@ def test_a_group_that_has_only_offsets_is_a_simple_one(coordinator_process, clos
     connection.call("OffsetCommit", 8, **commit)
     shown = view(server, f"/v1/groups/{group_id}")
     assert (shown["kind"], shown["state"], shown["offset_count"]) == ("simple", "Empty", 1)
+
+
+def test_offsets_that_are_pending_in_a_transaction_are_shown_with_whose_they_are(coordinator_process, closing):
+    server = coordinator_process()
+    connection = closing(Connection(server.bootstrap))
+    topic = {"name": "orders", "num_partitions": 2, "replication_factor": 1}
+    connection.call("CreateTopics", 7, topics=[topic], timeout_ms=10_000)
+    began = connection.call("InitProducerId", 5, transactional_id="tx", transaction_timeout_ms=60_000)
+    producer = {key: began[key] for key in ("producer_id", "producer_epoch")}
+    partitions = [{"partition_index": each, "committed_offset": 7, "committed_metadata": ""} for each in (0, 1)]
+    connection.call(
+        "TxnOffsetCommit", 5, transactional_id="tx", group_id="g", topics=[{"name": "orders", "partitions": partitions}],
+        **producer,
+    )  # fmt: skip
+    plain = [{"partition_index": 1, "committed_offset": 9}]
+    connection.call(
+        "OffsetCommit", 8, group_id="g", generation_id_or_member_epoch=-1,
+        topics=[{"name": "orders", "partitions": plain}],
+    )  # fmt: skip
+    shown = view(server, "/v1/groups/g")
+    whose = {"topic": "orders", "transactional_id": "tx", **producer}
+    assert shown["pending"] == [{"partition": 0, "offset": 7, **whose}, {"partition": 1, "offset": None, **whose}]
+    assert [(each["partition"], each["offset"]) for each in shown["committed"]] == [(1, 9)]
+
+    connection.call("EndTxn", 5, transactional_id="tx", committed=True, **producer)
+    while view(server, "/v1/groups/g")["pending"]:
+        pass
+    assert [each["offset"] for each in view(server, "/v1/groups/g")["committed"]] == [7, 9]

@@ -9,7 +9,16 @@ import pytest
 from wire import Connection
 
 from coordinator import cli
-from coordinator.log.batch import HEADER_BYTES, LogRecord, encode_batch, encode_records, read_header, seal
+from coordinator.log.batch import (
+    HEADER_BYTES,
+    TRANSACTIONAL,
+    LogRecord,
+    encode_batch,
+    encode_records,
+    end_transaction,
+    read_header,
+    seal,
+)  # fmt: skip
 from coordinator.log.checkpoint import Offsets
 from coordinator.operations.progress import progress
 from coordinator.protocol.codec import Codec
@@ -235,6 +244,27 @@ def test_markers_are_named(tmp_path, capsys):
     marker = LogRecord(0, NOW_MS, b"\0\0\0\1", b"\0\0\0\0\0\0")
     write(tmp_path / "orders-0", encode_batch([marker], attributes=0x30))
     assert dumped(capsys, tmp_path)[0]["type"] == "control: commit"
+
+
+def test_offsets_of_a_transaction_and_its_end_are_shown_with_their_producer(tmp_path, capsys):
+    mine = {"producer_id": 7, "producer_epoch": 3}
+    pending = encode_batch([commit(0)], **mine, attributes=TRANSACTIONAL)
+    end = end_transaction(1, NOW_MS, **mine, commit=False, coordinator_epoch=5)
+    write(tmp_path / "__consumer_offsets-0", pending, end)
+    shown, ended = dumped(capsys, tmp_path)
+    assert (shown["type"], shown["batch"]["transactional"], shown["batch"]["producer_id"]) == ("OffsetCommit", True, 7)
+    assert (ended["type"], ended["value"]) == ("control: abort", {"coordinator_epoch": 5})
+    _, out, _ = run(capsys, "dump", tmp_path)
+    assert out.splitlines()[0].split()[3:5] == ["OffsetCommit", "producer=7/3"]
+    assert out.splitlines()[1].endswith(' control:-abort producer=7/3 key=null value={"coordinator_epoch":5}')
+    assert run(capsys, "check", tmp_path)[0] == 0
+
+
+def test_a_marker_cut_short_is_told(tmp_path, capsys):
+    write(tmp_path / "__consumer_offsets-0", encode_batch([LogRecord(0, NOW_MS, b"\0\0\0\1", b"\0")], attributes=0x30))
+    code, [log] = checked(capsys, tmp_path)
+    assert code == 1
+    assert "coordinator's epoch" in log["problems"][0]["reason"]
 
 
 def test_a_line_for_people_says_log_offset_time_type_key_and_value(tmp_path, capsys):
