@@ -6,6 +6,7 @@ on when it is there. Where none is at hand after all (the disk fails), the core 
 does while it waits for its controller, and the client asks again.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -27,7 +28,7 @@ class ProducerIds:
         self._source = source
         self._at_hand: int | None = None
         self._asking = False
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: deque[Callable[[], None]] = deque()
 
     def ready(self, then: Callable[[], None]) -> None:
         """Calls `then` once an id is at hand, or cannot be had."""
@@ -51,6 +52,6 @@ class ProducerIds:
     def _given(self, error: ErrorCode, producer_id: int) -> None:
         self._asking = False
         self._at_hand = producer_id if error is ErrorCode.NONE else None
-        waiting, self._waiting = self._waiting, []
-        for then in waiting:
-            then()
+        waiting = self._waiting
+        while waiting and (self._at_hand is not None or error is not ErrorCode.NONE):
+            waiting.popleft()()

@@ -10,6 +10,7 @@ from coordinator.runtime.result import Record
 from coordinator.transactions.transaction import Partition, State, Transaction
 
 FLEXIBLE_SINCE = 1
+_STATES = {state.value: state for state in State}
 _NOTHING: frozenset[Partition] = frozenset()
 
 
@@ -45,10 +46,9 @@ def tombstone(transactional_id: str) -> Record:
 
 def from_record(key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
     """Raises DecodeError for a state that does not exist."""
-    try:
-        state = State(value.transaction_status)
-    except ValueError as error:
-        raise DecodeError(f"{key.transactional_id}: there is no state {value.transaction_status}") from error
+    state = _STATES.get(value.transaction_status)
+    if state is None:
+        raise DecodeError(f"{key.transactional_id}: there is no state {value.transaction_status}")
     partitions = _NOTHING
     if value.transaction_partitions and state is not State.EMPTY:
         partitions = frozenset(

@@ -27,7 +27,7 @@ RECORD_KEYS: tuple[str, ...] = (TransactionLogKey.NAME,)
 """The key messages that this log may hold for us."""
 
 FENCING_APIS = ("InitProducerId", "AddPartitionsToTxn", "EndTxn")
-"""As whose requests the refusals to fenced producers are counted; AddOffsetsToTxn and additions by writes go with the second."""
+"""As whose requests refusals to fenced producers are counted; AddOffsetsToTxn and additions by writes go with the second."""
 
 COORDINATOR_EPOCH = 0
 """There is one coordinator and it never moves."""

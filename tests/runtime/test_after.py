@@ -1,0 +1,80 @@
+"""What follows a result: done once everything written so far is durable, and forgotten with it."""
+
+import errno
+
+import pytest
+from runtime.shard_world import Asker, ShardWorld
+
+from coordinator.groups.records import group_metadata_tombstone
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.runtime.errand import DONE, Errand
+from coordinator.runtime.result import Result
+
+
+def writing(done, name, records=1):
+    def operation(_state, _request, _call, _now_ms):
+        tombstones = [group_metadata_tombstone(f"g{number}") for number in range(records)]
+        return Result(DONE, tombstones, after=[lambda: done.append(name)])
+
+    return operation
+
+
+def test_it_waits_for_the_disk_and_keeps_its_order():
+    world, done = ShardWorld(), []
+    for name in ("first", "second"):
+        world.shard.submit(writing(done, name), Asker(None))
+    world.turn()
+    assert done == []
+    world.finish_syncs()
+    assert done == ["first", "second"]
+
+
+def test_what_waits_for_nothing_is_done_in_the_next_turn():
+    world, done = ShardWorld(), []
+    world.shard.submit(writing(done, "read", records=0), Asker(None))
+    assert done == [], "not in the middle of whoever asked"
+    world.turn()
+    assert done == ["read"]
+
+
+def test_a_result_without_records_waits_for_those_before_it():
+    world, done = ShardWorld(), []
+    world.shard.submit(writing(done, "write"), Asker(None))
+    world.shard.submit(writing(done, "read", records=0), Asker(None))
+    world.turn()
+    assert done == []
+    world.finish_syncs()
+    assert done == ["write", "read"]
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_a_write_that_failed_is_followed_by_nothing_and_its_errand_is_told(error):
+    world, done, outcomes = ShardWorld(), [], []
+    world.shard.submit(writing(done, "lost"), Errand(None, outcomes.append))
+    if error == errno.ENOSPC:
+        world.disk.capacity_bytes = 0
+    else:
+        world.disk.sync_errors.append(error)
+    world.settle()
+    assert done == []
+    assert [outcome.code for outcome in outcomes] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    world.disk.capacity_bytes = None
+    world.advance(1_000)
+    world.shard.submit(writing(done, "next"), Errand(None, outcomes.append))
+    world.settle()
+    assert done == (["next"] if error == errno.ENOSPC else [])
+
+
+def test_an_errand_always_has_an_outcome():
+    world, outcomes = ShardWorld(), []
+    world.shard.submit(writing([], "x"), Errand(None, outcomes.append))
+    world.turn()
+    assert outcomes == []
+    world.finish_syncs()
+    assert outcomes == [DONE]
+
+    def refusing(_state, _request, _call, _now_ms):
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    world.shard.submit(refusing, Errand(None, outcomes.append))
+    assert outcomes[1].code is ErrorCode.NOT_COORDINATOR
