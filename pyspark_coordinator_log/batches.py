@@ -51,7 +51,7 @@ class BadBatch(ValueError):
         super().__init__(f"{reason} (at byte {position})")
 
 
-def walk(buffer: bytes | memoryview, end: int) -> tuple[list[int], int]:
+def walk(buffer: bytes, end: int) -> tuple[list[int], int]:
     """Where the whole batches before `end` begin, and where the first one begins that is not whole.
 
     Raises BadBatch where no batch of version 2 can begin; the ones before it are lost to the caller, who walks again up
@@ -150,7 +150,7 @@ def _has(attributes: npt.NDArray[np.int16], bit: int) -> Mask:
     return found
 
 
-def check(content: bytes | memoryview, headers: Headers, *, checksums: bool) -> None:
+def check(content: bytes, headers: Headers, *, checksums: bool) -> None:
     """BadBatch for the first batch whose header or checksum cannot be right."""
     room = headers.end - headers.start
     plain = (headers.attributes & COMPRESSION) == 0

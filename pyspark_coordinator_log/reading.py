@@ -20,7 +20,7 @@ from coordinator.log.batch import HEADER_BYTES, CorruptBatch, check_batch, read_
 from coordinator.log.recovery import DamagedLog, Fault, is_torn_tail
 from pyspark_coordinator_log.batches import BadBatch, Headers, check, pieces, walk
 from pyspark_coordinator_log.folders import Segment, ShardFolder
-from pyspark_coordinator_log.gather import PADDING, Bytes
+from pyspark_coordinator_log.gather import Bytes, padded
 from pyspark_coordinator_log.views import Origin, Wanted, table
 
 CHUNK_BYTES = 8 * 1024 * 1024
@@ -116,10 +116,7 @@ def _file(
     want = how.chunk_bytes
     while position < end:
         size = min(want, end - position)
-        array = np.empty(size + PADDING, np.uint8)
-        array[size:] = 0
-        _fill(descriptor, array, size, position)
-        content = array.data[:size]
+        content = _pread(descriptor, size, position)
         fault = None
         try:
             found, reached = walk(content, size)
@@ -132,7 +129,7 @@ def _file(
                 want = needed
                 continue
             fault = BadBatch(0, f"{end - position} bytes of a batch of {needed or 'unknown length'}")
-        source = Bytes(array)
+        source = Bytes(padded(content))
         headers = Headers(source, np.array(found, np.int64))
         try:
             check(content, headers, checksums=how.verify_checksums)
@@ -160,16 +157,17 @@ def _file(
         want = how.chunk_bytes
 
 
-def _fill(descriptor: int, array: Any, size: int, position: int) -> None:
-    view, done = array.data[:size], 0
-    while done < size:
-        count = os.preadv(descriptor, [view[done:]], position + done)
-        if not count:
-            raise DataLoss(f"the file ends at {position + done} now, before the {position + size} that it had")
-        done += count
+def _pread(descriptor: int, size: int, position: int) -> bytes:
+    content = os.pread(descriptor, size, position)
+    while len(content) < size:
+        more = os.pread(descriptor, size - len(content), position + len(content))
+        if not more:
+            raise DataLoss(f"the file ends at {position + len(content)} now, before the {position + size} that it had")
+        content += more
+    return content
 
 
-def _length(content: memoryview, size: int) -> int:
+def _length(content: bytes, size: int) -> int:
     """Bytes of the batch that begins here, by its own word; 0 where that much is not there."""
     return int.from_bytes(content[8:12]) + 12 if size >= HEADER_BYTES else 0
 

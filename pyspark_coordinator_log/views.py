@@ -191,12 +191,17 @@ def _problems(found: commits.Commits) -> Any:
 def _told(records: Records, types: Any, origin: Origin) -> Makers:
     """State and events: record by record."""
     rows = [messages.row(key, value) for key, value in key_values(records)]
-    names = [name for name in SCHEMAS[HISTORY].names if name not in _ENVELOPE_NAMES]
-    makers: Makers = {name: _column(rows, name) for name in names}
+    makers = told_columns(rows)
     makers["is_state"] = lambda: pa.repeat(pa.scalar(origin.is_state), len(rows))
     if origin.is_state:
         makers["state_offset"] = lambda: numbers(records.offset)
     return makers
+
+
+def told_columns(rows: Sequence[messages.Row]) -> Makers:
+    """The columns of state and events that come from keys and values alone."""
+    names = [name for name in SCHEMAS[HISTORY].names if name not in _ENVELOPE_NAMES and name != "is_state"]
+    return {name: _column(rows, name) for name in names}
 
 
 _ENVELOPE_NAMES = {name for name, _ in ENVELOPE}
