@@ -36,6 +36,23 @@ _LENGTH = Struct(">8xi4xB")
 _LEAST = HEADER_BYTES - PREFIX_BYTES
 _RECORD_BYTES_LEAST = 7
 """Length, attributes, two deltas, two lengths and a count, a byte each."""
+_LAYOUT = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("length", ">i4"),
+        ("leader_epoch", ">i4"),
+        ("magic", "u1"),
+        ("checksum", ">u4"),
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_timestamp", ">i8"),
+        ("max_timestamp", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("count", ">i4"),
+    ]
+)
 _XERIAL = b"\x82SNAPPY\0"
 _XERIAL_HEADER_BYTES = 16
 _READ_BYTES = 64 * 1024
@@ -100,19 +117,20 @@ class Headers:
     )
 
     def __init__(self, source: Bytes, position: Ints) -> None:
+        raw = source.structs(_LAYOUT, position)
         self.position = position
-        self.base_offset: Ints = source.at("i8", position)
-        self.leader_epoch: npt.NDArray[np.int32] = source.at("i4", position + 12)
-        self.checksum = source.at("u4", position + 17)
-        self.attributes: npt.NDArray[np.int16] = source.at("i2", position + 21)
-        self.last_offset_delta = source.at("i4", position + 23)
-        self.base_timestamp: Ints = source.at("i8", position + 27)
-        self.max_timestamp: Ints = source.at("i8", position + 35)
-        self.producer_id: Ints = source.at("i8", position + 43)
-        self.producer_epoch: npt.NDArray[np.int16] = source.at("i2", position + 51)
-        self.count: Ints = source.at("i4", position + 57).astype(np.int64)
+        self.base_offset: Ints = raw["base_offset"].astype(np.int64)
+        self.leader_epoch: npt.NDArray[np.int32] = raw["leader_epoch"].astype(np.int32)
+        self.checksum: npt.NDArray[np.uint32] = raw["checksum"].astype(np.uint32)
+        self.attributes: npt.NDArray[np.int16] = raw["attributes"].astype(np.int16)
+        self.last_offset_delta: npt.NDArray[np.int32] = raw["last_offset_delta"].astype(np.int32)
+        self.base_timestamp: Ints = raw["base_timestamp"].astype(np.int64)
+        self.max_timestamp: Ints = raw["max_timestamp"].astype(np.int64)
+        self.producer_id: Ints = raw["producer_id"].astype(np.int64)
+        self.producer_epoch: npt.NDArray[np.int16] = raw["producer_epoch"].astype(np.int16)
+        self.count: Ints = raw["count"].astype(np.int64)
         self.start: Ints = position + HEADER_BYTES
-        self.end: Ints = position + PREFIX_BYTES + source.at("i4", position + 8)
+        self.end: Ints = position + PREFIX_BYTES + raw["length"]
 
     def select(self, chosen: Any) -> "Headers":
         """The headers that a mask, slice or list of indexes names."""
@@ -159,11 +177,10 @@ def check(content: bytes, headers: Headers, *, checksums: bool) -> None:
     if wrong.any():
         raise BadBatch(int(headers.position[np.flatnonzero(wrong)[0]]), "a count or offset that cannot be")
     if checksums:
-        for position, end, expected in zip(
-            headers.position.tolist(), headers.end.tolist(), headers.checksum.tolist(), strict=True
-        ):
-            if crc32c(content[position + CHECKSUM_FROM : end]) != expected:
-                raise BadBatch(position, "wrong checksum")
+        begins = (headers.position + CHECKSUM_FROM).tolist()
+        for begin, end, expected in zip(begins, headers.end.tolist(), headers.checksum.tolist(), strict=True):
+            if crc32c(content[begin:end]) != expected:
+                raise BadBatch(begin - CHECKSUM_FROM, "wrong checksum")
 
 
 def pieces(source: Bytes, headers: Headers) -> Iterator[tuple[Bytes, Headers]]:

@@ -29,11 +29,19 @@ KEY_TYPES = (0, 1)
 VERSION_LAST = 4
 TOPIC_ID_BYTES = 16
 _TOPIC_ID_TAG = 0
+_FRONT = np.dtype([("version", ">i2"), ("offset", ">i8"), ("leader_epoch", ">i4")])
+_BACK = np.dtype([("timestamp", ">i8"), ("tags", "V3")])
+_ONE_ID = np.void(bytes([1, _TOPIC_ID_TAG, TOPIC_ID_BYTES]))
+"""One tagged field, and it is the topic id: what Kafka writes."""
+_ONE_ID_BYTES = 3 + TOPIC_ID_BYTES
 
 
 @dataclass(slots=True)
 class Commits:
-    """Columns of the records that were asked for. Lengths are of bytes in the key's or value's buffer."""
+    """Columns of the records that were asked for, where `present` or the mask beside them says so.
+
+    Starts and lengths are of bytes in the key's or value's buffer. Numbers may be in the order of bytes that they came in.
+    """
 
     group_start: Ints
     group_length: Ints
@@ -66,19 +74,17 @@ def decode(
     group_start, group_length, after, bad_key = _text(keys, key_start + 2, key_end)
     topic_start, topic_length, after, bad_topic = _text(keys, after, key_end)
     bad_key |= bad_topic | (after + 4 != key_end)
-    partition = keys.at("i4", after)
+    partition = keys.at("i4", np.minimum(after, key_end))
 
     alive = value_length >= 0
     start = np.where(alive, value_start, 0)
     end = np.where(alive, value_start + value_length, 0)
-    version = np.where(alive, values.at("i2", start), np.int16(-1))
+    front = values.structs(_FRONT, start)
+    version = np.where(alive, front["version"], -1).astype(np.int16)
     bad_version = alive & ((version < 0) | (version > VERSION_LAST)) & (value_length >= 2)
     alive &= ~bad_version
-    offset = values.at("i8", np.minimum(start + 2, end))
-    position = np.minimum(start + 10, end)
     has_leader_epoch = version >= 3
-    leader_epoch = values.at("i4", position)
-    position = np.minimum(position + np.where(has_leader_epoch, 4, 0), end)
+    position = np.minimum(start + np.where(has_leader_epoch, 14, 10), end)
 
     flexible = version >= VERSION_LAST
     if flexible.all():
@@ -93,17 +99,21 @@ def decode(
             metadata_length[some], metadata_start[some] = raw - 1, after_length
     bad = alive & ((metadata_length < 0) | (metadata_length > TEXT_SIZE_MAX) | (metadata_start + metadata_length > end))
     position = np.minimum(metadata_start + np.maximum(metadata_length, 0), end)
-    commit_timestamp = values.at("i8", position)
-    position = np.minimum(position + 8, end + 1)
+    back = values.structs(_BACK, position)
     has_expiry = version == 1
-    expire_timestamp = values.at("i8", position)
-    position = np.minimum(position + np.where(has_expiry, 8, 0), end + 1)
-
-    topic_id_start = np.zeros(len(start), np.int64)
-    has_topic_id = np.zeros(len(start), bool)
-    some = np.flatnonzero(flexible & alive & ~bad)
+    expire_timestamp = np.zeros(len(start), np.int64)
+    some = np.flatnonzero(has_expiry)
     if some.size:
-        position[some] = _tags(values, position[some], end[some], some, topic_id_start, has_topic_id)
+        expire_timestamp[some] = values.at("i8", position[some] + 8)
+    position = np.where(has_expiry, position + 16, position + 8)
+
+    topic_id_start = position + 3
+    has_topic_id = flexible & alive & ~bad & (end - position == _ONE_ID_BYTES) & (back["tags"] == _ONE_ID)
+    position = np.where(has_topic_id, end, position)
+    some = np.flatnonzero(flexible & alive & ~bad & ~has_topic_id)
+    if some.size:
+        left = np.minimum(position[some], end[some] + 1)
+        position[some] = _tags(values, left, end[some], some, topic_id_start, has_topic_id)
     bad |= alive & (position != end)
 
     present = alive & ~bad & ~bad_key
@@ -115,12 +125,12 @@ def decode(
         partition=partition,
         present=present,
         version=version,
-        offset=offset,
-        leader_epoch=leader_epoch,
-        has_leader_epoch=present & has_leader_epoch & (leader_epoch >= 0),
+        offset=front["offset"],
+        leader_epoch=front["leader_epoch"],
+        has_leader_epoch=present & has_leader_epoch & (front["leader_epoch"] >= 0),
         metadata_start=metadata_start,
         metadata_length=metadata_length,
-        commit_timestamp=commit_timestamp,
+        commit_timestamp=back["timestamp"],
         expire_timestamp=expire_timestamp,
         has_expiry=present & has_expiry & (expire_timestamp >= 0),
         topic_id_start=topic_id_start,

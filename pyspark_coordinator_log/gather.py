@@ -1,7 +1,7 @@
 """Many values read at once from one buffer, wherever they lie: what the decoder is made of.
 
 A field of the records of a chunk is a column of positions; reading it is one gather. Two things make that possible
-without copying: a view that has a big-endian number beginning at *every* byte (`Bytes.at`), and Arrow's strings, which
+without copying: a view that has a run of fields beginning at *every* byte (`Bytes.structs`), and Arrow's strings, which
 are offsets into a buffer: strings that ascend in a buffer are its slices, with the gaps between them as strings of
 their own that are left out afterwards (`Bytes.slices`). No value is ever a Python object.
 
@@ -38,7 +38,7 @@ class Bytes:
     def __init__(self, array: npt.NDArray[np.uint8]) -> None:
         self.array = array
         self.size = len(array) - PADDING
-        self._views: dict[str, npt.NDArray[Any]] = {}
+        self._views: dict[int, npt.NDArray[Any]] = {}
         self._buffer: Any = None
 
     @property
@@ -48,28 +48,40 @@ class Bytes:
             self._buffer = pa.py_buffer(self.array)
         return self._buffer
 
+    def structs(self, layout: np.dtype[Any], positions: Ints) -> npt.NDArray[Any]:
+        """Runs of fixed-width fields at any positions, as NumPy's structured values: one gather for all of a run.
+
+        To gather bytes and to interpret them afterwards takes half the time of gathering unaligned big-endian numbers.
+        """
+        width = layout.itemsize
+        view = self._views.get(width)
+        if view is None:
+            view = np.ndarray((len(self.array) - width + 1,), f"V{width}", self.array, strides=(1,))
+            self._views[width] = view
+        return view[positions].view(layout)
+
     def at(self, kind: str, positions: Ints) -> npt.NDArray[Any]:
         """Big-endian numbers of a NumPy type ("i8", "i4", "i2", "u4") at any positions, in the machine's own order."""
-        view = self._views.get(kind)
-        if view is None:
-            big = np.dtype(f">{kind}")
-            view = np.ndarray((len(self.array) - big.itemsize + 1,), big, self.array, strides=(1,))
-            self._views[kind] = view
-        return view[positions].astype(kind)
+        if kind == "i2":
+            high = self.array.take(positions, mode="clip").astype(np.int16)
+            return (high << 8) | self.array.take(positions + 1, mode="clip")
+        return self.structs(np.dtype(f">{kind}"), positions).astype(kind)
 
     def unsigned(self, positions: Ints) -> tuple[Ints, Ints]:
         """Varints of at most five bytes: values and the positions behind them.
 
         One that is longer has no end that could be right: its value is one that no length may have (`ENDLESS`).
         """
-        first = self.array[positions]
+        first = self.array.take(positions, mode="clip")
         more = first > 127
         if not more.any():
             return first.astype(np.int64), positions + 1
-        second = self.array[positions + 1].astype(np.int64)
+        after = positions + 1
+        second = self.array.take(after, mode="clip")
         value = first.astype(np.int64)
-        value = np.where(more, (value & 127) | (second & 127) << 7, value)
-        after = positions + 1 + more
+        # A first byte that ends it leaves nothing of the second.
+        value = np.where(more, (value & 127) | ((second & 127).astype(np.int64) << 7), value)
+        after += more
         left = np.flatnonzero(more & (second > 127))
         shift = 14
         while left.size:
@@ -143,4 +155,6 @@ ENDLESS = 1 << 40
 
 def numbers(values: npt.NDArray[Any], present: Mask | None = None) -> Any:
     """An Arrow column; null where not present."""
+    if not values.dtype.isnative or not values.flags.aligned:
+        values = values.astype(values.dtype.newbyteorder("="))
     return pa.array(values, mask=None if present is None or present.all() else ~present)
