@@ -13,6 +13,8 @@ commit is asked then too, and of the same function that the fence asks (fencing.
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from functools import lru_cache
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, Epochs
@@ -43,9 +45,10 @@ from coordinator.protocol.messages import (
     RebalanceCompletedValue,
     RebalanceStartedKey,
     RebalanceStartedValue,
+    TxnOffsetCommitRequest,
 )
 from coordinator.protocol.subscription import parse_assignment
-from coordinator.protocol.wire import DecodeError
+from coordinator.protocol.wire import SHORT, DecodeError, size_prefix, text_prefix
 from coordinator.runtime.result import Call, Event, Fact, Record
 
 if TYPE_CHECKING:
@@ -93,6 +96,7 @@ class Told:
     """An event that is ready but for when and where it was decided."""
 
     __slots__ = ("key", "value")
+    encoded = None
 
     def __init__(self, key: Message, value: Any) -> None:
         self.key = key
@@ -123,10 +127,14 @@ class RefusedOffset(NamedTuple):
 
 
 class CommitDecision:
-    """A commit that was accepted or refused. `member`, `generation`: of the member it named, if there was one."""
+    """A commit that was accepted or refused. `member`, `generation`: of the member it named, if there was one.
+
+    There is one with every commit, so its bytes are put together here and not by the codec, which `record` goes through: a test
+    says that they are the same.
+    """
 
     __slots__ = (
-        "client_id", "error", "generation", "is_known", "kind", "member", "metadata_max", "refused", "request",
+        "client_id", "error", "generation", "is_in_transaction", "kind", "member", "metadata_max", "refused", "request",
         "settings",
     )  # fmt: skip
 
@@ -140,8 +148,6 @@ class CommitDecision:
         generation: int,
         member: ConsumerMember | None,
         settings: ConsumerSettings | None,
-        *,
-        is_known: bool,
     ) -> None:
         self.request = request
         self.client_id = client_id
@@ -151,8 +157,7 @@ class CommitDecision:
         self.generation = generation
         self.member = member
         self.settings = settings
-        self.is_known = is_known
-        """Whether the commit was made by, or in the name of, a member: of an empty group anybody may commit."""
+        self.is_in_transaction = type(request) is TxnOffsetCommitRequest
         self.refused: Sequence[RefusedOffset] = ()
 
     def record(self, state_offset: int, time_ms: int) -> Record:
@@ -184,7 +189,7 @@ class CommitDecision:
             group_kind=self.kind,
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
-            generation_id_or_member_epoch=_epoch(request),
+            generation_id_or_member_epoch=request.generation_id_or_member_epoch,
             error_code=error,
             policy="" if settings is None else settings.fencing_policy,
             strict_verdict=strict,
@@ -195,9 +200,8 @@ class CommitDecision:
             client_id=self.client_id,
             topics=topics,
         )
-        transactional_id = getattr(request, "transactional_id", None)
-        if transactional_id is not None:
-            value.transactional_id = transactional_id
+        if self.is_in_transaction:
+            value.transactional_id = request.transactional_id
             value.producer_id = request.producer_id
             value.producer_epoch = request.producer_epoch
         return Record(CommitDecidedKey(request.group_id), value, 0)
@@ -208,23 +212,14 @@ class CommitDecision:
         if settings is None or self.error is ErrorCode.UNSUPPORTED_VERSION:
             return NO_VERDICTS
         if member is None:
-            return ALL_REFUSE if self.is_known else ALL_ACCEPT
-        epoch = _epoch(self.request)
+            # There is no epoch to have a policy about: under each, whoever names no member is let through or is not.
+            return ALL_REFUSE if self.error in FENCES else ALL_ACCEPT
+        epoch = self.request.generation_id_or_member_epoch
         if epoch == member.member_epoch and not settings.require_ownership:
             return ALL_ACCEPT
         said = verdicts(member, epoch, committed_partitions(self.request, self.metadata_max), settings)
         strict, revocation, assignment = (Verdict.REFUSES if why_not else Verdict.ACCEPTS for why_not in said)
         return strict, revocation, assignment
-
-
-def _epoch(request: Any) -> int:
-    """OffsetCommit's field has the long name, TxnOffsetCommit's the short one."""
-    epoch: int
-    try:
-        epoch = request.generation_id_or_member_epoch
-    except AttributeError:
-        epoch = request.generation_id
-    return epoch
 
 
 def committed_partitions(request: Any, metadata_max: int) -> list[tuple[bytes, int]]:
@@ -248,18 +243,17 @@ def commit_decided(
     if not (groups.tells_refused if error or partly_refused else groups.tells_accepted):
         return ()
     group_id, member_id = request.group_id, request.member_id
-    kind, generation, member, settings, is_known = Kind.CLASSIC, NO_MEMBER, None, None, False
+    kind, generation, member, settings = Kind.CLASSIC, NO_MEMBER, None, None
     classic = groups.classic.get(group_id)
     if classic is not None:
         if member_id in classic.members:
-            generation, is_known = classic.generation, True
+            generation = classic.generation
     else:
         consumer = groups.consumer.get(group_id)
         if consumer is not None:
             kind = Kind.CONSUMER
             member = consumer.members.get(member_id)
             settings = groups.settings.consumer(group_id)
-            is_known = member is not None or bool(consumer.members) or _epoch(request) >= 0
     return (
         Fact(
             "",
@@ -273,7 +267,6 @@ def commit_decided(
                 generation,
                 member,
                 settings,
-                is_known=is_known,
             ),
         ),
     )
@@ -333,7 +326,39 @@ def member_fenced(
         group_kind=kind, member_id=member_id, group_instance_id=instance_id, epoch=epoch, error_code=error, api=api
     )
     return Told(MemberFencedKey(group_id), value)
+NO_PRODUCER = (-1, -1, None)
+_NOTHING: Epochs = {}
 
+_HEAD = Struct(">hqqb").pack
+_ASKED = Struct(">ih").pack
+_JUDGED = Struct(">bbbiiqh").pack
+_PARTITION = Struct(">iqhiB").pack
+_STATE_END = Struct(">BBBq").pack
+_NAMES_REMEMBERED = 4_096
+
+
+@lru_cache(_NAMES_REMEMBERED)
+def _text(text: str) -> bytes:
+    """A compact string. The same few thousand names are in nearly all events."""
+    encoded = text.encode()
+    return (SHORT[len(encoded)] if len(encoded) < len(SHORT) else text_prefix(len(encoded))) + encoded
+
+
+def _nullable_text(text: str | None) -> bytes:
+    return b"\0" if text is None else _text(text)
+
+
+def _count(count: int) -> bytes:
+    """Of a compact array."""
+    return SHORT[count] if count < len(SHORT) else size_prefix(count)
+
+
+@lru_cache(_NAMES_REMEMBERED)
+def _commit_key(group_id: str) -> bytes:
+    assert CommitDecidedKey.API_KEY is not None
+    encoded = group_id.encode()
+    text_prefix(len(encoded))  # refuses what is too long
+    return CommitDecidedKey.API_KEY.to_bytes(2) + len(encoded).to_bytes(2) + encoded
 
 def fenced(
     groups: "Groups", group_id: str, member_id: str, instance_id: str | None, epoch: int, error: int, api: str
@@ -449,6 +474,7 @@ class Holding:
         value = self.value(state_offset, time_ms, Kind.CONSUMER, self.member_id, self.epoch, topics)
         return Record(self.key(self.group_id), value, 0)
 
+    encoded = None
 
 def delivered(groups: "Groups", group: ConsumerGroup, member: ConsumerMember) -> tuple[Fact, ...]:
     """A member of a consumer group is told what it is assigned; nothing if that is what it was told last."""
@@ -476,6 +502,7 @@ def acknowledged(groups: "Groups", group: ConsumerGroup, member: ConsumerMember,
 EVENT_KEYS: tuple[str, ...] = (
     "EventLogOpenedKey",
     "EventLogClosedKey",
+    encoded = None
     "CommitDecidedKey",
     "RebalanceStartedKey",
     "RebalanceCompletedKey",

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from coordinator.log.batch import BatchBuilder, check_batch, key_values
 from coordinator.log.log import Log
 from coordinator.log.writer import Writer
-from coordinator.protocol.codec import DecodeError
+from coordinator.protocol.codec import DecodeError, EncodeError
 from coordinator.protocol.messages import (
     CommitDecidedValue,
     EventLogClosedKey,
@@ -206,15 +206,32 @@ class EventLog:
 
     def _write(self, pending: list[Pending], state_end: int) -> None:
         opened, batch, encode = self._opened, BatchBuilder(), self._serde.encode
-        records: list[Record] = []
+        previous_offset = UNKNOWN
         if opened is not None:
             opened.events_lost = self._lost_since_written
-            records.append(Record(EventLogOpenedKey(), opened))
-        records += [event.record(state_offset, time_ms) for event, time_ms, state_offset, _ in pending]
-        last: Any = records[-1].value
-        last.state_end_offset = state_end
-        for record in records:
-            batch.add(*encode(record))
+            opened.state_end_offset = UNKNOWN if pending else state_end
+            previous_offset = opened.state_offset
+            batch.add(*encode(Record(EventLogOpenedKey(), opened)))
+        left, unwritable = len(pending), 0
+        for event, time_ms, state_offset, _ in pending:
+            left -= 1
+            end = UNKNOWN if left else state_end
+            try:
+                if event.encoded is not None:
+                    batch.add(*event.encoded(state_offset, time_ms, end))
+                else:
+                    record = event.record(state_offset, time_ms)
+                    value: Any = record.value
+                    value.state_end_offset = end
+                    batch.add(*encode(record))
+                previous_offset = state_offset
+            except EncodeError as error:
+                # A name that is longer than a string may be, once its wrong letters were replaced.
+                _log.warning('event=event_not_written shard=%d reason="%s"', self.index, error)
+                unwritable += 1
+        if not batch.count:
+            self._lose(unwritable)
+            return
         base_offset = self.log.end_offset
         data = batch.build(base_offset, self._clock.wall_ms())
         self._writer.write(data, batch.count)
@@ -223,7 +240,9 @@ class EventLog:
             return
         self._opened = None
         self._lost_since_written = 0
-        self._tail = Tail(previous_offset=last.state_offset, covered_offset=state_end)
+        self._tail = Tail(previous_offset=previous_offset, covered_offset=state_end)
+        if unwritable:
+            self._lose(unwritable)
         self.written += batch.count
         self.written_bytes += len(data)
         if self.status is Status.FULL:
@@ -284,6 +303,7 @@ class _Made:
     """An event of the log itself."""
 
     __slots__ = ("key", "value")
+    encoded = None
 
     def __init__(self, key: Message, value: Any) -> None:
         self.key = key

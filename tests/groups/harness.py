@@ -320,7 +320,7 @@ class GroupHarness:
         return [
             record.value
             for record in self.events
-            if record.key.NAME == f"{kind}Key" and record.key.group == group_id  # type: ignore[attr-defined]
+            if f"{kind}Key" == record.key.NAME and record.key.group == group_id  # type: ignore[attr-defined]
         ]
 
     def told(self, name: str) -> list[dict[str, Any]]:
@@ -364,8 +364,10 @@ class GroupHarness:
         for fact in result.facts:
             if fact.event is not None:
                 record = fact.event.record(state_offset, self.now_ms)
-                read_back = self.event_serde.decode(*self.event_serde.encode(record))
-                assert read_back == record
+                key, value = self.event_serde.encode(record)
+                assert self.event_serde.decode(key, value) == record
+                if fact.event.encoded is not None:
+                    assert fact.event.encoded(state_offset, self.now_ms, -1) == (key, value)
                 self.events.append(record)
 
 

@@ -11,6 +11,7 @@ that is in the log belongs to a past owner of the transactional id, or to a tran
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from coordinator.groups.events import commit_decided
 from coordinator.groups.fencing import fence_commit_in_transaction
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.offsets.records import offset_commit
@@ -36,6 +37,18 @@ class VerifiedCommit:
 
 
 def commit_in_transaction(groups: "Groups", verified: VerifiedCommit, call: Call, now_ms: int) -> Result:
+    try:
+        result = _commit(groups, verified, call, now_ms)
+    except KafkaError as error:
+        error.facts = commit_decided(groups, verified.request, call, error.code, partly_refused=False)
+        raise
+    asked = sum(len(topic.partitions) for topic in verified.request.topics)
+    is_partly_refused = len(result.records) < asked
+    result.facts = commit_decided(groups, verified.request, call, ErrorCode.NONE, partly_refused=is_partly_refused)
+    return result
+
+
+def _commit(groups: "Groups", verified: VerifiedCommit, call: Call, now_ms: int) -> Result:
     request = verified.request
     fence_commit_in_transaction(groups, request, call.api_version)
     group_id = request.group_id

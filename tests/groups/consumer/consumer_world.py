@@ -19,6 +19,7 @@ from coordinator.protocol.subscription import Subscription, encode_assignment, e
 from coordinator.requests import consumer_group_heartbeat as heartbeat_api
 from coordinator.requests import offset_commit as commit_api
 
+from coordinator.runtime.result import Result
 INTERVAL_MS = 1_000
 SESSION_MS = 45_000
 _Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
@@ -128,6 +129,7 @@ class ConsumerHarness(GroupHarness):
         return self.groups.consumer[group_id]
 
     def member(self, member_id: str = "m", group_id: str = "g") -> Any:
+            self._apply(Result(facts=error.facts))
         return self.consumer(group_id).members[member_id]
 
     def assigned(self, asked: Asked) -> dict[str, list[int]] | None:
@@ -418,3 +420,27 @@ def compacted(records: Any) -> list[Any]:
     """What compaction leaves at the least: the last record of each key, tombstones too."""
     last = {repr(record.key): index for index, record in enumerate(records)}
     return [record for index, record in enumerate(records) if last[repr(record.key)] == index]
+def cleaned(records: Any, random: Any) -> list[Any]:
+    """What a reader may meet of a log that is being cleaned: up to some place, records that a later one before that place
+    supersedes are gone, tombstones of which nothing is left perhaps too; and the reader may have read a part before."""
+    clean_to = random.randint(0, len(records))
+    dirty_from = random.randint(0, clean_to)
+    last = {repr(record.key): index for index, record in enumerate(records[:clean_to]) if index >= dirty_from}
+    kept = [
+        (index, record) for index, record in enumerate(records[:clean_to]) if index >= last.get(repr(record.key), 0)
+    ]
+    first: dict[str, int] = {}
+    for index, record in kept:
+        first.setdefault(repr(record.key), index)
+    read_to = random.choice([0, random.randint(0, len(records))])
+    # Tombstones are kept for longer than a load takes.
+    drop_before = 0 if read_to else random.randint(0, clean_to)
+    kept = [
+        (index, record)
+        for index, record in kept
+        if record.value is not None or index >= drop_before or first[repr(record.key)] != index
+    ]
+    before = list(records[:read_to])
+    return before + [record for index, record in kept if index >= read_to] + list(records[max(read_to, clean_to) :])
+
+

@@ -76,7 +76,7 @@ class MemoryShard:
         try:
             result = operation(self.state, exchange.request, exchange, self.coordinator.now_ms)
         except KafkaError as error:
-            self.tell(lambda _state, _now_ms: Result(facts=error.facts))
+            self.apply(Result(facts=error.facts))
             exchange.send(exchange.encode(exchange.refusal(error)))
         else:
             self.apply(result)
