@@ -206,6 +206,58 @@ class CommitDecision:
             value.producer_epoch = request.producer_epoch
         return Record(CommitDecidedKey(request.group_id), value, 0)
 
+    def encoded(self, state_offset: int, time_ms: int, state_end: int) -> tuple[bytes, bytes]:
+        """Key and value of the record, with the state's end as the tagged field that the last event of a batch has."""
+        request, member, settings, error = self.request, self.member, self.settings, self.error
+        metadata_max, assigned, pending = self.metadata_max, _NOTHING, _NOTHING
+        member_epoch, revocation_epoch = self.generation, -1
+        if member is not None:
+            assigned, pending = member.assigned, member.pending_revocation
+            member_epoch, revocation_epoch = member.member_epoch, member.revocation_epoch
+        producer_id, producer_epoch, transactional_id = NO_PRODUCER
+        if self.is_in_transaction:
+            producer_id, producer_epoch = request.producer_id, request.producer_epoch
+            transactional_id = request.transactional_id
+        strict, revocation, assignment = self.verdicts()
+        parts = [
+            _HEAD(0, state_offset, time_ms, self.kind),
+            _text(request.member_id),
+            _nullable_text(request.group_instance_id),
+            _ASKED(request.generation_id_or_member_epoch, error),
+            b"\1" if settings is None else _text(settings.fencing_policy),
+            _JUDGED(strict, revocation, assignment, member_epoch, revocation_epoch, producer_id, producer_epoch),
+            _nullable_text(transactional_id),
+            _nullable_text(self.client_id),
+            _count(len(request.topics) + len(self.refused)),
+        ]
+        for topic in request.topics:
+            topic_id = topic.topic_id
+            held, leaving = assigned.get(topic_id, _NOTHING_HELD), pending.get(topic_id, _NOTHING_HELD)
+            partitions = topic.partitions
+            parts += (_text(topic.name), topic_id, _count(len(partitions)))
+            for each in partitions:
+                index, metadata, code = each.partition_index, each.committed_metadata, error
+                if metadata and not code and is_too_large(metadata, metadata_max):
+                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                since = held.get(index, NOBODYS)
+                if since == NOBODYS and leaving:
+                    since = leaving.get(index, NOBODYS)
+                parts.append(_PARTITION(index, each.committed_offset, code, since, 0))
+            parts.append(b"\0")
+        for refused in self.refused:
+            topic_id, index = refused.topic_id, refused.partition
+            held, leaving = assigned.get(topic_id, _NOTHING_HELD), pending.get(topic_id, _NOTHING_HELD)
+            since = held.get(index, leaving.get(index, NOBODYS))
+            parts += (
+                _text(refused.topic),
+                topic_id,
+                b"\2",
+                _PARTITION(index, refused.offset, refused.error, since, 0),
+                b"\0",
+            )
+        parts.append(b"\0" if state_end < 0 else _STATE_END(1, 0, 8, state_end))
+        return _commit_key(request.group_id), b"".join(parts)
+
     def verdicts(self) -> tuple[int, int, int]:
         """What strict, revocation-epoch and assignment-epoch say."""
         settings, member = self.settings, self.member
@@ -274,7 +326,39 @@ def commit_decided(
 
 _TopicOffsets = CommitDecidedValue.TopicOffsets
 _PartitionOffset = CommitDecidedValue.PartitionOffset
+NO_PRODUCER = (-1, -1, None)
+_NOTHING: Epochs = {}
 _NOTHING_HELD: Mapping[int, int] = {}
+_HEAD = Struct(">hqqb").pack
+_ASKED = Struct(">ih").pack
+_JUDGED = Struct(">bbbiiqh").pack
+_PARTITION = Struct(">iqhiB").pack
+_STATE_END = Struct(">BBBq").pack
+_NAMES_REMEMBERED = 4_096
+
+
+@lru_cache(_NAMES_REMEMBERED)
+def _text(text: str) -> bytes:
+    """A compact string. The same few thousand names are in nearly all events."""
+    encoded = text.encode()
+    return (SHORT[len(encoded)] if len(encoded) < len(SHORT) else text_prefix(len(encoded))) + encoded
+
+
+def _nullable_text(text: str | None) -> bytes:
+    return b"\0" if text is None else _text(text)
+
+
+def _count(count: int) -> bytes:
+    """Of a compact array."""
+    return SHORT[count] if count < len(SHORT) else size_prefix(count)
+
+
+@lru_cache(_NAMES_REMEMBERED)
+def _commit_key(group_id: str) -> bytes:
+    assert CommitDecidedKey.API_KEY is not None
+    encoded = group_id.encode()
+    text_prefix(len(encoded))  # refuses what is too long
+    return CommitDecidedKey.API_KEY.to_bytes(2) + len(encoded).to_bytes(2) + encoded
 
 
 def _held(member: ConsumerMember | None, topic_id: bytes) -> tuple[Mapping[int, int], Mapping[int, int]]:
@@ -326,39 +410,7 @@ def member_fenced(
         group_kind=kind, member_id=member_id, group_instance_id=instance_id, epoch=epoch, error_code=error, api=api
     )
     return Told(MemberFencedKey(group_id), value)
-NO_PRODUCER = (-1, -1, None)
-_NOTHING: Epochs = {}
 
-_HEAD = Struct(">hqqb").pack
-_ASKED = Struct(">ih").pack
-_JUDGED = Struct(">bbbiiqh").pack
-_PARTITION = Struct(">iqhiB").pack
-_STATE_END = Struct(">BBBq").pack
-_NAMES_REMEMBERED = 4_096
-
-
-@lru_cache(_NAMES_REMEMBERED)
-def _text(text: str) -> bytes:
-    """A compact string. The same few thousand names are in nearly all events."""
-    encoded = text.encode()
-    return (SHORT[len(encoded)] if len(encoded) < len(SHORT) else text_prefix(len(encoded))) + encoded
-
-
-def _nullable_text(text: str | None) -> bytes:
-    return b"\0" if text is None else _text(text)
-
-
-def _count(count: int) -> bytes:
-    """Of a compact array."""
-    return SHORT[count] if count < len(SHORT) else size_prefix(count)
-
-
-@lru_cache(_NAMES_REMEMBERED)
-def _commit_key(group_id: str) -> bytes:
-    assert CommitDecidedKey.API_KEY is not None
-    encoded = group_id.encode()
-    text_prefix(len(encoded))  # refuses what is too long
-    return CommitDecidedKey.API_KEY.to_bytes(2) + len(encoded).to_bytes(2) + encoded
 
 def fenced(
     groups: "Groups", group_id: str, member_id: str, instance_id: str | None, epoch: int, error: int, api: str
@@ -422,6 +474,7 @@ class ClassicDelivery:
     """The bytes that a member of a classic group got by SyncGroup; read when the record is made."""
 
     __slots__ = ("assignment", "catalog", "generation", "group_id", "member_id")
+    encoded = None
 
     def __init__(self, group_id: str, member_id: str, generation: int, assignment: bytes, catalog: "Catalog") -> None:
         self.group_id = group_id
@@ -449,6 +502,7 @@ class Holding:
     """What a member of a consumer group was told that it holds, or said that it does. `value`: the event's class."""
 
     __slots__ = ("catalog", "epoch", "group_id", "held", "key", "member_id", "value")
+    encoded = None
 
     def __init__(
         self,
@@ -474,7 +528,6 @@ class Holding:
         value = self.value(state_offset, time_ms, Kind.CONSUMER, self.member_id, self.epoch, topics)
         return Record(self.key(self.group_id), value, 0)
 
-    encoded = None
 
 def delivered(groups: "Groups", group: ConsumerGroup, member: ConsumerMember) -> tuple[Fact, ...]:
     """A member of a consumer group is told what it is assigned; nothing if that is what it was told last."""
@@ -502,7 +555,6 @@ def acknowledged(groups: "Groups", group: ConsumerGroup, member: ConsumerMember,
 EVENT_KEYS: tuple[str, ...] = (
     "EventLogOpenedKey",
     "EventLogClosedKey",
-    encoded = None
     "CommitDecidedKey",
     "RebalanceStartedKey",
     "RebalanceCompletedKey",

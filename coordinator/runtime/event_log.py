@@ -334,10 +334,11 @@ def read_tail(log: Log, serde: Serde, state_offset: int) -> Tail:
             last: Any = known[-1][1]
             if is_last:
                 tail.previous_offset = last.state_offset
-                tail.covered_offset = last.state_end_offset
                 tail.is_closed = isinstance(last, EventLogClosedValue)
                 is_last = False
-            if last.state_end_offset <= state_offset:
+            if tail.covered_offset == UNKNOWN:
+                tail.covered_offset = last.state_end_offset
+            if UNKNOWN < last.state_end_offset <= state_offset:
                 break
             undone = [offset for offset, value in known if _is_undone(value, state_offset)]
             if undone:

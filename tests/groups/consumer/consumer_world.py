@@ -10,6 +10,7 @@ from typing import Any
 
 from groups.harness import Asked, GroupHarness
 
+from coordinator.groups.consumer.group import MemberState
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import ConsumerSettings
@@ -18,8 +19,8 @@ from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, OffsetC
 from coordinator.protocol.subscription import Subscription, encode_assignment, encode_subscription, parse_assignment
 from coordinator.requests import consumer_group_heartbeat as heartbeat_api
 from coordinator.requests import offset_commit as commit_api
-
 from coordinator.runtime.result import Result
+
 INTERVAL_MS = 1_000
 SESSION_MS = 45_000
 _Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
@@ -96,7 +97,14 @@ class ConsumerHarness(GroupHarness):
         return self.beat(group_id, member_id, 0, topics=topics, **how)
 
     def commit(
-        self, group_id: str, member_id: str, epoch: int, partitions: Any, version: int = 9, metadata: str = ""
+        self,
+        group_id: str,
+        member_id: str,
+        epoch: int,
+        partitions: Any,
+        version: int = 9,
+        metadata: str = "",
+        offset: int = 1,
     ) -> list[ErrorCode]:
         """`partitions`: (topic, partition) pairs; returns their errors."""
         by_topic: dict[str, list[int]] = {}
@@ -110,7 +118,7 @@ class ConsumerHarness(GroupHarness):
                 _Topic(
                     name,
                     self.catalog.topic_id(name) or bytes(16),
-                    [_Partition(each, 1, -1, metadata) for each in parts],
+                    [_Partition(each, offset, -1, metadata) for each in parts],
                 )
                 for name, parts in by_topic.items()
             ],
@@ -121,6 +129,7 @@ class ConsumerHarness(GroupHarness):
         try:
             result = commit(self.groups, request, asked, self.now_ms)
         except KafkaError as error:
+            self._apply(Result(facts=error.facts))
             return [error.code for _ in partitions]
         self._apply(result)
         return [ErrorCode(each.error_code) for topic in result.reply.topics for each in topic.partitions]
@@ -129,7 +138,6 @@ class ConsumerHarness(GroupHarness):
         return self.groups.consumer[group_id]
 
     def member(self, member_id: str = "m", group_id: str = "g") -> Any:
-            self._apply(Result(facts=error.facts))
         return self.consumer(group_id).members[member_id]
 
     def assigned(self, asked: Asked) -> dict[str, list[int]] | None:
@@ -400,6 +408,10 @@ def assert_sound(h: ConsumerHarness) -> None:
         for member in group.members.values():
             if member.member_epoch >= 0:
                 assert member.revocation_epoch < member.member_epoch <= group.target_epoch <= group.group_epoch, member
+            if member.state is MemberState.STABLE:
+                assert not member.pending_revocation, member
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                assert member.pending_revocation, member
             for held in (member.assigned, member.pending_revocation):
                 for topic_id, partitions in held.items():
                     assert partitions
@@ -416,10 +428,6 @@ def assert_sound(h: ConsumerHarness) -> None:
     assert h.durable() == h.durable(h.records)
 
 
-def compacted(records: Any) -> list[Any]:
-    """What compaction leaves at the least: the last record of each key, tombstones too."""
-    last = {repr(record.key): index for index, record in enumerate(records)}
-    return [record for index, record in enumerate(records) if last[repr(record.key)] == index]
 def cleaned(records: Any, random: Any) -> list[Any]:
     """What a reader may meet of a log that is being cleaned: up to some place, records that a later one before that place
     supersedes are gone, tombstones of which nothing is left perhaps too; and the reader may have read a part before."""
@@ -444,3 +452,7 @@ def cleaned(records: Any, random: Any) -> list[Any]:
     return before + [record for index, record in kept if index >= read_to] + list(records[max(read_to, clean_to) :])
 
 
+def compacted(records: Any) -> list[Any]:
+    """What compaction leaves at the least: the last record of each key, tombstones too."""
+    last = {repr(record.key): index for index, record in enumerate(records)}
+    return [record for index, record in enumerate(records) if last[repr(record.key)] == index]
