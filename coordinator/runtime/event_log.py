@@ -19,7 +19,6 @@ The second also when the state could not be synced and was read again. When the 
 its events are dropped before they are written.
 """
 
-import errno
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,17 +45,17 @@ from coordinator.world.clock import Clock
 _log = logging.getLogger(__name__)
 
 RETRY_MS = 1_000
-"""How long a log on a full disk is left alone before it is tried again."""
+"""How long a log whose disk took nothing is left alone before it is tried again."""
 UNKNOWN = -1
 START, RELOAD, RESUME = "start", "reload", "resume"
 """Why `EventLogOpened` is written; the last: events were lost, and now the disk takes them again."""
 
 
 class Status(StrEnum):
-    """Whether events are written. FULL: not until the disk has space. FAILED: not before a restart."""
+    """Whether events are written. BLOCKED: not until the disk takes them again. FAILED: not before a restart."""
 
     ACTIVE = "active"
-    FULL = "full"
+    BLOCKED = "blocked"
     FAILED = "failed"
 
 
@@ -245,7 +244,7 @@ class EventLog:
             self._lose(unwritable)
         self.written += batch.count
         self.written_bytes += len(data)
-        if self.status is Status.FULL:
+        if self.status is Status.BLOCKED:
             self._set_status(Status.ACTIVE, "")
 
     def _opening(self, state_offset: int, cause: str) -> EventLogOpenedValue:
@@ -278,12 +277,12 @@ class EventLog:
     # --- what goes wrong ----------------------------------------------------------------------------------------------
 
     def _may_try_again(self) -> bool:
-        return self.status is Status.FULL and self._clock.monotonic_ms() >= self._retry_at_ms
+        return self.status is Status.BLOCKED and self._clock.monotonic_ms() >= self._retry_at_ms
 
     def _write_failed(self, error: OSError) -> None:
-        if error.errno == errno.ENOSPC and self.log.failed is None:
+        if self.log.failed is None:
             self._retry_at_ms = self._clock.monotonic_ms() + RETRY_MS
-            self._set_status(Status.FULL, f"the disk is full: {error}; events are lost until there is space")
+            self._set_status(Status.BLOCKED, f"the event log cannot be written: {error}; events are lost until it can")
         else:
             self._fail(f"the event log cannot be written: {error}; events are lost until the server is restarted")
 
