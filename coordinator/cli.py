@@ -92,6 +92,7 @@ def parser(*, serves: bool = False) -> argparse.ArgumentParser:
     message.set_defaults(command=protocol_show)
     _add_groups_commands(commands)
     _add_log_commands(commands)
+    _add_pipeline_commands(commands)
     bench_parser = commands.add_parser(
         "bench",
         help="server CPU per request, beside a bare echo",
@@ -104,10 +105,6 @@ def parser(*, serves: bool = False) -> argparse.ArgumentParser:
     bench_parser.add_argument("--bootstrap", metavar="HOST:PORT", help="measure this server instead of our own")
     bench_parser.add_argument("--server-pid", type=int, metavar="PID", help="its process")
     bench_parser.set_defaults(command=bench)
-    bench_parser.add_argument("--with-ours", action="store_true", help="measure our own server too, row by row")
-    bench_parser.add_argument(
-        "--warm-up", type=float, default=1.0, metavar="S", help="before a measurement; a JVM takes 10"
-    )
     simulate_parser = commands.add_parser(
         "simulate",
         help="the whole server in a simulated world of faults, from a seed",
@@ -185,6 +182,14 @@ def _add_log_commands(commands: Any) -> None:
     check.set_defaults(command=log_check)
 
 
+def _add_pipeline_commands(commands: Any) -> None:
+    from coordinator.pipeline import arguments  # noqa: PLC0415 - see the module's text; these need no Spark
+
+    pipeline_parser = commands.add_parser("pipeline", help="Spark over the logs: tables, audits, reports")
+    arguments.add_jobs(pipeline_parser)
+    pipeline_parser.set_defaults(command=pipeline)
+
+
 def _add_config_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", type=Path, metavar="FILE", help="settings as YAML, `key: value` lines")
     command.add_argument("--listen", metavar="HOST:PORT", help="where clients connect (port 0: any free port)")
@@ -254,11 +259,15 @@ def bench(options: argparse.Namespace) -> int:
         if not host or not port.isdigit() or options.server_pid is None:
             return _refused(ValueError("--bootstrap HOST:PORT and --server-pid PID go together"))
         target = report.Target(host, int(port), options.server_pid)
-    report.report(
-        options.only, options.seconds, options.repetitions, options.durability, target, options.warm_up,
-        with_ours=options.with_ours,
-    )  # fmt: skip
+    report.report(options.only, options.seconds, options.repetitions, options.durability, target)
     return 0
+
+
+def pipeline(options: argparse.Namespace) -> int:
+    """One of the jobs over the logs."""
+    from coordinator.pipeline import job  # noqa: PLC0415 - see the module's text
+
+    return job.run(options)
 
 
 def groups(options: argparse.Namespace) -> int:
