@@ -144,19 +144,18 @@ class EventLog:
             return
         self._opened = self._opening(state_offset, cause)
         covered, undone_from = tail.covered_offset, tail.undone_from
-        if covered < state_offset and self.log.end_offset:
+        if covered < state_offset:
             self.gaps += 1
             _log.warning(
                 "event=events_missing shard=%d state_offset_from=%d state_offset_to=%d cleanly_closed=%s",
-                self.index, covered, state_offset, str(tail.is_closed).lower(),
+                self.index, max(covered, 0), state_offset, str(tail.is_closed).lower(),
             )  # fmt: skip
         if undone_from != UNKNOWN:
             _log.warning(
                 "event=events_undone shard=%d offset_from=%d offset_to=%d state_offset=%d",
                 self.index, undone_from, self.log.end_offset, state_offset,
             )  # fmt: skip
-        if self.log.end_offset:
-            self.flush(state_offset)
+        self.flush(state_offset)
 
     def drop_after(self, state_offset: int) -> None:
         """The state goes no further: what was decided beyond, in this turn, is not to be."""
@@ -190,7 +189,8 @@ class EventLog:
     def flush(self, state_end: int) -> None:
         """Writes what was told since the last flush; nothing was left out that concerns the state up to `state_end`."""
         pending, self.pending = self.pending, []
-        if not pending and (self._opened is None or not self.log.end_offset):
+        opened = self._opened
+        if not pending and (opened is None or not (opened.state_offset or self.log.end_offset)):
             return
         if self.status is not Status.ACTIVE and not self._may_try_again():
             self._lose(len(pending))
