@@ -26,6 +26,7 @@ EVENT_TYPES_FROM = 1000
 
 Row = dict[str, Any]
 
+_VERSION_BYTES = 2
 _ZERO_ID = b"\0" * 16
 _GROUP_KINDS = ("classic", "consumer", "streams", "share")
 _MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
@@ -49,8 +50,6 @@ def row(key: bytes | None, value: bytes | None) -> Row:
     """What a record says. Never raises for what is in it: a record that cannot be read says so in `problem`."""
     if key is None or len(key) < 2:
         return {"problem": "a key without a type", "value_json": _raw(key, value), "tombstone": value is None}
-    if value is not None and len(value) < 2:
-        return {"problem": "a value without a version", "value_json": _raw(key, value), "tombstone": False}
     number = int.from_bytes(key[:2], signed=True)
     name = key_names().get(number)
     if name is None or number in KEY_TYPES:
@@ -69,10 +68,11 @@ def row(key: bytes | None, value: bytes | None) -> Row:
         if value is None:
             out["value_json"] = json.dumps({"key": shown_key, "value": None})
             return out
-        version = int.from_bytes(value[:2], signed=True)
+        version = int.from_bytes(value[:2], signed=True) if len(value) >= _VERSION_BYTES else None
         value_name = f"{kind}Value"
-        if version not in Codec.of().versions(value_name):
-            out |= {"problem": f"version {version} is not known", "value_json": _raw(key, value)}
+        if version is None or version not in Codec.of().versions(value_name):
+            said = "a value without a version" if version is None else f"version {version} is not known"
+            out |= {"problem": said, "value_json": _raw(key, value)}
             return out
         message: Any = _whole(value_name, version, value)
         columns = _COLUMNS.get(kind)
