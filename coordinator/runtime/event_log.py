@@ -195,8 +195,13 @@ class EventLog:
         if self.status is not Status.ACTIVE and not self._may_try_again():
             self._lose(len(pending))
             return
-        if self._lost_since_written and self._opened is None:
-            self._opened = self._opening(pending[0].state_offset, RESUME)
+        if self._lost_since_written:
+            # From here on nothing is missing again.
+            state_offset = pending[0].state_offset if pending else state_end
+            if opened is None:
+                self._opened = self._opening(state_offset, RESUME)
+            else:
+                opened.state_offset = state_offset
         try:
             self._write(pending, state_end)
         except Exception:  # noqa: BLE001 - a bug here must not cost what the events are about
