@@ -24,6 +24,7 @@ The packages, in the order in which they may import: each only from those below 
 
     pytest_plugin  a server for a test suite
     cli         the command line: arguments, one call, an exit code
+    pipeline    Spark over the logs: who owned what, why groups rebalanced, which commits were zombies
     operations  what a person does from outside: look into log folders, look at and change groups
     bench       the server's speed, measured beside a bare echo
     faults      simulated twins of all that is outside; a whole server in a world of faults, run from a seed

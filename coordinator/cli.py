@@ -43,7 +43,8 @@ class KeyValueFormatter(logging.Formatter):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code (a wrong command line exits by itself, with 2)."""
-    options = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser(serves=words[:1] == ["serve"]).parse_args(words)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
@@ -52,14 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def parser(*, serves: bool = False) -> argparse.ArgumentParser:
+    """The whole command line; with `serves` only the command `serve`, since to make all of it takes ten milliseconds."""
     top = argparse.ArgumentParser(prog="coordinator", description="A Kafka group coordinator that runs alone.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
     serve_parser = commands.add_parser("serve", help="run the server", description="Runs the server until SIGTERM.")
     _add_config_arguments(serve_parser)
     serve_parser.set_defaults(command=serve)
+    if serves:
+        return top
 
     ready_parser = commands.add_parser(
         "ready",
@@ -89,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
     message.set_defaults(command=protocol_show)
     _add_groups_commands(commands)
     _add_log_commands(commands)
+    _add_pipeline_commands(commands)
     bench_parser = commands.add_parser(
         "bench",
         help="server CPU per request, beside a bare echo",
@@ -178,6 +182,14 @@ def _add_log_commands(commands: Any) -> None:
     check.set_defaults(command=log_check)
 
 
+def _add_pipeline_commands(commands: Any) -> None:
+    from coordinator.pipeline import arguments  # noqa: PLC0415 - see the module's text; these need no Spark
+
+    pipeline_parser = commands.add_parser("pipeline", help="Spark over the logs: tables, audits, reports")
+    arguments.add_jobs(pipeline_parser)
+    pipeline_parser.set_defaults(command=pipeline)
+
+
 def _add_config_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", type=Path, metavar="FILE", help="settings as YAML, `key: value` lines")
     command.add_argument("--listen", metavar="HOST:PORT", help="where clients connect (port 0: any free port)")
@@ -249,6 +261,13 @@ def bench(options: argparse.Namespace) -> int:
         target = report.Target(host, int(port), options.server_pid)
     report.report(options.only, options.seconds, options.repetitions, options.durability, target)
     return 0
+
+
+def pipeline(options: argparse.Namespace) -> int:
+    """One of the jobs over the logs."""
+    from coordinator.pipeline import job  # noqa: PLC0415 - see the module's text
+
+    return job.run(options)
 
 
 def groups(options: argparse.Namespace) -> int:

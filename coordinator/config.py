@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from coordinator import variables
-from coordinator.groups.settings import EVENT_POLICIES, FENCING_POLICIES, MIGRATION_POLICIES, GroupsConfig
+from coordinator.groups.settings import (
+    CLASSIC,
+    CONSUMER,
+    EVENT_POLICIES,
+    FENCING_POLICIES,
+    MIGRATION_POLICIES,
+    GroupsConfig,
+)
 from coordinator.places import SCHEMAS
 from coordinator.topics.settings import TopicsConfig
 from coordinator.transactions.settings import TransactionsConfig
@@ -190,12 +197,19 @@ def _read_names(value: Any, _is_text: bool) -> Any:
     return tuple(names) if all(isinstance(name, str) and _NAME.fullmatch(name) for name in names) else None
 
 
+def _read_protocols(value: Any, is_text: bool) -> Any:
+    """Classic groups cannot be switched off, as in Kafka."""
+    names = _read_names(value, is_text)
+    return names if names is not None and {CLASSIC} <= set(names) <= {CLASSIC, CONSUMER} else None
+
+
 def _read_text(value: Any, _is_text: bool) -> Any:
     return value if isinstance(value, str) and value and value.isprintable() else None
 
 
 BOOLEAN = Parser(_read_boolean, "true or false")
 NAMES = Parser(_read_names, "names, all different, by comma")
+PROTOCOLS = Parser(_read_protocols, "classic or classic,consumer; streams and share groups are not supported yet")
 TEXT = Parser(_read_text, "a text that is not empty")
 INT = integer(0, INT_MAX)
 POSITIVE = integer(1, INT_MAX)
@@ -242,6 +256,8 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("group.max.size", GroupsConfig, POSITIVE, "members", "A member beyond it is refused: GROUP_MAX_SIZE_REACHED."),
     ("group.classic.sanitize.owned.partitions", GroupsConfig, BOOLEAN, "",
      "Claims on partitions from an older generation are cleared before the leader sees them (ours)."),
+    ("group.coordinator.rebalance.protocols", GroupsConfig, PROTOCOLS, "",
+     "Kinds of groups that are served. Without consumer its heartbeats are refused: UNSUPPORTED_VERSION."),
     ("group.consumer.session.timeout.ms", GroupsConfig, POSITIVE, "ms",
      "A member of a consumer group that is silent so long is removed. May be set for one group, too."),
     ("group.consumer.min.session.timeout.ms", GroupsConfig, POSITIVE, "ms", "The least that may be set for a group."),
@@ -371,7 +387,6 @@ NOT_YET: dict[str, str] = {
     "group.share.": "share groups (KIP-932)",
     "share.": "share groups (KIP-932)",
     "errors.deadletterqueue.": "share groups (KIP-932)",
-    "group.coordinator.rebalance.protocols": "group kinds other than classic",
     "transaction.two.phase.commit.": "two-phase commit (KIP-939)",
     "ssl.": "TLS",
     "sasl.": "SASL",

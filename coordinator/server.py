@@ -454,8 +454,8 @@ async def _serve(config: ServerConfig, started_s: float) -> None:
     server = Server(config, loop, clock, RealDisk(), RealEntropy(), Threads(loop, DISK_THREADS))
     bootstrap, admin = await server.start()
     server.statistics.watch_lag(loop.call_later)
-    gc.collect()
     gc.freeze()
+    gc.enable()
     ready = {
         "ready": True,
         "bootstrap": bootstrap,
@@ -474,10 +474,13 @@ def run(config: ServerConfig, started_s: float) -> int:
     """Runs the server until SIGTERM; returns the exit code. `started_s`: monotonic time at which the process began."""
     import uvloop  # noqa: PLC0415 - only the real server needs it; a simulation brings its own loop
 
+    gc.disable()  # what a start makes is there to stay: to look through it again and again takes longer than all of it
     try:
         with _lock(config.log_dir):
             uvloop.run(_serve(config, started_s))
     except (CannotStart, DamagedLog, DecodeError, UnknownRecordVersion, OSError) as error:
         print(f"coordinator: {error}", file=sys.stderr)  # noqa: T201 - the one line a person needs
         return 1
+    finally:
+        gc.enable()
     return 0

@@ -31,7 +31,7 @@ from uuid import uuid4
 import uvloop
 
 from coordinator.bench.load import Member as Connection
-from coordinator.bench.load import Outcome, ask, cpu_seconds, frame, measure
+from coordinator.bench.load import Outcome, ask, cpu_seconds, frame, measure, serving
 from coordinator.groups.assignors.assignor import GroupSpec, MemberSpec, Partitions
 from coordinator.groups.assignors.assignor import run as run_assignor
 from coordinator.groups.assignors.uniform import UniformAssignor
@@ -192,6 +192,7 @@ async def _converge(members: Sequence[Member], owners: Owners, partitions: int) 
 
 async def _assembled(host: str, port: int, count: int, partitions: int) -> tuple[list[Member], Owners, dict[str, int]]:
     """Members that are connected and have not joined, nothing owned yet, and the topics with their sizes."""
+    await serving(host, port)
     codec, owners = Codec.of(None), Owners()
     sizes = await _create_topics(codec, host, port, partitions)
     group_id = f"bench-{uuid4()}"

@@ -2,59 +2,81 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from coordinator.bench.load import ask, cpu_seconds
+from coordinator.bench.rebalance import Member
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import CreateTopicsRequest, OffsetCommitRequest, OffsetFetchRequest
 
 TOPIC = "bench-footprint"
 PARTITIONS = 100
 IDLE_S = 5.0
+SETTLE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Footprint:
-    """Times in milliseconds from exec, memory in MiB (VmRSS), CPU in milliseconds per second."""
+class Connected:
+    """Times in milliseconds from exec, memory in MiB (VmRSS), idle CPU in milliseconds per second."""
 
     start_ms: float
+    start_cpu_ms: float
     rss_idle_mib: float
     idle_cpu_ms: float
-    offsets: int
-    rss_offsets_mib: float
+    rss_connections_mib: float
+    rss_members_mib: float
+    """With as many members of one group on connections of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What many offsets cost."""
+
+    rss_mib: float
     restart_ms: float
     """From exec until an offset committed before the kill is answered."""
+    replayed_per_s: float
+    """Offset commits of the log per second of CPU that a start over them takes longer than one over nothing."""
 
 
-class _Server:
-    def __init__(self, folder: str) -> None:
-        command = [sys.executable, "-m", "coordinator", "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
-        command += ["--data-dir", folder, "--set", "durability=write"]
-        self.began = time.perf_counter()
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # noqa: S603
-        assert self.process.stdout is not None
-        self.port = int(json.loads(self.process.stdout.readline())["bootstrap"].rpartition(":")[2])
+@contextmanager
+def served(folder: str, *settings: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
+    """Our server on free ports over this data folder: the port, and the process, which is killed at the end.
 
-    def since_start_ms(self) -> float:
-        return (time.perf_counter() - self.began) * 1e3
+    Its code is compiled, as an installed one is: what the developer's environment says of that is not passed on."""
+    command = [sys.executable, "-m", "coordinator", "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    command += ["--data-dir", folder, *(word for setting in settings for word in ("--set", setting))]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen(  # noqa: S603
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise SystemExit("bench: the server did not start")
+        yield int(json.loads(line)["bootstrap"].rpartition(":")[2]), process
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
 
-    def rss_mib(self) -> float:
-        for line in Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii").splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-        raise SystemExit("bench: the server is gone")
 
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+def _rss_mib(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise SystemExit("bench: the server is gone")
 
 
 async def _commit(port: int, count: int) -> None:
@@ -87,24 +109,56 @@ async def _fetch(port: int) -> None:
         raise SystemExit(f"bench: an acknowledged offset is gone: {answer}")
 
 
-def measure(offsets: int) -> Footprint:
-    """Starts a server on an empty folder, looks at it, fills it, kills it, and starts it again."""
+async def _connect(port: int, count: int) -> list[asyncio.StreamWriter]:
+    return [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(count)]
+
+
+async def _with_connections(port: int, pid: int, count: int) -> float:
+    """RSS while so many connections are open that have asked nothing yet."""
+    writers = await _connect(port, count)
+    await asyncio.sleep(SETTLE_S)
+    rss_mib = _rss_mib(pid)
+    for writer in writers:
+        writer.close()
+    return rss_mib
+
+
+async def _with_members(port: int, pid: int, count: int) -> float:
+    """RSS while a group of so many members is stable."""
+    members = [Member(Codec.of(None), "127.0.0.1", port) for _ in range(count)]
+    for member in members:
+        await member.connect()
+    await asyncio.gather(*(member.join() for member in members))
+    return _rss_mib(pid)
+
+
+def measure_connections(count: int) -> Connected:
+    """Starts a server on an empty folder, looks at it, connects to it, and forms a group."""
+    with TemporaryDirectory() as folder, served(folder):
+        pass  # whatever a first start on a machine has to read and compile is read and compiled
     with TemporaryDirectory() as folder:
-        server = _Server(folder)
-        try:
-            start_ms = server.since_start_ms()
-            before = cpu_seconds(server.process.pid)
+        began = time.perf_counter()
+        with served(folder, "durability=write", "group.initial.rebalance.delay.ms=1000") as (port, process):
+            start_ms, start_cpu_ms = (time.perf_counter() - began) * 1e3, cpu_seconds(process.pid) * 1e3
+            before = cpu_seconds(process.pid)
             time.sleep(IDLE_S)
-            idle_cpu_ms = (cpu_seconds(server.process.pid) - before) / IDLE_S * 1e3
-            rss_idle_mib = server.rss_mib()
-            asyncio.run(_commit(server.port, offsets))
-            rss_offsets_mib = server.rss_mib()
-        finally:
-            server.kill()
-        server = _Server(folder)
-        try:
-            asyncio.run(_fetch(server.port))
-            restart_ms = server.since_start_ms()
-        finally:
-            server.kill()
-    return Footprint(start_ms, rss_idle_mib, idle_cpu_ms, offsets, rss_offsets_mib, restart_ms)
+            idle_cpu_ms = (cpu_seconds(process.pid) - before) / IDLE_S * 1e3
+            rss_idle_mib = _rss_mib(process.pid)
+            rss_connections_mib = asyncio.run(_with_connections(port, process.pid, count))
+            rss_members_mib = asyncio.run(_with_members(port, process.pid, count))
+    return Connected(start_ms, start_cpu_ms, rss_idle_mib, idle_cpu_ms, rss_connections_mib, rss_members_mib)
+
+
+def measure_offsets(count: int) -> Filled:
+    """Fills a server, kills it, and starts it again."""
+    with TemporaryDirectory() as folder:
+        with served(folder, "durability=write") as (port, process):
+            empty_cpu_s = cpu_seconds(process.pid)
+            asyncio.run(_commit(port, count))
+            rss_mib = _rss_mib(process.pid)
+        began = time.perf_counter()
+        with served(folder, "durability=write") as (port, process):
+            load_cpu_s = max(0.01, cpu_seconds(process.pid) - empty_cpu_s)
+            asyncio.run(_fetch(port))
+            restart_ms = (time.perf_counter() - began) * 1e3
+    return Filled(rss_mib, restart_ms, count / load_cpu_s)

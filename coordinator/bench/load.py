@@ -23,6 +23,7 @@ from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     CreateTopicsRequest,
+    FindCoordinatorRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     Message,
@@ -32,6 +33,11 @@ from coordinator.protocol.messages import (
 
 TOPIC = "bench"
 PARTITIONS = 16
+RUN = uuid4().hex[:8]
+"""In the names of groups: a server that is measured again has members of the last run that it waits for."""
+SERVING_WITHIN_S = 60.0
+NOT_SERVING = {14, 15, 16}
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 PACE_S = 0.0005
 """How often a pace is looked at; the loop's own timers are no finer than a millisecond."""
 
@@ -100,9 +106,26 @@ async def ask(
     return codec.decoder(f"{name}Response", version)(answer, position)[0]
 
 
+async def serving(host: str, port: int) -> None:
+    """Returns when the server answers for groups: a Kafka that has just begun makes and loads their log first."""
+    codec, group = Codec.of(None), f"bench-{uuid4()}"
+    beat = HeartbeatRequest(group_id=group, generation_id=1, member_id="m")
+    deadline = time.monotonic() + SERVING_WITHIN_S
+    while True:
+        reader, writer = await asyncio.open_connection(host, port)
+        await ask(codec, reader, writer, "FindCoordinator", 2, FindCoordinatorRequest(key=group, key_type=0))
+        error = (await ask(codec, reader, writer, "Heartbeat", 4, beat)).error_code
+        writer.close()
+        if error not in NOT_SERVING:
+            return
+        if time.monotonic() > deadline:
+            raise SystemExit(f"bench: no groups are served: error {error} after {SERVING_WITHIN_S:g} s")
+        await asyncio.sleep(0.1)
+
+
 async def member_frame(plan: Plan, codec: Codec, index: int) -> bytes:
     """Forms a group of one member and returns the request frame it then repeats."""
-    group, member, generation = f"bench-{index}", "m" * 42, 1
+    group, member, generation = f"bench-{RUN}-{index}", "m" * 42, 1
     if plan.joins:
         reader, writer = await asyncio.open_connection(plan.host, plan.port)
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\1\0\0\0\0\xff\xff\xff\xff")
@@ -169,10 +192,18 @@ async def consumer_member_frame(plan: Plan, codec: Codec) -> bytes:
             subscribed_topic_names=[TOPIC],
             topic_partitions=[],
         )
+        deadline = time.monotonic() + SERVING_WITHIN_S
         joined = await ask(codec, reader, writer, "ConsumerGroupHeartbeat", 1, join)
+        while not (joined.error_code or (joined.assignment and joined.assignment.topic_partitions)):
+            if time.monotonic() > deadline:
+                raise SystemExit(f"load: the member is given nothing: {joined}")
+            # A Kafka that has just made the topic hears of it a little later.
+            await asyncio.sleep(0.2)
+            beat.member_epoch = joined.member_epoch
+            joined = await ask(codec, reader, writer, "ConsumerGroupHeartbeat", 1, beat)
         beat.member_epoch = joined.member_epoch
         steady = await ask(codec, reader, writer, "ConsumerGroupHeartbeat", 1, beat)
-        if joined.error_code or steady.error_code or not joined.assignment.topic_partitions or steady.assignment:
+        if joined.error_code or steady.error_code or steady.assignment:
             raise SystemExit(f"load: the member is not steady: {joined}, then {steady}")
         writer.close()
     return frame(codec, "ConsumerGroupHeartbeatRequest", 1, 7, beat)
@@ -282,6 +313,8 @@ async def measure(members: Sequence[Member], server_pid: int, warm_up_s: float, 
 async def run(plan: Plan) -> Outcome:
     """Joins, warms up, measures."""
     codec = Codec.of(None)
+    if plan.joins:
+        await serving(plan.host, plan.port)
     if plan.joins and plan.request != "heartbeat":
         reader, writer = await asyncio.open_connection(plan.host, plan.port)
         topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 import uvloop
 
-from coordinator.bench.load import ask, cpu_seconds
+from coordinator.bench.load import RUN, ask, cpu_seconds, serving
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
     HeartbeatRequest,
@@ -25,6 +25,7 @@ from coordinator.protocol.messages import (
 
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\5bench\xff\xff\xff\xff\0\0\0\0"
 ASSIGNMENT = b"\0\1\0\0\0\1\0\5bench\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
+GROUP = f"bench-rebalance-{RUN}"
 MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS = 79, 27
 SETTLE_S = 0.05
 """Time for a newcomer's join to be parked before the others are asked to heartbeat."""
@@ -58,7 +59,7 @@ class Member:
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)
         while True:
             request = JoinGroupRequest(
-                group_id="bench-rebalance",
+                group_id=GROUP,
                 session_timeout_ms=300_000,
                 rebalance_timeout_ms=300_000,
                 member_id=self.member_id,
@@ -78,7 +79,7 @@ class Member:
         self.generation = joined.generation_id
         assign = SyncGroupRequest.SyncGroupRequestAssignment
         request = SyncGroupRequest(
-            group_id="bench-rebalance",
+            group_id=GROUP,
             generation_id=joined.generation_id,
             member_id=self.member_id,
             protocol_type="consumer",
@@ -90,19 +91,20 @@ class Member:
 
     async def heed(self) -> None:
         """Heartbeats, and joins again if it is told to."""
-        request = HeartbeatRequest(group_id="bench-rebalance", generation_id=self.generation, member_id=self.member_id)
+        request = HeartbeatRequest(group_id=GROUP, generation_id=self.generation, member_id=self.member_id)
         answer = await ask(self._codec, self._reader, self._writer, "Heartbeat", 4, request)
         if answer.error_code == REBALANCE_IN_PROGRESS:
             await self.join()
 
     async def leave(self) -> None:
         member = LeaveGroupRequest.MemberIdentity(member_id=self.member_id, group_instance_id=None)
-        request = LeaveGroupRequest(group_id="bench-rebalance", members=[member])
+        request = LeaveGroupRequest(group_id=GROUP, members=[member])
         await ask(self._codec, self._reader, self._writer, "LeaveGroup", 5, request)
 
 
 async def run(host: str, port: int, server_pid: int, count: int) -> Rebalances:
     """Forms a group of `count`, adds one, takes one away."""
+    await serving(host, port)
     codec = Codec.of(None)
     members = [Member(codec, host, port) for _ in range(count)]
     newcomer = Member(codec, host, port)

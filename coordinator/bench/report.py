@@ -1,11 +1,16 @@
-"""Runs a measurement against a server and the echo, several times, and prints medians, spreads and the ratio."""
+"""Runs a measurement against a server and the echo, several times, and prints medians, spreads and the ratio.
+
+Another server (a Kafka) is measured by the same load, instead of ours or beside it: then each row is a line for each, and
+both ran within the same minute, which is what figures of a machine with other work on it need to be compared at all.
+"""
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import log
 from statistics import linear_regression, median
 from tempfile import TemporaryDirectory
@@ -48,6 +53,7 @@ ROWS = (
 
 REBALANCE_MEMBERS = (100, 1_000, 3_000)
 FORMING = "group.initial.rebalance.delay.ms=1000"
+FOOTPRINT_CONNECTIONS = 1_000
 FOOTPRINT_OFFSETS = (100_000, 300_000)
 CONSUMER_GROUPS = ((100, 1_000), (300, 3_000), (1_000, 10_000), (1_000, 100_000))
 """Members and partitions."""
@@ -68,31 +74,31 @@ class Target:
     pid: int
 
 
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A server that is measured. `start(*settings)` gives it for one measurement; another than ours has the settings it has."""
+
+    suffix: str
+    """Behind the names of its rows."""
+    start: Callable[..., AbstractContextManager[Target]]
+
+
+def contenders(durability: str, target: Target | None, *, with_ours: bool) -> list[Contender]:
+    """Ours, the one at `target`, or both."""
+    ours = Contender("", partial(own_server, durability))
+    if target is None:
+        return [ours]
+    theirs = Contender(" *" if with_ours else "", lambda *_settings: nullcontext(target))
+    return [ours, theirs] if with_ours else [theirs]
+
+
 @contextmanager
 def own_server(durability: str, *settings: str) -> Iterator[Target]:
     """Our server on free ports with an empty data folder, and one shard, as the single-node Kafka it is compared with."""
     with TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "coordinator", "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
-        command += [
-            "--data-dir",
-            folder,
-            "--set",
-            f"durability={durability}",
-            "--set",
-            "group.initial.rebalance.delay.ms=0",
-            "--set",
-            "offsets.topic.num.partitions=1",
-            *(word for setting in settings for word in ("--set", setting)),
-        ]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # noqa: S603
-        try:
-            assert process.stdout is not None
-            ready = json.loads(process.stdout.readline())
-            host, _, port = ready["bootstrap"].rpartition(":")
-            yield Target(host, int(port), process.pid)
-        finally:
-            process.kill()
-            process.wait()
+        wanted = (f"durability={durability}", "group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=1")
+        with footprint.served(folder, *wanted, *settings) as (port, process):
+            yield Target("127.0.0.1", port, process.pid)
 
 
 @contextmanager
@@ -130,76 +136,90 @@ def spread(values: list[float], digits: int = 1) -> str:
     return f"{median(values):5.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
 
 
-def report(match: str, seconds: float, repetitions: int, durability: str, target: Target | None) -> None:
+def report(
+    match: str,
+    seconds: float,
+    repetitions: int,
+    durability: str,
+    target: Target | None,
+    warm_up_s: float = 1.0,
+    *,
+    with_ours: bool = False,
+) -> None:
     """Prints a table of the rows whose name contains `match`; CPU per request in microseconds, requests per second."""
+    servers = contenders(durability, target, with_ours=with_ours)
     print(f"CPU us per request: median (min-max) of {repetitions} runs of {seconds:g} s; durability: {durability}")  # noqa: T201
-    print(f"{'':52} {'server':>20} {'echo':>20} {'ratio':>6} {'req/s':>9}")  # noqa: T201
+    if with_ours and target is not None:
+        print(f"* the server at {target.host}:{target.port}")  # noqa: T201
+    print(f"{'':54} {'server':>20} {'echo':>20} {'ratio':>6} {'req/s':>9}")  # noqa: T201
+    report_requests([row for row in ROWS if match in row.name], servers, seconds, repetitions, warm_up_s)
+    report_data(match, servers, seconds, repetitions, warm_up_s)
+    report_rebalances(match, servers, repetitions)
+    if target is None or not with_ours:
+        report_consumer_groups(match, repetitions, durability, target)
+    if target is None or with_ours:
+        report_footprint(match)
+
+
+def report_requests(
+    rows: Sequence[Row], servers: Sequence[Contender], seconds: float, repetitions: int, warm_up_s: float
+) -> None:
+    """Each row: CPU per request of each server and of the echo, and how fast it went."""
     costs: dict[str, float] = {}
-    for row in ROWS:
-        if match not in row.name:
-            continue
-        ours, floor, rates, p99s = [], [], [], []
+    for row in rows:
+        plan = Plan(
+            "", 0, row.request, row.connections, row.in_flight, row.partitions, warm_up_s, seconds, 0,
+            joins=True, rate=row.rate,
+        )  # fmt: skip
+        found: dict[str, list[Outcome]] = {server.suffix: [] for server in servers}
+        floor: list[float] = []
         for _ in range(repetitions):
-            plan = Plan(
-                "",
-                0,
-                row.request,
-                row.connections,
-                row.in_flight,
-                row.partitions,
-                1.0,
-                seconds,
-                0,
-                joins=True,
-                rate=row.rate,
-            )
-            if target is None:
-                with own_server(durability) as own:
-                    outcome = measure(replace(plan, host=own.host, port=own.port, server_pid=own.pid))
-            else:
-                outcome = measure(replace(plan, host=target.host, port=target.port, server_pid=target.pid))
-            ours.append(outcome.server_cpu_s / outcome.answers * 1e6)
-            rates.append(outcome.answers / outcome.seconds)
-            p99s.append(outcome.p99_us)
-            with echo_server(outcome.answer_bytes) as echo:
-                bare = measure(replace(plan, host=echo.host, port=echo.port, server_pid=echo.pid, joins=False))
+            for server in servers:
+                with server.start() as at:
+                    found[server.suffix].append(measure(replace(plan, host=at.host, port=at.port, server_pid=at.pid)))
+            with echo_server(found[servers[0].suffix][-1].answer_bytes) as echo:
+                own = replace(plan, host=echo.host, port=echo.port, server_pid=echo.pid, joins=False, warm_up_s=1.0)
+                bare = measure(own)
             floor.append(bare.server_cpu_s / bare.answers * 1e6)
-        costs[row.name] = median(ours)
-        ratio = median(ours) / median(floor)
-        p99 = f"   p99 {median(p99s):,.0f} us" if row.rate else ""
-        figures = f"{spread(ours):>20} {spread(floor):>20} {ratio:6.2f} {median(rates):9,.0f}{p99}"
-        print(f"{row.name:52} {figures}", flush=True)  # noqa: T201
+        for suffix, outcomes in found.items():
+            cost = [outcome.server_cpu_s / outcome.answers * 1e6 for outcome in outcomes]
+            rate = median(outcome.answers / outcome.seconds for outcome in outcomes)
+            p99 = f"   p99 {median(outcome.p99_us for outcome in outcomes):,.0f} us" if row.rate else ""
+            ratio = median(cost) / median(floor)
+            figures = f"{spread(cost):>20} {spread(floor):>20} {ratio:6.2f} {rate:9,.0f}{p99}"
+            print(f"{row.name + suffix:54} {figures}", flush=True)  # noqa: T201
+            costs[row.name + suffix] = median(cost)
     for how in ("100 connections", "1,000 connections, paced 5,000/s"):
         if f"heartbeat, {how}" in costs and f"consumer heartbeat, {how}" in costs:
             ratio = costs[f"consumer heartbeat, {how}"] / costs[f"heartbeat, {how}"]
             print(f"a consumer heartbeat costs {ratio:.2f} of a classic one ({how})", flush=True)  # noqa: T201
-    report_data(match, seconds, repetitions, durability, target)
-    report_rebalances(match, repetitions, durability, target)
-    report_consumer_groups(match, repetitions, durability, target)
-    if target is None:
-        report_footprint(match)
 
 
-def report_rebalances(match: str, repetitions: int, durability: str, target: Target | None) -> None:
-    """Server CPU of a classic rebalance by members, and the exponent by which it grows from 1,000 to 3,000."""
+def report_rebalances(match: str, servers: Sequence[Contender], repetitions: int) -> None:
+    """Server CPU of a classic rebalance by members, and the exponent by which it grows from 1,000 to 3,000.
+
+    Members that come within the delay are one generation, as in a deployment; without it each would be one."""
     counts = [count for count in REBALANCE_MEMBERS if match in f"rebalance of {count:,} members"]
     if counts:
-        print(f"\n{'server CPU in ms':40} {'form':>22} {'one joins':>22} {'one leaves':>22}")  # noqa: T201
-    form: dict[int, float] = {}
+        print(f"\n{'server CPU in ms':42} {'form':>22} {'one joins':>22} {'one leaves':>22}")  # noqa: T201
+    form: dict[tuple[str, int], float] = {}
     for count in counts:
-        steps: list[Rebalances] = []
+        steps: dict[str, list[Rebalances]] = {server.suffix: [] for server in servers}
         for _ in range(repetitions):
-            # Members that come within the delay are one generation, as in a deployment; without it each would be one.
-            with own_server(durability, FORMING) if target is None else nullcontext(target) as server:
-                arguments = (server.host, str(server.port), str(server.pid), str(count))
-                steps.append(Rebalances(**_run("coordinator.bench.rebalance", *arguments)))
-        form[count] = median(step.form_ms for step in steps)
-        columns = ([step.form_ms for step in steps], [s.joins_ms for s in steps], [s.leaves_ms for s in steps])
-        name = f"rebalance of {count:,} members"
-        print(f"{name:40} " + " ".join(f"{spread(column):>22}" for column in columns), flush=True)  # noqa: T201
-    if 1_000 in form and 3_000 in form:
-        exponent = log(form[3_000] / form[1_000]) / log(3)
-        print(f"growth of forming from 1,000 to 3,000 members: exponent {exponent:.2f}")  # noqa: T201
+            for server in servers:
+                with server.start(FORMING) as at:
+                    arguments = (at.host, str(at.port), str(at.pid), str(count))
+                    steps[server.suffix].append(Rebalances(**_run("coordinator.bench.rebalance", *arguments)))
+        for suffix, found in steps.items():
+            form[suffix, count] = median(step.form_ms for step in found)
+            columns = ([step.form_ms for step in found], [s.joins_ms for s in found], [s.leaves_ms for s in found])
+            name = f"rebalance of {count:,} members{suffix}"
+            print(f"{name:42} " + " ".join(f"{spread(column):>22}" for column in columns), flush=True)  # noqa: T201
+    for server in servers:
+        few, many = form.get((server.suffix, 1_000)), form.get((server.suffix, 3_000))
+        if few and many:
+            exponent = log(many / few) / log(3)
+            print(f"growth of forming from 1,000 to 3,000 members{server.suffix}: exponent {exponent:.2f}")  # noqa: T201
 
 
 def report_consumer_groups(match: str, repetitions: int, durability: str, target: Target | None) -> None:
@@ -279,31 +299,42 @@ def report_group_at_rest(match: str, durability: str, target: Target | None) -> 
 
 def report_footprint(match: str) -> None:
     """Start-up, memory, idle CPU, restart; of our own server only, for it is started and killed."""
+    if match in "footprint with 1,000 connections and 1,000 members":
+        connected = footprint.measure_connections(FOOTPRINT_CONNECTIONS)
+        print(  # noqa: T201
+            f"\nfootprint with 1,000 connections and 1,000 members: ready {connected.start_ms:.0f} ms after exec "
+            f"({connected.start_cpu_ms:.0f} ms of CPU); idle CPU {connected.idle_cpu_ms:.1f} ms/s; RSS idle "
+            f"{connected.rss_idle_mib:.0f} MiB, with the connections {connected.rss_connections_mib:.0f} MiB, with as many "
+            f"members of a group {connected.rss_members_mib:.0f} MiB",
+            flush=True,
+        )
     for offsets in FOOTPRINT_OFFSETS:
         if match not in f"footprint with {offsets:,} offsets":
             continue
-        found = footprint.measure(offsets)
+        found = footprint.measure_offsets(offsets)
         print(  # noqa: T201
-            f"\nfootprint with {offsets:,} offsets: ready {found.start_ms:.0f} ms after exec; RSS idle "
-            f"{found.rss_idle_mib:.0f} MiB, with the offsets {found.rss_offsets_mib:.0f} MiB; idle CPU "
-            f"{found.idle_cpu_ms:.1f} ms/s; after kill -9 an offset is answered {found.restart_ms:.0f} ms after exec",
+            f"\nfootprint with {offsets:,} offsets: RSS {found.rss_mib:.0f} MiB; after kill -9 an offset is answered "
+            f"{found.restart_ms:.0f} ms after exec; replay {found.replayed_per_s:,.0f} offset commits per second of CPU",
             flush=True,
         )
 
 
-def report_data(match: str, seconds: float, repetitions: int, durability: str, target: Target | None) -> None:
+def report_data(match: str, servers: Sequence[Contender], seconds: float, repetitions: int, warm_up_s: float) -> None:
     """The same for the data plane, without an echo: megabytes of record batches per second and CPU per megabyte."""
     rows = [row for row in DATA_ROWS if match in row.name]
     if rows:
-        print(f"\n{'':40} {'MB/s':>22} {'server CPU us per MB':>26}")  # noqa: T201
+        print(f"\n{'':42} {'MB/s':>22} {'server CPU us per MB':>26}")  # noqa: T201
     for row in rows:
-        rates, costs = [], []
+        found: dict[str, list[DataOutcome]] = {server.suffix: [] for server in servers}
         for _ in range(repetitions):
-            with own_server(durability) if target is None else nullcontext(target) as server:
-                plan = DataPlan(
-                    server.host, server.port, row.request, row.connections, row.in_flight, 1.0, seconds, server.pid
-                )
-                outcome = DataOutcome(**_loaded("coordinator.bench.data", asdict(plan)))
-            rates.append(outcome.batch_bytes / outcome.seconds / 1e6)
-            costs.append(outcome.server_cpu_s / (outcome.batch_bytes / 1e6) * 1e6)
-        print(f"{row.name:40} {spread(rates):>22} {spread(costs):>26}", flush=True)  # noqa: T201
+            for server in servers:
+                with server.start() as at:
+                    plan = DataPlan(
+                        at.host, at.port, row.request, row.connections, row.in_flight, warm_up_s, seconds, at.pid
+                    )
+                    outcome = DataOutcome(**_loaded("coordinator.bench.data", asdict(plan)))
+                found[server.suffix].append(outcome)
+        for suffix, outcomes in found.items():
+            rates = [outcome.batch_bytes / outcome.seconds / 1e6 for outcome in outcomes]
+            costs = [outcome.server_cpu_s / (outcome.batch_bytes / 1e6) * 1e6 for outcome in outcomes]
+            print(f"{row.name + suffix:42} {spread(rates):>22} {spread(costs):>26}", flush=True)  # noqa: T201

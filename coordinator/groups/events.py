@@ -13,6 +13,8 @@ commit is asked then too, and of the same function that the fence asks (fencing.
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from functools import lru_cache
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, Epochs
@@ -43,9 +45,10 @@ from coordinator.protocol.messages import (
     RebalanceCompletedValue,
     RebalanceStartedKey,
     RebalanceStartedValue,
+    TxnOffsetCommitRequest,
 )
 from coordinator.protocol.subscription import parse_assignment
-from coordinator.protocol.wire import DecodeError
+from coordinator.protocol.wire import SHORT, DecodeError, size_prefix, text_prefix
 from coordinator.runtime.result import Call, Event, Fact, Record
 
 if TYPE_CHECKING:
@@ -93,6 +96,7 @@ class Told:
     """An event that is ready but for when and where it was decided."""
 
     __slots__ = ("key", "value")
+    encoded = None
 
     def __init__(self, key: Message, value: Any) -> None:
         self.key = key
@@ -123,10 +127,14 @@ class RefusedOffset(NamedTuple):
 
 
 class CommitDecision:
-    """A commit that was accepted or refused. `member`, `generation`: of the member it named, if there was one."""
+    """A commit that was accepted or refused. `member`, `generation`: of the member it named, if there was one.
+
+    There is one with every commit, so its bytes are put together here and not by the codec, which `record` goes through: a test
+    says that they are the same.
+    """
 
     __slots__ = (
-        "client_id", "error", "generation", "is_known", "kind", "member", "metadata_max", "refused", "request",
+        "client_id", "error", "generation", "is_in_transaction", "kind", "member", "metadata_max", "refused", "request",
         "settings",
     )  # fmt: skip
 
@@ -140,8 +148,6 @@ class CommitDecision:
         generation: int,
         member: ConsumerMember | None,
         settings: ConsumerSettings | None,
-        *,
-        is_known: bool,
     ) -> None:
         self.request = request
         self.client_id = client_id
@@ -151,8 +157,7 @@ class CommitDecision:
         self.generation = generation
         self.member = member
         self.settings = settings
-        self.is_known = is_known
-        """Whether the commit was made by, or in the name of, a member: of an empty group anybody may commit."""
+        self.is_in_transaction = type(request) is TxnOffsetCommitRequest
         self.refused: Sequence[RefusedOffset] = ()
 
     def record(self, state_offset: int, time_ms: int) -> Record:
@@ -184,7 +189,7 @@ class CommitDecision:
             group_kind=self.kind,
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
-            generation_id_or_member_epoch=_epoch(request),
+            generation_id_or_member_epoch=request.generation_id_or_member_epoch,
             error_code=error,
             policy="" if settings is None else settings.fencing_policy,
             strict_verdict=strict,
@@ -195,12 +200,63 @@ class CommitDecision:
             client_id=self.client_id,
             topics=topics,
         )
-        transactional_id = getattr(request, "transactional_id", None)
-        if transactional_id is not None:
-            value.transactional_id = transactional_id
+        if self.is_in_transaction:
+            value.transactional_id = request.transactional_id
             value.producer_id = request.producer_id
             value.producer_epoch = request.producer_epoch
         return Record(CommitDecidedKey(request.group_id), value, 0)
+
+    def encoded(self, state_offset: int, time_ms: int, state_end: int) -> tuple[bytes, bytes]:
+        """Key and value of the record, with the state's end as the tagged field that the last event of a batch has."""
+        request, member, settings, error = self.request, self.member, self.settings, self.error
+        metadata_max, assigned, pending = self.metadata_max, _NOTHING, _NOTHING
+        member_epoch, revocation_epoch = self.generation, -1
+        if member is not None:
+            assigned, pending = member.assigned, member.pending_revocation
+            member_epoch, revocation_epoch = member.member_epoch, member.revocation_epoch
+        producer_id, producer_epoch, transactional_id = NO_PRODUCER
+        if self.is_in_transaction:
+            producer_id, producer_epoch = request.producer_id, request.producer_epoch
+            transactional_id = request.transactional_id
+        strict, revocation, assignment = self.verdicts()
+        parts = [
+            _HEAD(0, state_offset, time_ms, self.kind),
+            _text(request.member_id),
+            _nullable_text(request.group_instance_id),
+            _ASKED(request.generation_id_or_member_epoch, error),
+            b"\1" if settings is None else _text(settings.fencing_policy),
+            _JUDGED(strict, revocation, assignment, member_epoch, revocation_epoch, producer_id, producer_epoch),
+            _nullable_text(transactional_id),
+            _nullable_text(self.client_id),
+            _count(len(request.topics) + len(self.refused)),
+        ]
+        for topic in request.topics:
+            topic_id = topic.topic_id
+            held, leaving = assigned.get(topic_id, _NOTHING_HELD), pending.get(topic_id, _NOTHING_HELD)
+            partitions = topic.partitions
+            parts += (_text(topic.name), topic_id, _count(len(partitions)))
+            for each in partitions:
+                index, metadata, code = each.partition_index, each.committed_metadata, error
+                if metadata and not code and is_too_large(metadata, metadata_max):
+                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                since = held.get(index, NOBODYS)
+                if since == NOBODYS and leaving:
+                    since = leaving.get(index, NOBODYS)
+                parts.append(_PARTITION(index, each.committed_offset, code, since, 0))
+            parts.append(b"\0")
+        for refused in self.refused:
+            topic_id, index = refused.topic_id, refused.partition
+            held, leaving = assigned.get(topic_id, _NOTHING_HELD), pending.get(topic_id, _NOTHING_HELD)
+            since = held.get(index, leaving.get(index, NOBODYS))
+            parts += (
+                _text(refused.topic),
+                topic_id,
+                b"\2",
+                _PARTITION(index, refused.offset, refused.error, since, 0),
+                b"\0",
+            )
+        parts.append(b"\0" if state_end < 0 else _STATE_END(1, 0, 8, state_end))
+        return _commit_key(request.group_id), b"".join(parts)
 
     def verdicts(self) -> tuple[int, int, int]:
         """What strict, revocation-epoch and assignment-epoch say."""
@@ -210,23 +266,14 @@ class CommitDecision:
         if member is None and self.is_known and names_nobody(self.request):
             return NO_VERDICTS
         if member is None:
-            return ALL_REFUSE if self.is_known else ALL_ACCEPT
-        epoch = _epoch(self.request)
+            # There is no epoch to have a policy about: under each, whoever names no member is let through or is not.
+            return ALL_REFUSE if self.error in FENCES else ALL_ACCEPT
+        epoch = self.request.generation_id_or_member_epoch
         if epoch == member.member_epoch and not settings.require_ownership:
             return ALL_ACCEPT
         said = verdicts(member, epoch, committed_partitions(self.request, self.metadata_max), settings)
         strict, revocation, assignment = (Verdict.REFUSES if why_not else Verdict.ACCEPTS for why_not in said)
         return strict, revocation, assignment
-
-
-def _epoch(request: Any) -> int:
-    """OffsetCommit's field has the long name, TxnOffsetCommit's the short one."""
-    epoch: int
-    try:
-        epoch = request.generation_id_or_member_epoch
-    except AttributeError:
-        epoch = request.generation_id
-    return epoch
 
 
 def committed_partitions(request: Any, metadata_max: int) -> list[tuple[bytes, int]]:
@@ -250,18 +297,17 @@ def commit_decided(
     if not (groups.tells_refused if error or partly_refused else groups.tells_accepted):
         return ()
     group_id, member_id = request.group_id, request.member_id
-    kind, generation, member, settings, is_known = Kind.CLASSIC, NO_MEMBER, None, None, False
+    kind, generation, member, settings = Kind.CLASSIC, NO_MEMBER, None, None
     classic = groups.classic.get(group_id)
     if classic is not None:
         if member_id in classic.members:
-            generation, is_known = classic.generation, True
+            generation = classic.generation
     else:
         consumer = groups.consumer.get(group_id)
         if consumer is not None:
             kind = Kind.CONSUMER
             member = consumer.members.get(member_id)
             settings = groups.settings.consumer(group_id)
-            is_known = member is not None or bool(consumer.members) or _epoch(request) >= 0
     return (
         Fact(
             "",
@@ -275,7 +321,6 @@ def commit_decided(
                 generation,
                 member,
                 settings,
-                is_known=is_known,
             ),
         ),
     )
@@ -283,7 +328,39 @@ def commit_decided(
 
 _TopicOffsets = CommitDecidedValue.TopicOffsets
 _PartitionOffset = CommitDecidedValue.PartitionOffset
+NO_PRODUCER = (-1, -1, None)
+_NOTHING: Epochs = {}
 _NOTHING_HELD: Mapping[int, int] = {}
+_HEAD = Struct(">hqqb").pack
+_ASKED = Struct(">ih").pack
+_JUDGED = Struct(">bbbiiqh").pack
+_PARTITION = Struct(">iqhiB").pack
+_STATE_END = Struct(">BBBq").pack
+_NAMES_REMEMBERED = 4_096
+
+
+@lru_cache(_NAMES_REMEMBERED)
+def _text(text: str) -> bytes:
+    """A compact string. The same few thousand names are in nearly all events."""
+    encoded = text.encode()
+    return (SHORT[len(encoded)] if len(encoded) < len(SHORT) else text_prefix(len(encoded))) + encoded
+
+
+def _nullable_text(text: str | None) -> bytes:
+    return b"\0" if text is None else _text(text)
+
+
+def _count(count: int) -> bytes:
+    """Of a compact array."""
+    return SHORT[count] if count < len(SHORT) else size_prefix(count)
+
+
+@lru_cache(_NAMES_REMEMBERED)
+def _commit_key(group_id: str) -> bytes:
+    assert CommitDecidedKey.API_KEY is not None
+    encoded = group_id.encode()
+    text_prefix(len(encoded))  # refuses what is too long
+    return CommitDecidedKey.API_KEY.to_bytes(2) + len(encoded).to_bytes(2) + encoded
 
 
 def _held(member: ConsumerMember | None, topic_id: bytes) -> tuple[Mapping[int, int], Mapping[int, int]]:
@@ -399,6 +476,7 @@ class ClassicDelivery:
     """The bytes that a member of a classic group got by SyncGroup; read when the record is made."""
 
     __slots__ = ("assignment", "catalog", "generation", "group_id", "member_id")
+    encoded = None
 
     def __init__(self, group_id: str, member_id: str, generation: int, assignment: bytes, catalog: "Catalog") -> None:
         self.group_id = group_id
@@ -426,6 +504,7 @@ class Holding:
     """What a member of a consumer group was told that it holds, or said that it does. `value`: the event's class."""
 
     __slots__ = ("catalog", "epoch", "group_id", "held", "key", "member_id", "value")
+    encoded = None
 
     def __init__(
         self,

@@ -11,7 +11,6 @@ There is no operation here, only what belongs to all groups: which record goes t
 an offset, or a round of members.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, cast
@@ -24,7 +23,7 @@ from coordinator.groups.classic.group import ClassicGroup, State
 from coordinator.groups.classic.replay import replay_group_metadata, resume_all
 from coordinator.groups.consumer import replay as consumer_replay
 from coordinator.groups.consumer import timeouts as consumer_timeouts
-from coordinator.groups.consumer.group import ConsumerGroup, Rebalance
+from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.group_configs import ConfiguredGroups
 from coordinator.groups.offsets import expire
 from coordinator.groups.offsets.replay import (
@@ -76,8 +75,8 @@ class Groups:
     """
 
     __slots__ = (
-        "assignors", "catalog", "classic", "commits_fenced", "config", "consumer", "offsets", "rebalances_begun",
-        "settings", "tells_accepted", "tells_refused", "txn_commits",
+        "assignors", "begun", "catalog", "classic", "commits_fenced", "config", "consumer", "offsets", "settings",
+        "tells_accepted", "tells_refused", "txn_commits",
     )  # fmt: skip
 
     def __init__(
@@ -99,8 +98,8 @@ class Groups:
         self.classic: dict[str, ClassicGroup] = {}
         """Simple groups (offsets only) are classic groups without members."""
         self.consumer: dict[str, ConsumerGroup] = {}
-        self.rebalances_begun: dict[str, deque[Rebalance]] = {}
-        """Of consumer groups that are about to be made by the records of the operation that is under way."""
+        self.begun: dict[str, ConsumerGroup] = {}
+        """Consumer groups as the operation saw them whose records are about to make them."""
         self.offsets = Offsets()
         self.commits_fenced: dict[str, int] = {}
         """Commits refused for their epoch since the state was loaded, by reason: for metrics, not part of the durable state."""
@@ -156,7 +155,9 @@ class Groups:
         if group is None:
             self.classic.pop(group_id, None)
             group = self.consumer[group_id] = ConsumerGroup(group_id)
-            group.rebalances = self.rebalances_begun.pop(group_id, group.rebalances)
+            begun = self.begun.pop(group_id, None)
+            if begun is not None:
+                group.remember(begun)
         return group
 
     def forget_consumer(self, group_id: str) -> None:

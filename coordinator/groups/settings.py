@@ -12,6 +12,9 @@ ASSIGNMENT_EPOCH = "assignment-epoch"
 FENCING_POLICIES = (STRICT, REVOCATION_EPOCH, ASSIGNMENT_EPOCH)
 """Which epochs a member of a consumer group may commit with (fencing.py)."""
 
+CLASSIC, CONSUMER = "classic", "consumer"
+"""Kinds of groups, each with a rebalance protocol of its own."""
+
 DISABLED, UPGRADE, DOWNGRADE, BIDIRECTIONAL = "disabled", "upgrade", "downgrade", "bidirectional"
 MIGRATION_POLICIES = (DISABLED, UPGRADE, DOWNGRADE, BIDIRECTIONAL)
 """Whether a group with members may change between the classic and the consumer protocol."""
@@ -62,6 +65,7 @@ class GroupsConfig:
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
 
+    group_coordinator_rebalance_protocols: tuple[str, ...] = (CLASSIC, CONSUMER)
     group_consumer_session_timeout_ms: int = 45_000
     group_consumer_min_session_timeout_ms: int = 45_000
     group_consumer_max_session_timeout_ms: int = 60_000

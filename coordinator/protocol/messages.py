@@ -9,6 +9,7 @@ Structures inside a message are attributes of its class under the definition's n
 `JoinGroupResponse.JoinGroupResponseMember`.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from coordinator.protocol.schema import Definition, Fresh, SchemaFolder, Structure
@@ -65,12 +66,11 @@ def _build(definition: Definition) -> type[Message]:
     namespace: dict[str, Any] = {"FRESH": Fresh}
     classes: dict[str, type[Message]] = {}
     for structure in definition.structures.values():
-        exec(_constructor(structure), namespace)  # noqa: S102
         is_root = structure is definition.root
         attributes = {
             **common,
             "__slots__": tuple(field.attribute for field in structure.fields),
-            "__init__": namespace["__init__"],
+            "__init__": _first_call(structure, namespace),
             "__qualname__": structure.name if is_root else f"{definition.name}.{structure.name}",
             "NAME": structure.name,
         }
@@ -80,6 +80,18 @@ def _build(definition: Definition) -> type[Message]:
         if cls is not root:
             setattr(root, name, cls)
     return root
+
+
+def _first_call(structure: Structure, namespace: dict[str, Any]) -> Callable[..., None]:
+    """A constructor that makes the real one when the first message is made: a start builds hundreds of classes, uses few."""
+
+    def __init__(self: Message, *values: Any, **named: Any) -> None:  # noqa: N807 - it stands for one
+        exec(_constructor(structure), namespace)  # noqa: S102
+        constructor = namespace["__init__"]
+        type(self).__init__ = constructor  # type: ignore[method-assign]
+        constructor(self, *values, **named)
+
+    return __init__
 
 
 def _constructor(structure: Structure) -> str:

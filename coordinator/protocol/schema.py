@@ -308,15 +308,18 @@ def _check(definition: Definition) -> None:
     for structure in definition.structures.values():
         tags: set[int] = set()
         for field in structure.fields:
+            if field.tag is None and field.tagged is NO_VERSIONS and not field.type.is_struct:
+                continue
             where = f"{definition.name}: {structure.name}.{field.name}"
             if field.type.is_struct and field.type.name not in definition.structures:
                 raise SchemaError(f"{where} has the unknown type {field.type.name}")
             if (field.tag is None) != (field.tagged == NO_VERSIONS):
                 raise SchemaError(f"{where} needs both a tag and taggedVersions, or neither")
-            if field.tag is not None and field.tag in tags:
+            if field.tag is None:
+                continue
+            if field.tag in tags:
                 raise SchemaError(f"{where} repeats tag {field.tag}")
-            if field.tag is not None:
-                tags.add(field.tag)
+            tags.add(field.tag)
             for version in definition.versions:
                 if version in field.tagged and version in field.versions and version not in definition.flexible:
                     raise SchemaError(f"{where} is tagged in version {version}, which is not flexible")

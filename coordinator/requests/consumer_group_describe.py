@@ -6,6 +6,7 @@ v1 says of each member which protocol it speaks (KIP-1099).
 from typing import Any
 
 from coordinator.groups.consumer.describe import describe_consumer_group
+from coordinator.groups.settings import CONSUMER
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
@@ -17,6 +18,9 @@ _Described = ConsumerGroupDescribeResponse.DescribedGroup
 
 def handle(server: Any, exchange: Any) -> None:
     request: ConsumerGroupDescribeRequest = exchange.request
+    if CONSUMER not in server.config.groups.group_coordinator_rebalance_protocols:
+        exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
+        return
 
     def combine(parts: list[Any]) -> ConsumerGroupDescribeResponse:
         described: dict[str, _Described] = {group.group_id: group for part in parts for group in part}

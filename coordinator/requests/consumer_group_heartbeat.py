@@ -7,13 +7,17 @@ v1 lets a member subscribe by a pattern (KIP-848, server-side regular expression
 from typing import Any
 
 from coordinator.groups.consumer.heartbeat import MEMBER_ID_REQUIRED_SINCE, consumer_group_heartbeat
-from coordinator.protocol.errors import KafkaError
+from coordinator.groups.settings import CONSUMER
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
 
 
 def handle(server: Any, exchange: Any) -> None:
     request: ConsumerGroupHeartbeatRequest = exchange.request
+    if CONSUMER not in server.config.groups.group_coordinator_rebalance_protocols:
+        exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
+        return
     if exchange.api_version < MEMBER_ID_REQUIRED_SINCE and not request.member_id:
         exchange.fresh_id = server.entropy.uuid()
     server.groups.submit(request.group_id, consumer_group_heartbeat, exchange)

@@ -27,7 +27,9 @@ def handle(server: Any, exchange: Exchange) -> None:
     cursor = request.cursor
     first = cursor.topic_name if cursor is not None else ""
     topics = server.topics.registry.topics
-    wanted = sorted(name for name in {topic.name for topic in request.topics} or server.topics.topic_names() if name >= first)
+    wanted = sorted(
+        name for name in {topic.name for topic in request.topics} or server.topics.topic_names() if name >= first
+    )
     if cursor is not None and request.topics and first not in wanted:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if cursor is not None and cursor.partition_index < 0:

@@ -19,7 +19,6 @@ The second also when the state could not be synced and was read again. When the 
 its events are dropped before they are written.
 """
 
-import errno
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from typing import Any, NamedTuple
 from coordinator.log.batch import BatchBuilder, check_batch, key_values
 from coordinator.log.log import Log
 from coordinator.log.writer import Writer
-from coordinator.protocol.codec import DecodeError
+from coordinator.protocol.codec import DecodeError, EncodeError
 from coordinator.protocol.messages import (
     CommitDecidedValue,
     EventLogClosedKey,
@@ -46,17 +45,17 @@ from coordinator.world.clock import Clock
 _log = logging.getLogger(__name__)
 
 RETRY_MS = 1_000
-"""How long a log on a full disk is left alone before it is tried again."""
+"""How long a log whose disk took nothing is left alone before it is tried again."""
 UNKNOWN = -1
 START, RELOAD, RESUME = "start", "reload", "resume"
 """Why `EventLogOpened` is written; the last: events were lost, and now the disk takes them again."""
 
 
 class Status(StrEnum):
-    """Whether events are written. FULL: not until the disk has space. FAILED: not before a restart."""
+    """Whether events are written. BLOCKED: not until the disk takes them again. FAILED: not before a restart."""
 
     ACTIVE = "active"
-    FULL = "full"
+    BLOCKED = "blocked"
     FAILED = "failed"
 
 
@@ -145,19 +144,18 @@ class EventLog:
             return
         self._opened = self._opening(state_offset, cause)
         covered, undone_from = tail.covered_offset, tail.undone_from
-        if covered < state_offset and self.log.end_offset:
+        if covered < state_offset:
             self.gaps += 1
             _log.warning(
                 "event=events_missing shard=%d state_offset_from=%d state_offset_to=%d cleanly_closed=%s",
-                self.index, covered, state_offset, str(tail.is_closed).lower(),
+                self.index, max(covered, 0), state_offset, str(tail.is_closed).lower(),
             )  # fmt: skip
         if undone_from != UNKNOWN:
             _log.warning(
                 "event=events_undone shard=%d offset_from=%d offset_to=%d state_offset=%d",
                 self.index, undone_from, self.log.end_offset, state_offset,
             )  # fmt: skip
-        if self.log.end_offset:
-            self.flush(state_offset)
+        self.flush(state_offset)
 
     def drop_after(self, state_offset: int) -> None:
         """The state goes no further: what was decided beyond, in this turn, is not to be."""
@@ -191,13 +189,19 @@ class EventLog:
     def flush(self, state_end: int) -> None:
         """Writes what was told since the last flush; nothing was left out that concerns the state up to `state_end`."""
         pending, self.pending = self.pending, []
-        if not pending and (self._opened is None or not self.log.end_offset):
+        opened = self._opened
+        if not pending and (opened is None or not (opened.state_offset or self.log.end_offset)):
             return
         if self.status is not Status.ACTIVE and not self._may_try_again():
             self._lose(len(pending))
             return
-        if self._lost_since_written and self._opened is None:
-            self._opened = self._opening(pending[0].state_offset, RESUME)
+        if self._lost_since_written:
+            # From here on nothing is missing again.
+            state_offset = pending[0].state_offset if pending else state_end
+            if opened is None:
+                self._opened = self._opening(state_offset, RESUME)
+            else:
+                opened.state_offset = state_offset
         try:
             self._write(pending, state_end)
         except Exception:  # noqa: BLE001 - a bug here must not cost what the events are about
@@ -206,15 +210,32 @@ class EventLog:
 
     def _write(self, pending: list[Pending], state_end: int) -> None:
         opened, batch, encode = self._opened, BatchBuilder(), self._serde.encode
-        records: list[Record] = []
+        previous_offset = UNKNOWN
         if opened is not None:
             opened.events_lost = self._lost_since_written
-            records.append(Record(EventLogOpenedKey(), opened))
-        records += [event.record(state_offset, time_ms) for event, time_ms, state_offset, _ in pending]
-        last: Any = records[-1].value
-        last.state_end_offset = state_end
-        for record in records:
-            batch.add(*encode(record))
+            opened.state_end_offset = UNKNOWN if pending else state_end
+            previous_offset = opened.state_offset
+            batch.add(*encode(Record(EventLogOpenedKey(), opened)))
+        left, unwritable = len(pending), 0
+        for event, time_ms, state_offset, _ in pending:
+            left -= 1
+            end = UNKNOWN if left else state_end
+            try:
+                if event.encoded is not None:
+                    batch.add(*event.encoded(state_offset, time_ms, end))
+                else:
+                    record = event.record(state_offset, time_ms)
+                    value: Any = record.value
+                    value.state_end_offset = end
+                    batch.add(*encode(record))
+                previous_offset = state_offset
+            except EncodeError as error:
+                # A name that is longer than a string may be, once its wrong letters were replaced.
+                _log.warning('event=event_not_written shard=%d reason="%s"', self.index, error)
+                unwritable += 1
+        if not batch.count:
+            self._lose(unwritable)
+            return
         base_offset = self.log.end_offset
         data = batch.build(base_offset, self._clock.wall_ms())
         self._writer.write(data, batch.count)
@@ -223,10 +244,12 @@ class EventLog:
             return
         self._opened = None
         self._lost_since_written = 0
-        self._tail = Tail(previous_offset=last.state_offset, covered_offset=state_end)
+        self._tail = Tail(previous_offset=previous_offset, covered_offset=state_end)
+        if unwritable:
+            self._lose(unwritable)
         self.written += batch.count
         self.written_bytes += len(data)
-        if self.status is Status.FULL:
+        if self.status is Status.BLOCKED:
             self._set_status(Status.ACTIVE, "")
 
     def _opening(self, state_offset: int, cause: str) -> EventLogOpenedValue:
@@ -259,12 +282,12 @@ class EventLog:
     # --- what goes wrong ----------------------------------------------------------------------------------------------
 
     def _may_try_again(self) -> bool:
-        return self.status is Status.FULL and self._clock.monotonic_ms() >= self._retry_at_ms
+        return self.status is Status.BLOCKED and self._clock.monotonic_ms() >= self._retry_at_ms
 
     def _write_failed(self, error: OSError) -> None:
-        if error.errno == errno.ENOSPC and self.log.failed is None:
+        if self.log.failed is None:
             self._retry_at_ms = self._clock.monotonic_ms() + RETRY_MS
-            self._set_status(Status.FULL, f"the disk is full: {error}; events are lost until there is space")
+            self._set_status(Status.BLOCKED, f"the event log cannot be written: {error}; events are lost until it can")
         else:
             self._fail(f"the event log cannot be written: {error}; events are lost until the server is restarted")
 
@@ -284,6 +307,7 @@ class _Made:
     """An event of the log itself."""
 
     __slots__ = ("key", "value")
+    encoded = None
 
     def __init__(self, key: Message, value: Any) -> None:
         self.key = key
@@ -314,10 +338,11 @@ def read_tail(log: Log, serde: Serde, state_offset: int) -> Tail:
             last: Any = known[-1][1]
             if is_last:
                 tail.previous_offset = last.state_offset
-                tail.covered_offset = last.state_end_offset
                 tail.is_closed = isinstance(last, EventLogClosedValue)
                 is_last = False
-            if last.state_end_offset <= state_offset:
+            if tail.covered_offset == UNKNOWN:
+                tail.covered_offset = last.state_end_offset
+            if UNKNOWN < last.state_end_offset <= state_offset:
                 break
             undone = [offset for offset, value in known if _is_undone(value, state_offset)]
             if undone:

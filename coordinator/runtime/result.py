@@ -58,6 +58,11 @@ class Timer(NamedTuple):
 class Event(Protocol):
     """What the event log keeps of a fact (runtime/event_log.py): made into a record at the end of the turn, if at all."""
 
+    @property
+    def encoded(self) -> Callable[[int, int, int], tuple[bytes, bytes]] | None:
+        """Key and value in bytes, by `(state_offset, time_ms, state_end)`, for one that does without the record."""
+        ...
+
     def record(self, state_offset: int, time_ms: int) -> Record: ...
 
 

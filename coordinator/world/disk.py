@@ -163,13 +163,13 @@ class RealDisk:
         return Path(path).read_bytes()
 
     def list(self, folder: str) -> list[str]:
-        return sorted(entry.name for entry in Path(folder).iterdir())
+        return sorted(os.listdir(folder))  # noqa: PTH208 - a start asks for a hundred folders; Path costs more than the disk
 
     def exists(self, path: str) -> bool:
-        return Path(path).exists()
+        return os.path.exists(path)  # noqa: PTH110 - as above
 
     def make_folder(self, path: str) -> None:
-        Path(path).mkdir(parents=True, exist_ok=True)
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103 - as above
 
     def rename(self, source: str, target: str) -> None:
         Path(source).replace(target)

@@ -4,7 +4,6 @@
 nearest = "mine.assignors:Nearest"
 """
 
-from importlib.metadata import entry_points
 from typing import Any
 
 ASSIGNORS = "coordinator.assignors"
@@ -16,6 +15,8 @@ class NoSuchPlugin(Exception):
 
 def load(group: str, name: str) -> Any:
     """What the entry point names; a class is called without arguments. Raises NoSuchPlugin, or what its import raises."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - it takes ten milliseconds, and most starts need none
+
     found = list(entry_points(group=group, name=name))
     if not found:
         raise NoSuchPlugin(f"no installed package brings {name} as an entry point of {group}")

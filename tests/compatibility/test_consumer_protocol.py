@@ -184,6 +184,55 @@ def test_a_group_outlives_kill_9_of_its_server(
     assert [member.rebalances() for member in members] == undisturbed
 
 
+def test_a_static_member_and_its_server_may_be_away_together(
+    modern: Client, coordinator_process: Callable[..., ServerProcess], start: Start, make_topic: MakeTopic, fresh: Fresh
+) -> None:
+    """The member's next process has its partitions and goes on where the last one committed: nobody rebalances."""
+    server = coordinator_process(settings=SETTINGS | {"group.consumer.session.timeout.ms": 20_000})
+    topic, group = make_topic(server, PARTITIONS), fresh("group")
+    first = join(start(modern, server), group, topic, "a", instance="i-a")
+    second = join(start(modern, server), group, topic, "b", instance="i-b")
+    wait_to_share(server, [first, second], all_of(topic))
+    pass_records(first, [first, second], topic, "before")
+    had, undisturbed, epoch = set(second.owned), first.rebalances(), describe(server, group)["epoch"]
+    second.call("leave")
+    server.kill()
+    second.kill()
+
+    server.start()
+    again = join(start(modern, server), group, topic, "b", instance="i-b")
+
+    again.wait_until(lambda: again.owned == had, "the partitions of the process before it")
+    pass_records(again, [first, again], topic, "after")
+    assert (first.rebalances(), describe(server, group)["epoch"]) == (undisturbed, epoch)
+
+
+def test_a_member_killed_together_with_its_server_is_succeeded_by_its_next_process(
+    modern: Client, coordinator_process: Callable[..., ServerProcess], start: Start, make_topic: MakeTopic, fresh: Fresh
+) -> None:
+    """Both by SIGKILL. A library forgets its member id then, so the old member is waited for as long as a session lasts. The
+    others keep what they have meanwhile; nothing is read twice that was committed, nothing is left out."""
+    server = coordinator_process(settings=SETTINGS)
+    topic, group = make_topic(server, PARTITIONS), fresh("group")
+    first, second = form(start, modern, server, group, topic, "ab")
+    pass_records(first, [first, second], topic, "before")
+    kept = set(first.owned)
+    server.kill()
+    second.kill()
+
+    server.start()
+    again = join(start(modern, server), group, topic, "c")
+
+    wait_to_share(server, [first, again], all_of(topic))
+    assert kept & first.owned
+    assert not [partition for event in first.told("lost") for partition in event], (
+        "no member was given up but the dead one"
+    )
+    pass_records(first, [first, again], topic, "after")
+    assert not [value for value in again.values() if value.startswith("before")]
+    assert_disjoint([first, again])
+
+
 def test_a_new_member_resumes_where_the_last_one_committed(
     modern: Client, quick: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
 ) -> None:

@@ -78,7 +78,9 @@ def test_every_field_of_every_part_can_be_set_and_every_setting_has_a_field():
 @pytest.mark.parametrize("name", [name for name, each in config.SETTINGS.items() if type(each.default) is int])
 def test_what_is_set_is_what_the_server_is_given(name):
     default = config.SETTINGS[name].default
-    value = next(each for each in (default - 1, default + 1) if config.SETTINGS[name].parse.read(each, False) is not None)
+    value = next(
+        each for each in (default - 1, default + 1) if config.SETTINGS[name].parse.read(each, False) is not None
+    )
     built = config._build({name: value})
     assert config.value_of(built, name) == value
 
@@ -211,13 +213,24 @@ def test_a_word_that_is_not_among_the_choices_is_refused():
         ("share.coordinator.threads", "KIP-932"),
         ("transaction.two.phase.commit.enable", "KIP-939"),
         ("ssl.keystore.location", "TLS"),
-        ("group.coordinator.rebalance.protocols", "classic"),
     ],
 )
 def test_a_setting_of_a_feature_that_is_not_here_is_refused_and_says_so(key, feature):
     text = refusal(None, f"{key}=5")
     assert feature in text
     assert "not supported yet" in text
+
+
+def test_classic_groups_cannot_be_switched_off_and_kinds_that_are_not_here_cannot_be_switched_on():
+    name = "group.coordinator.rebalance.protocols"
+    assert load(None, [f"{name}=classic"]).groups.group_coordinator_rebalance_protocols == ("classic",)
+    assert load(None, [f"{name}=consumer, classic"]).groups.group_coordinator_rebalance_protocols == (
+        "consumer",
+        "classic",
+    )
+    for value in ("consumer", "", "classic,classic", "classic,consumer,streams", "classic,share"):
+        text = refusal(None, f"{name}={value}")
+        assert "allowed: classic or classic,consumer; streams and share groups are not supported yet" in text
 
 
 def test_replication_is_taken_at_the_one_value_a_single_node_can_have(tmp_path):

@@ -12,6 +12,7 @@ from coordinator.groups.classic.heartbeat import heartbeat
 from coordinator.groups.classic.join import join
 from coordinator.groups.classic.leave import leave
 from coordinator.groups.classic.sync import sync
+from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.groups import RECORD_KEYS, Groups
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.codec import Codec
@@ -117,6 +118,9 @@ class GroupHarness:
         self.now_ms = START_MS
         self.records: list[Record] = []
         self.facts: list[Fact] = []
+        self.events: list[Record] = []
+        """What the event log would have."""
+        self.event_serde = Serde(Codec.of(), EVENT_KEYS)
         self.timers: dict[TimerKey, tuple[int, int]] = {}
         """Key -> (due, order of arming)."""
         self.asked: list[Asked] = []
@@ -148,6 +152,7 @@ class GroupHarness:
             if api is None:
                 self.asked.remove(asked)
                 raise
+            self._apply(Result(facts=error.facts))
             asked.answer(api.refuse(request, error, version))
             return asked
         self._apply(result)
@@ -310,6 +315,14 @@ class GroupHarness:
             "offsets": groups.offsets.by_group,
         }
 
+    def events_of(self, kind: str, group_id: str = "g") -> list[Any]:
+        """The values of every event of this kind of a group, oldest first."""
+        return [
+            record.value
+            for record in self.events
+            if f"{kind}Key" == record.key.NAME and record.key.group == group_id  # type: ignore[attr-defined]
+        ]
+
     def told(self, name: str) -> list[dict[str, Any]]:
         """The fields of every fact of this name, oldest first."""
         return [fact.fields for fact in self.facts if fact.name == name]
@@ -334,6 +347,7 @@ class GroupHarness:
         return groups
 
     def _apply(self, result: Result) -> None:
+        state_offset = len(self.records)
         for record in result.records:
             self.groups.replay(record)
             self.records.append(record)
@@ -347,6 +361,14 @@ class GroupHarness:
             assert isinstance(asked, Asked)
             asked.answer(message)
         self.facts.extend(result.facts)
+        for fact in result.facts:
+            if fact.event is not None:
+                record = fact.event.record(state_offset, self.now_ms)
+                key, value = self.event_serde.encode(record)
+                assert self.event_serde.decode(key, value) == record
+                if fact.event.encoded is not None:
+                    assert fact.event.encoded(state_offset, self.now_ms, -1) == (key, value)
+                self.events.append(record)
 
 
 def _is_known(groups: Groups, group: Any) -> bool:

@@ -3,11 +3,14 @@
 import importlib.util
 import os
 import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from spark_connector import connector_jars
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 _NEEDS = ("pyspark", "pyarrow", "pandas", "numpy")
 
 
@@ -20,6 +23,10 @@ def spark() -> Iterator[object]:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("java is not installed")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Its workers are to be this Python, and to find the package by its name among the folders of the path, as they
+    # would where it is installed; an editable install is not in a folder.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
     from pyspark.sql import SparkSession
 
     jars = connector_jars()

@@ -430,7 +430,7 @@ class Conversation:
         for name, real in self.real.items():
             value = value.replace(real, name)
         value = UUID.sub(self.uuid, value)
-        if key == "member_id":
+        if key in ("member_id", "leader"):
             value = SHORT_ID.sub(self.uuid, value)
         return value if BARE.fullmatch(value) and value not in ("null", "true", "false") else json.dumps(value)
 

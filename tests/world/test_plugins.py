@@ -1,5 +1,6 @@
 """An assignor of the user's own is found by its entry point and used by its name."""
 
+import importlib.metadata
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -21,7 +22,7 @@ def installed(monkeypatch, **found):
         assert group == "coordinator.assignors"
         return [EntryPoint(name, found[name], group)] if name in found else []
 
-    monkeypatch.setattr(plugins, "entry_points", entry_points)
+    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
 
 
 def test_a_class_is_made_and_an_object_taken_as_it_is(monkeypatch):

@@ -70,7 +70,7 @@ class Change:
         if self.on_result is not None:
             self.on_result()
         if self.groups.consumer.get(self.group_id) is not self.group:
-            self.groups.rebalances_begun[self.group_id] = self.group.rebalances
+            self.groups.begun[self.group_id] = self.group
         return Result(reply, self.records, self.timers, self.replies, self.facts)
 
     def arm(self, key: TimerKey, delay_ms: int) -> None:

@@ -368,6 +368,12 @@ class ConsumerGroup:
         self.acknowledged.pop(member_id, None)
         self.unreconciled.discard(member_id)
 
+    def remember(self, begun: "ConsumerGroup") -> None:
+        """Takes over what is not in the log from the group that an operation had before there was one."""
+        self.rebalances = begun.rebalances
+        self.delivered = begun.delivered
+        self.acknowledged = begun.acknowledged
+
     def set_group_epoch(self, epoch: int, metadata_hash: int) -> None:
         self.group_epoch = epoch
         self.metadata_hash = metadata_hash

@@ -37,6 +37,18 @@ class VerifiedCommit:
 
 
 def commit_in_transaction(groups: "Groups", verified: VerifiedCommit, call: Call, now_ms: int) -> Result:
+    try:
+        result = _commit(groups, verified, call, now_ms)
+    except KafkaError as error:
+        error.facts = commit_decided(groups, verified.request, call, error.code, partly_refused=False)
+        raise
+    asked = sum(len(topic.partitions) for topic in verified.request.topics)
+    is_partly_refused = len(result.records) < asked
+    result.facts = commit_decided(groups, verified.request, call, ErrorCode.NONE, partly_refused=is_partly_refused)
+    return result
+
+
+def _commit(groups: "Groups", verified: VerifiedCommit, call: Call, now_ms: int) -> Result:
     request = verified.request
     try:
         result = _commit(groups, verified, call, now_ms)

@@ -10,6 +10,7 @@ from typing import Any
 
 from groups.harness import Asked, GroupHarness
 
+from coordinator.groups.consumer.group import MemberState
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import ConsumerSettings
@@ -18,6 +19,7 @@ from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, OffsetC
 from coordinator.protocol.subscription import Subscription, encode_assignment, encode_subscription, parse_assignment
 from coordinator.requests import consumer_group_heartbeat as heartbeat_api
 from coordinator.requests import offset_commit as commit_api
+from coordinator.runtime.result import Result
 
 INTERVAL_MS = 1_000
 SESSION_MS = 45_000
@@ -95,7 +97,14 @@ class ConsumerHarness(GroupHarness):
         return self.beat(group_id, member_id, 0, topics=topics, **how)
 
     def commit(
-        self, group_id: str, member_id: str, epoch: int, partitions: Any, version: int = 9, metadata: str = ""
+        self,
+        group_id: str,
+        member_id: str,
+        epoch: int,
+        partitions: Any,
+        version: int = 9,
+        metadata: str = "",
+        offset: int = 1,
     ) -> list[ErrorCode]:
         """`partitions`: (topic, partition) pairs; returns their errors."""
         by_topic: dict[str, list[int]] = {}
@@ -109,7 +118,7 @@ class ConsumerHarness(GroupHarness):
                 _Topic(
                     name,
                     self.catalog.topic_id(name) or bytes(16),
-                    [_Partition(each, 1, -1, metadata) for each in parts],
+                    [_Partition(each, offset, -1, metadata) for each in parts],
                 )
                 for name, parts in by_topic.items()
             ],
@@ -120,6 +129,7 @@ class ConsumerHarness(GroupHarness):
         try:
             result = commit(self.groups, request, asked, self.now_ms)
         except KafkaError as error:
+            self._apply(Result(facts=error.facts))
             return [error.code for _ in partitions]
         self._apply(result)
         return [ErrorCode(each.error_code) for topic in result.reply.topics for each in topic.partitions]
@@ -398,6 +408,10 @@ def assert_sound(h: ConsumerHarness) -> None:
         for member in group.members.values():
             if member.member_epoch >= 0:
                 assert member.revocation_epoch < member.member_epoch <= group.target_epoch <= group.group_epoch, member
+            if member.state is MemberState.STABLE:
+                assert not member.pending_revocation, member
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                assert member.pending_revocation, member
             for held in (member.assigned, member.pending_revocation):
                 for topic_id, partitions in held.items():
                     assert partitions
@@ -412,6 +426,30 @@ def assert_sound(h: ConsumerHarness) -> None:
             m for m, each in group.members.items() if not each.is_reconciled_to(group.target_epoch)
         }
     assert h.durable() == h.durable(h.records)
+
+
+def cleaned(records: Any, random: Any) -> list[Any]:
+    """What a reader may meet of a log that is being cleaned: up to some place, records that a later one before that place
+    supersedes are gone, tombstones of which nothing is left perhaps too; and the reader may have read a part before."""
+    clean_to = random.randint(0, len(records))
+    dirty_from = random.randint(0, clean_to)
+    last = {repr(record.key): index for index, record in enumerate(records[:clean_to]) if index >= dirty_from}
+    kept = [
+        (index, record) for index, record in enumerate(records[:clean_to]) if index >= last.get(repr(record.key), 0)
+    ]
+    first: dict[str, int] = {}
+    for index, record in kept:
+        first.setdefault(repr(record.key), index)
+    read_to = random.choice([0, random.randint(0, len(records))])
+    # Tombstones are kept for longer than a load takes.
+    drop_before = 0 if read_to else random.randint(0, clean_to)
+    kept = [
+        (index, record)
+        for index, record in kept
+        if record.value is not None or index >= drop_before or first[repr(record.key)] != index
+    ]
+    before = list(records[:read_to])
+    return before + [record for index, record in kept if index >= read_to] + list(records[max(read_to, clean_to) :])
 
 
 def compacted(records: Any) -> list[Any]:

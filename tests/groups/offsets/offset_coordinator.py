@@ -86,8 +86,7 @@ class MemoryShard:
         try:
             result = operation(self.state, exchange.request, exchange, self.coordinator.now_ms)
         except KafkaError as error:
-            facts = error.facts
-            self.tell(lambda _state, _now_ms: Result(facts=facts))
+            self.apply(Result(facts=error.facts))
             exchange.send(exchange.encode(exchange.refusal(error)))
         else:
             self.apply(result)

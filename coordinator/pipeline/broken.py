@@ -1,0 +1,188 @@
+"""What must never be, found in all of history: each row names the rule, the log and the offset.
+
+    epoch order        RevocationEpoch < MemberEpoch <= target's epoch <= group epoch, at every record that changes one of them
+    two owners         a partition was given to a member while another still had it
+    zombie accepted    a commit was let through that came from before the partition went to somebody else (verdicts.py)
+    since too early    a member's record says that it has had a partition for longer than history shows
+    told otherwise     an event says of a member's epoch, or of what it owned, something else than the state log does
+    verdict            an event says of a policy what the policy, replayed, does not
+
+The last two are about the server's own word: events and state log are written by different code and must agree. A member
+that left for a while (a static one, epoch -2) has no epoch to be in order.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from coordinator.pipeline.intervals import (
+    CONSUMER,
+    CURRENT_ASSIGNMENT,
+    GROUP,
+    SHARD,
+    double_owners,
+    readable,
+)
+from coordinator.pipeline.rebalances import GROUP_EPOCH, TARGET_EPOCH
+from coordinator.pipeline.verdicts import POLICIES, ZOMBIES, requests_of
+
+EPOCH_ORDER, TWO_OWNERS, ZOMBIE_ACCEPTED = "epoch order", "two owners", "zombie accepted"
+SINCE_TOO_EARLY, TOLD_OTHERWISE, VERDICT = "since too early", "told otherwise", "verdict"
+RULES = (EPOCH_ORDER, TWO_OWNERS, ZOMBIE_ACCEPTED, SINCE_TOO_EARLY, TOLD_OTHERWISE, VERDICT)
+STATE_LOG, EVENT_LOG = "state", "events"
+
+
+def invariants_broken(state: DataFrame, ownership: DataFrame, verdicts: DataFrame | None) -> DataFrame:
+    """All of them. Without events (`verdicts` None) only what the state log alone can show."""
+    found = epoch_order(state).unionByName(two_owners(ownership)).unionByName(since_too_early(ownership))
+    if verdicts is None:
+        return found
+    return found.unionByName(of_verdicts(verdicts))
+
+
+def of_verdicts(verdicts: DataFrame) -> DataFrame:
+    """Those that commits show."""
+    return zombies_accepted(verdicts).unionByName(told_otherwise(verdicts)).unionByName(verdicts_differ(verdicts))
+
+
+def _row(
+    rule: str, log: str, detail: Column, *, time_ms: str = "time_ms", member: str | None = "member_id",
+    other: str | None = None, partition: bool = False, until: str | None = None,
+) -> list[Column]:  # fmt: skip
+    def or_null(name: str | None, kind: str) -> Column:
+        return F.lit(None).cast(kind) if name is None else F.col(name)
+
+    return [
+        F.lit(rule).alias("rule"),
+        *(F.col(name) for name in GROUP),
+        or_null(member, "string").alias("member_id"),
+        or_null(other, "string").alias("other_member_id"),
+        or_null("topic_key" if partition else None, "string").alias("topic_key"),
+        or_null("partition" if partition else None, "int").alias("partition"),
+        F.lit(log).alias("log"),
+        F.col("offset"),
+        or_null(until, "bigint").alias("until_offset"),
+        F.col(time_ms).alias("time_ms"),
+        detail.alias("detail"),
+    ]
+
+
+def epoch_order(state: DataFrame) -> DataFrame:
+    """Consumer groups' records that put the epochs out of order."""
+    in_order = Window.partitionBy(*GROUP).orderBy("offset")
+    kind, epoch, lost = F.col("type"), F.col("member_epoch"), F.col("revocation_epoch")
+
+    def last_of(name: str, value: str) -> Column:
+        return F.last(F.when(kind == name, F.struct(F.col(value).alias("epoch"))), ignorenulls=True).over(in_order)
+
+    rows = (
+        readable(state)
+        .where(kind.isin(GROUP_EPOCH, TARGET_EPOCH, CURRENT_ASSIGNMENT))
+        .select(*SHARD, "group", "member_id", "offset", "timestamp_ms", "type", "tombstone", "epoch", "member_epoch",
+                "revocation_epoch", F.coalesce("target_epoch", "epoch").alias("target_epoch"))
+        .withColumn("group_now", last_of(GROUP_EPOCH, "epoch")["epoch"])
+        .withColumn("target_now", last_of(TARGET_EPOCH, "target_epoch")["epoch"])
+        .where(~F.col("tombstone"))
+    )  # fmt: skip
+    is_member = (kind == CURRENT_ASSIGNMENT) & (epoch >= 0)
+    broken = F.concat_ws(
+        "; ",
+        F.when(is_member & (lost >= epoch), F.format_string("revocation epoch %d >= member epoch %d", lost, epoch)),
+        F.when(
+            is_member & (epoch > F.col("target_now")),
+            F.format_string("member epoch %d > target's epoch %d", epoch, F.col("target_now")),
+        ),
+        F.when(
+            is_member & (epoch > F.col("group_now")),
+            F.format_string("member epoch %d > group epoch %d", epoch, F.col("group_now")),
+        ),
+        F.when(
+            (kind != CURRENT_ASSIGNMENT) & (F.col("target_now") > F.col("group_now")),
+            F.format_string("target's epoch %d > group epoch %d", F.col("target_now"), F.col("group_now")),
+        ),
+    )
+    return rows.where(F.length(broken) > 0).select(*_row(EPOCH_ORDER, STATE_LOG, broken, time_ms="timestamp_ms"))
+
+
+def two_owners(ownership: DataFrame) -> DataFrame:
+    """Each partition that two members had at once."""
+    detail = F.when(F.col("until_offset").isNull(), "to the end of the log").otherwise(
+        F.format_string("until offset %d", F.col("until_offset"))
+    )
+    return double_owners(ownership).select(
+        *_row(TWO_OWNERS, STATE_LOG, detail, other="other_member_id", partition=True, until="until_offset")
+    )
+
+
+def since_too_early(ownership: DataFrame) -> DataFrame:
+    """Assignment epochs that history does not bear out. Later is possible: a partition may be taken and given back."""
+    wrong = F.col("begin_is_known") & (F.col("recorded_epoch") < F.col("acquired_epoch"))
+    detail = F.format_string(
+        "assignment epoch %d, and it got the partition in %d", F.col("recorded_epoch"), F.col("acquired_epoch")
+    )
+    return (
+        ownership.where((F.col("kind") == CONSUMER) & wrong)
+        .withColumn("offset", F.col("from_offset"))
+        .select(*_row(SINCE_TOO_EARLY, STATE_LOG, detail, time_ms="from_ms", partition=True))
+    )
+
+
+def zombies_accepted(verdicts: DataFrame) -> DataFrame:
+    """Commits that no policy should let through, and that were let through."""
+    detail = F.format_string(
+        "%s: committed offset %d with epoch %d; the member's was %s, the partition its since %s",
+        "truth", "committed_offset", "commit_epoch",
+        F.coalesce(F.col("member_epoch").cast("string"), F.lit("none")),
+        F.coalesce(F.col("owned_since").cast("string"), F.lit("never")),
+    )  # fmt: skip
+    return verdicts.where((F.col("outcome") == "accepted") & F.col("truth").isin(*ZOMBIES)).select(
+        *_row(ZOMBIE_ACCEPTED, EVENT_LOG, detail, partition=True)
+    )
+
+
+def told_otherwise(verdicts: DataFrame) -> DataFrame:
+    """Commits of consumer groups about which event and state log differ."""
+    here = F.when(F.col("member_epoch") >= 0, F.col("member_epoch"))
+    epochs_differ = ~F.col("told_member_epoch").eqNullSafe(here)
+    ownership_differs = F.col("told_since").isNotNull() != F.col("is_owned")
+    detail = F.concat_ws(
+        "; ",
+        F.when(
+            epochs_differ,
+            F.format_string(
+                "the event's member epoch is %s, the log's %s",
+                F.coalesce(F.col("told_member_epoch").cast("string"), F.lit("none")),
+                F.coalesce(F.col("member_epoch").cast("string"), F.lit("none")),
+            ),
+        ),
+        F.when(
+            ownership_differs,
+            F.when(F.col("is_owned"), "the event says that it did not own it").otherwise("the event says it owned it"),
+        ),
+    )
+    return verdicts.where(
+        (F.col("kind") == CONSUMER) & (F.col("evidence") == "state") & (epochs_differ | ownership_differs)
+    ).select(*_row(TOLD_OTHERWISE, EVENT_LOG, detail, partition=True))
+
+
+def verdicts_differ(verdicts: DataFrame) -> DataFrame:
+    """Requests of which the event has another verdict than the replay."""
+    # Where ownership is required the event's verdicts know of it, and the replay of the bare policies does not.
+    requests = requests_of(verdicts.where((F.col("kind") == CONSUMER) & (F.col("evidence") == "state"))).where(
+        ~F.col("is_failed") & (F.col("unowned") == 0)
+    )
+    differs = {name: F.col(f"told_{name}_accepts") != F.col(f"{name}_accepts") for name in POLICIES}
+    detail = F.concat_ws(
+        "; ",
+        *(
+            F.when(
+                wrong,
+                F.format_string(
+                    "%s: the event says %s",
+                    F.lit(name),
+                    F.when(F.col(f"told_{name}_accepts"), "accepts").otherwise("refuses"),
+                ),
+            )
+            for name, wrong in differs.items()
+        ),
+    )
+    return requests.where(F.length(detail) > 0).select(*_row(VERDICT, EVENT_LOG, detail))

@@ -1,0 +1,398 @@
+"""The same, continuously: an archive of the log, and the tables that need not wait for its end.
+
+    OUT/archive/history, commits, markers    every record, as rows of the views; what `--archive` reads
+    OUT/tables/commit_verdicts               as in a whole history
+    OUT/tables/member_intervals              as in a whole history, once they are over
+    OUT/tables/ownership_intervals           likewise
+    OUT/tables/invariants_broken             as they are met: `until_offset` is null if it was not over by then
+    OUT/live                                 what the next batch has to know of those before it
+    OUT/checkpoints                          Spark's own
+
+A compacted log forgets; the archive does not. So what must wait for more than a batch (rebalances, transactions) is made
+of the archive by the other jobs, whenever it is asked for.
+
+*Exactly once.* Everything that a batch writes is a folder with the batch's number, which takes its name when it is whole
+and takes the place of one that is there. Spark numbers a batch, and says what is in it, before it is run; a batch that
+died is run again with the same rows over the same snapshot, and makes the same folders. Nothing is ever added to.
+
+*What a batch knows.* State and events come together (the view `history`), and no event comes before the state that it was
+decided on. But state may be ahead of events by any number of batches. So a snapshot has, per shard, how far the events have
+come (`settled_from`: no later event was decided on less), each key's last row before that, and all rows from there on; for
+those first rows it says how the ownership of each partition began, which is in rows that are left behind. The snapshot is as
+large as the state that is alive and the stretch by which the events lag; of a shard without events nothing lags.
+"""
+
+import json
+import shutil
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from coordinator.pipeline import broken, intervals, verdicts
+from coordinator.pipeline.evidence import (
+    ARCHIVE_NOTE,
+    COMPLETE_FROM,
+    FORMAT,
+    KAFKA_LOG,
+    complete_from,
+    event_folder,
+    kafka_rows,
+)
+from coordinator.pipeline.intervals import (
+    CLASSIC_GROUP,
+    CURRENT_ASSIGNMENT,
+    GROUP,
+    HELD,
+    MEMBER,
+    MEMBER_METADATA,
+    SHARD,
+    readable,
+)
+from coordinator.pipeline.rebalances import GROUP_EPOCH, TARGET_EPOCH
+from pyspark_coordinator_log import columns
+from pyspark_coordinator_log import kafka as adapter
+from pyspark_coordinator_log.folders import STATE_TOPIC, open_folder
+
+LIVE_TYPES = (CURRENT_ASSIGNMENT, MEMBER_METADATA, CLASSIC_GROUP, GROUP_EPOCH, TARGET_EPOCH)
+"""State records that a later batch may need."""
+MARKERS = "markers"
+SNAPSHOTS_KEPT = 2
+_SETTLED = f"{COMPLETE_FROM}, settled_from bigint"
+_BEGUN = f"log_id string, shard int, `group` string, member_id string, from_offset bigint, held {HELD}"
+Step = Callable[[str], None]
+
+
+class FollowFailed(Exception):
+    """A query of Spark's ended with an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Folders by batch number."""
+
+    folder: Path
+
+    def path(self, batch: int) -> Path:
+        return self.folder / f"batch={batch:012d}"
+
+    def write(self, batch: int, frame: DataFrame) -> None:
+        """Writes a batch's folder; one that is there already is replaced."""
+        final = self.path(batch)
+        new = final.with_name(f".{final.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        frame.write.parquet(str(new))
+        shutil.rmtree(final, ignore_errors=True)
+        new.rename(final)
+
+    def forget_before(self, batch: int) -> None:
+        """Removes older folders."""
+        for each in self.folder.glob("batch=*"):
+            if int(each.name.partition("=")[2]) < batch:
+                shutil.rmtree(each)
+
+
+def follow(
+    spark: SparkSession, options: Any, read_options: Mapping[str, str], kafka_settings: Mapping[str, str], step: Step
+) -> None:
+    """Follows a log until SIGTERM or SIGINT; with `options.once` to where it ends now. Raises FollowFailed."""
+    out = Path(options.out.removeprefix("file://"))
+    source = _Source(spark, options, read_options, kafka_settings)
+    archive = Archive(out, source)
+    history = History(spark, out, archive, options.group, step)
+    # Offsets that nobody has judged are no use; offsets without what was decided about them are.
+    queries = [
+        _start(source.stream(columns.HISTORY), out, columns.HISTORY, options, history.batch),
+        _start(
+            source.stream(columns.COMMITS), out, columns.COMMITS, options, archive.keep(columns.COMMITS, options.group)
+        ),
+    ]
+    if source.has_markers:
+        markers = source.stream(columns.RAW).where("is_control").drop("key", "value")
+        queries.append(_start(markers, out, MARKERS, options, archive.keep(MARKERS, ())))
+    _until_told(spark, queries, once=options.once)
+
+
+def _start(
+    stream: DataFrame, out: Path, name: str, options: Any, batch: Callable[[DataFrame, int], None]
+) -> StreamingQuery:
+    writer = stream.writeStream.queryName(name).option("checkpointLocation", str(out / "checkpoints" / name))
+    writer = (
+        writer.trigger(availableNow=True)
+        if options.once
+        else writer.trigger(processingTime=f"{options.interval} seconds")
+    )
+    return writer.foreachBatch(batch).start()
+
+
+def _until_told(spark: SparkSession, queries: list[StreamingQuery], *, once: bool) -> None:
+    told: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        told.append(number)
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        running = list(queries)
+        while running and not told:
+            for query in list(running):
+                if query.awaitTermination(1):
+                    if not once:
+                        raise FollowFailed(f"{query.name}: it ended by itself")
+                    running.remove(query)
+    except StreamingQueryException as error:
+        raise FollowFailed(_reason(error)) from error
+    finally:
+        for query in queries:
+            query.stop()
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _reason(error: StreamingQueryException) -> str:
+    """The line that says it; Spark's text has the whole plan around it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = [line for line in lines if "pyspark_coordinator_log." in line and ": " in line]
+    return said[-1] if said else lines[0]
+
+
+class _Source:
+    """The views as streams."""
+
+    def __init__(
+        self, spark: SparkSession, options: Any, read_options: Mapping[str, str], kafka_settings: Mapping[str, str]
+    ) -> None:
+        self.spark = spark
+        self.log: str | None = options.log
+        self.bootstrap: str | None = options.bootstrap
+        self.has_markers = self.log is not None
+        self._read = {**read_options, "maxBytesPerTrigger": options.max_bytes}
+        self._kafka = kafka_settings
+
+    def stream(self, view: str) -> DataFrame:
+        if self.log is not None:
+            return self.spark.readStream.format(FORMAT).options(**{**self._read, "view": view}).load(self.log)
+        assert self.bootstrap is not None
+        rows = kafka_rows(self.spark.readStream, self.bootstrap, self._kafka).load()
+        return adapter.from_kafka(rows, view, KAFKA_LOG)
+
+    @property
+    def has_events(self) -> bool:
+        return self.log is not None and event_folder(self.log) is not None
+
+    def bounds(self) -> list[tuple[str, int, int]]:
+        """Where each shard's state log begins to be whole, as it is now."""
+        if self.log is None:
+            return []
+        folder = open_folder(self.log, STATE_TOPIC)
+        return [(folder.log_id(), shard, complete_from(each)) for shard, each in folder.shards.items()]
+
+
+class Archive:
+    """What was read, kept."""
+
+    def __init__(self, out: Path, source: _Source) -> None:
+        self.folder = out / "archive"
+        self._source = source
+        self._note = self.folder / ARCHIVE_NOTE
+        self._bounds: dict[tuple[str, int], int] = {}
+        if self._note.is_file():
+            stored = json.loads(self._note.read_text())["complete_from"]
+            self._bounds = {(log_id, shard): offset for log_id, shard, offset in stored}
+        self.refresh({})
+
+    def view(self, name: str) -> Batches:
+        return Batches(self.folder / name)
+
+    def keep(self, name: str, groups: tuple[str, ...]) -> Callable[[DataFrame, int], None]:
+        """A batch function that does nothing else."""
+        batches = self.view(name)
+
+        def batch(frame: DataFrame, number: int) -> None:
+            batches.write(number, frame.where(F.col("group").isin(*groups)) if groups else frame)
+
+        return batch
+
+    def refresh(self, ends: Mapping[tuple[str, int], int]) -> list[tuple[str, int, int]]:
+        """Where the archive is whole, given how far each shard was read.
+
+        Compaction that went past what had been read by then took something that we have not got.
+        """
+        for log_id, shard, offset in self._source.bounds():
+            known = self._bounds.get((log_id, shard))
+            if known is None or offset > ends.get((log_id, shard), offset):
+                self._bounds[log_id, shard] = max(known or 0, offset)
+        bounds = sorted((*key, offset) for key, offset in self._bounds.items())
+        note = {
+            "has_events": self._source.has_events, "has_markers": self._source.has_markers, "complete_from": bounds,
+            "source": self._source.log or self._source.bootstrap,
+        }  # fmt: skip
+        self.folder.mkdir(parents=True, exist_ok=True)
+        new = self._note.with_name(f".{ARCHIVE_NOTE}.new")
+        new.write_text(json.dumps(note))
+        new.replace(self._note)
+        return bounds
+
+
+class History:
+    """State and events: the archive of both, and what can be said at once."""
+
+    def __init__(self, spark: SparkSession, out: Path, archive: Archive, groups: list[str], step: Step) -> None:
+        self._spark = spark
+        self._archive = archive
+        self._groups = groups
+        self._step = step
+        self._live = out / "live"
+        self._tables = {
+            name: Batches(out / "tables" / name)
+            for name in ("commit_verdicts", "member_intervals", "ownership_intervals", "invariants_broken")
+        }
+
+    def batch(self, frame: DataFrame, number: int) -> None:
+        """One batch, the same however often it is run."""
+        spark = self._spark
+        if self._groups:
+            frame = frame.where(F.col("group").isin(*self._groups) | F.col("group").isNull())
+        rows = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            self._archive.view(columns.HISTORY).write(number, rows)
+            before = self._snapshot("shards", number - 1)
+            known = {(row["log_id"], row["shard"]): row for row in before.collect()} if before is not None else {}
+            moved = self._moved(rows)
+            bounds = {
+                (log_id, shard): offset
+                for log_id, shard, offset in self._archive.refresh({key: row["end"] for key, row in known.items()})
+            }
+            shards = []
+            for key in sorted(known.keys() | moved.keys() | bounds.keys()):
+                old, new = known.get(key), moved.get(key)
+                end = max(old["end"] if old else 0, new["end"] or 0 if new else 0)
+                told = max(old["settled_to"] if old else 0, new["told"] or 0 if new else 0)
+                has_events = bool((old and old["has_events"]) or (new and new["told"] is not None))
+                first = end if not new or new["first"] is None else new["first"]
+                # A shard that nothing is told of has nothing to wait for.
+                settled_to = min(told, end) if has_events else end
+                shards.append(
+                    (*key, bounds.get(key, 0), old["settled_to"] if old else 0, settled_to, first, end, has_events)
+                )
+            now = spark.createDataFrame(
+                shards,
+                f"{COMPLETE_FROM}, settled_from bigint, settled_to bigint, first bigint, `end` bigint, has_events boolean",
+            )
+            self._derive(rows, F.broadcast(now), number)
+            self._write("shards", number, now)
+            for name in ("shards", "state", "begun"):
+                Batches(self._live / name).forget_before(number - SNAPSHOTS_KEPT + 1)
+        finally:
+            rows.unpersist()
+        self._step(f"batch {number}: {sum((each['rows'] for each in moved.values()), 0):,} records")
+
+    def _snapshot(self, name: str, number: int) -> DataFrame | None:
+        path = Batches(self._live / name).path(number)
+        return self._spark.read.parquet(str(path)) if path.is_dir() else None
+
+    def _write(self, name: str, number: int, frame: DataFrame) -> None:
+        Batches(self._live / name).write(number, frame)
+
+    @staticmethod
+    def _moved(rows: DataFrame) -> dict[tuple[str, int], Any]:
+        """Per shard: the first and the end of the new state, and how far the events have come."""
+        is_state = F.col("is_state")
+        told = F.greatest(F.col("state_offset"), F.col("state_end_offset"))
+        found = rows.groupBy(*SHARD).agg(
+            F.count("*").alias("rows"),
+            F.min(F.when(is_state, F.col("offset"))).alias("first"),
+            F.max(F.when(is_state, F.col("offset") + 1)).alias("end"),
+            F.max(F.when(~is_state, told)).alias("told"),
+        )
+        return {(row["log_id"], row["shard"]): row for row in found.collect()}
+
+    def _derive(self, rows: DataFrame, shards: DataFrame, number: int) -> None:
+        spark = self._spark
+        live = readable(rows.where(F.col("is_state") & F.col("type").isin(*LIVE_TYPES)))
+        carried = self._snapshot("state", number - 1)
+        names = columns.SCHEMAS[columns.STATE].names
+        state = live.select(*names)
+        if carried is not None:
+            state = state.unionByName(carried.select(*names))
+        state = state.persist(StorageLevel.MEMORY_AND_DISK)
+        begun = self._snapshot("begun", number - 1)
+        begun = spark.createDataFrame([], _BEGUN) if begun is None else begun
+        members = (
+            intervals.member_intervals(state)
+            .join(begun.withColumnRenamed("held", "begun"), [*MEMBER, "from_offset"], "left")
+            .withColumn("held", F.coalesce("begun", "held"))
+            .drop("begun")
+            .persist(StorageLevel.MEMORY_AND_DISK)
+        )
+        try:
+            whole = shards.select("log_id", "shard", "complete_from")
+            first = shards.select("log_id", "shard", "first")
+            held = intervals.held_partitions(members, whole).persist(StorageLevel.MEMORY_AND_DISK)
+            owned = intervals.with_islands(held)
+            events = rows.where("not is_state").select(*columns.SCHEMAS[columns.EVENTS].names)
+            settled = shards.select("log_id", "shard", "complete_from", "settled_from")
+            judged = verdicts.commit_verdicts(events, members, settled).persist(StorageLevel.MEMORY_AND_DISK)
+
+            def new(frame: DataFrame, column: str) -> DataFrame:
+                """Rows that came to be, or to an end, with this batch's records."""
+                return frame.join(first, list(SHARD)).where(F.col(column) >= F.col("first")).drop("first")
+
+            wrong = (
+                broken.epoch_order(state)
+                .unionByName(broken.two_owners(owned))
+                .unionByName(broken.since_too_early(owned))
+            )
+            self._tables["commit_verdicts"].write(number, judged)
+            self._tables["member_intervals"].write(number, new(members, "to_offset"))
+            self._tables["ownership_intervals"].write(number, new(owned, "to_offset"))
+            self._tables["invariants_broken"].write(
+                number, new(wrong, "offset").unionByName(broken.of_verdicts(judged))
+            )
+            kept = _kept(state, shards)
+            self._write("state", number, kept.select(*names))
+            self._write("begun", number, _begun(held, members, shards))
+            judged.unpersist()
+            held.unpersist()
+        finally:
+            members.unpersist()
+            state.unpersist()
+
+
+def _kept(state: DataFrame, shards: DataFrame) -> DataFrame:
+    """What a later batch needs: the last row of each key before what is settled, and all rows from there on."""
+    key = (*GROUP, "type", "member_id")
+    newest_first = Window.partitionBy(*key, "is_settled").orderBy(F.desc("offset"))
+    rows = (
+        state.join(shards.select("log_id", "shard", "settled_to"), list(SHARD), "left")
+        .withColumn("is_settled", F.col("offset") < F.col("settled_to"))
+        .withColumn("place", F.row_number().over(newest_first))
+    )
+    return rows.where(~F.col("is_settled") | ((F.col("place") == 1) & ~F.col("tombstone"))).drop(
+        "settled_to", "is_settled", "place"
+    )
+
+
+def _begun(held: DataFrame, members: DataFrame, shards: DataFrame) -> DataFrame:
+    """How the ownerships began of the rows that will be the first of their member."""
+    settled = shards.select("log_id", "shard", "settled_to")
+    last_settled = (
+        members.join(settled, list(SHARD))
+        .where(F.col("from_offset") < F.col("settled_to"))
+        .groupBy(*MEMBER)
+        .agg(F.max("from_offset").alias("from_offset"))
+    )
+    items = F.collect_list(F.struct("topic_key", "partition", "since", "pending", F.col("acquired"))).cast(HELD)
+    return (
+        held.join(last_settled, [*MEMBER, "from_offset"])
+        .groupBy(*MEMBER, "from_offset")
+        .agg(items.alias("held"))
+        .select(*MEMBER, "from_offset", "held")
+    )

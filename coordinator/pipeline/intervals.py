@@ -1,0 +1,215 @@
+"""From when to when: members at an epoch, partitions with a member.
+
+A record that says what a member holds is true until the next record about that member. A classic group's record says it of
+all members at once, and is true until the group's next record: whoever is missing there is gone. Both become rows with
+`from_offset` (the record's) and `to_offset` (that of the record that ended it; null while it lasts). What was decided when
+the log ended at N sees the row with `from_offset < N <= to_offset`.
+
+Ownership joins such rows as long as they touch ("gaps and islands"): a partition that a member kept over five epochs is one
+row, and `acquired_epoch` is the epoch in which it got it. Partitions that a member was told to give up are its own until it
+says that it did.
+
+A partition is known by its topic's id in consumer groups and by its topic's name in classic ones; `topic_key` is what the
+record has. Where a log was compacted its beginning is gone: rows that begin before `complete_from` may have begun earlier,
+so their `acquired_epoch` is what the record itself says, if it does (KIP-1251), and null if not.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+SHARD = ("log_id", "shard")
+GROUP = (*SHARD, "group")
+MEMBER = (*GROUP, "member_id")
+PARTITION = (*GROUP, "topic_key", "partition")
+OPEN = (1 << 62) - 1
+"""A `to_offset` in comparisons: beyond every log. Tables have null."""
+
+CURRENT_ASSIGNMENT = "ConsumerGroupCurrentMemberAssignment"
+MEMBER_METADATA = "ConsumerGroupMemberMetadata"
+CLASSIC_GROUP = "GroupMetadata"
+CLASSIC, CONSUMER = "classic", "consumer"
+ACQUIRED = "struct<epoch: int, from_offset: bigint, from_ms: bigint, recorded: int, begin_is_known: boolean>"
+"""How an ownership began. A row of a whole history has none: it follows from the rows before. Where those are left behind
+(follow.py) it is carried along."""
+HELD = f"array<struct<topic_key: string, partition: int, since: int, pending: boolean, acquired: {ACQUIRED}>>"
+
+
+def readable(rows: DataFrame) -> DataFrame:
+    """Rows whose record could be read."""
+    return rows.where(F.col("problem").isNull())
+
+
+def member_intervals(state: DataFrame) -> DataFrame:
+    """One row per record that says what a member holds: its epochs, what it holds (`held`), from when to when."""
+    return consumer_intervals(state).unionByName(classic_intervals(state))
+
+
+def consumer_intervals(state: DataFrame) -> DataFrame:
+    """Those of consumer groups. A member's tombstone ends its last one."""
+    in_order = Window.partitionBy(*MEMBER).orderBy("offset")
+    about = F.when(
+        (F.col("type") == MEMBER_METADATA) & ~F.col("tombstone"), F.struct("instance_id", "client_id", "client_host")
+    )
+    rows = (
+        readable(state)
+        .where(F.col("type").isin(CURRENT_ASSIGNMENT, MEMBER_METADATA))
+        .select(*MEMBER, "type", "offset", "timestamp_ms", "tombstone", "member_epoch", "previous_member_epoch",
+                "revocation_epoch", "state", "assignment", "pending_revocation", about.alias("about"))
+        .withColumn("about", F.last("about", ignorenulls=True).over(in_order))
+        .where(F.col("type") == CURRENT_ASSIGNMENT)
+        .withColumn("to_offset", F.lead("offset").over(in_order))
+        .withColumn("to_ms", F.lead("timestamp_ms").over(in_order))
+        .where(~F.col("tombstone"))
+    )  # fmt: skip
+    return rows.select(
+        *GROUP,
+        F.lit(CONSUMER).alias("kind"),
+        "member_id",
+        "about.instance_id",
+        "about.client_id",
+        "about.client_host",
+        F.col("member_epoch").alias("epoch"),
+        F.col("previous_member_epoch").alias("previous_epoch"),
+        "revocation_epoch",
+        "state",
+        F.col("offset").alias("from_offset"),
+        "to_offset",
+        F.col("timestamp_ms").alias("from_ms"),
+        "to_ms",
+        F.array_distinct(F.concat(_held("assignment", pending=False), _held("pending_revocation", pending=True))).alias(
+            "held"
+        ),
+        F.lit(None).cast("binary").alias("unread_assignment"),
+    )
+
+
+def classic_intervals(state: DataFrame) -> DataFrame:
+    """Those of classic groups. `held` is null where the leader's assignment is of a protocol that nobody here knows."""
+    in_order = Window.partitionBy(*GROUP).orderBy("offset")
+    rows = (
+        readable(state)
+        .where(F.col("type") == CLASSIC_GROUP)
+        .select(*GROUP, "offset", "timestamp_ms", "generation", "members")
+        .withColumn("to_offset", F.lead("offset").over(in_order))
+        .withColumn("to_ms", F.lead("timestamp_ms").over(in_order))
+        .withColumn("member", F.explode("members"))
+    )
+    return rows.select(
+        *GROUP,
+        F.lit(CLASSIC).alias("kind"),
+        "member.member_id",
+        "member.instance_id",
+        "member.client_id",
+        "member.client_host",
+        F.col("generation").alias("epoch"),
+        F.lit(None).cast("int").alias("previous_epoch"),
+        F.lit(None).cast("int").alias("revocation_epoch"),
+        F.lit(None).cast("string").alias("state"),
+        F.col("offset").alias("from_offset"),
+        "to_offset",
+        F.col("timestamp_ms").alias("from_ms"),
+        "to_ms",
+        F.when(
+            F.col("member.assignment").isNotNull(), F.array_distinct(_held("member.assignment", pending=False))
+        ).alias("held"),
+        F.col("member.assignment_bytes").alias("unread_assignment"),
+    )
+
+
+def _held(column: str, *, pending: bool) -> Column:
+    """An assignment as `held` has it; null is nothing."""
+    items = F.transform(
+        column,
+        lambda each: F.struct(
+            F.coalesce(each["topic_id"], each["topic"]).alias("topic_key"),
+            each["partition"].alias("partition"),
+            each["epoch"].alias("since"),
+            F.lit(pending).alias("pending"),
+            F.lit(None).cast(ACQUIRED).alias("acquired"),
+        ),
+    )
+    return F.coalesce(items, F.array().cast(HELD))
+
+
+def ownership_intervals(members: DataFrame, complete_from: DataFrame) -> DataFrame:
+    """One row per continuous ownership of a partition by a member.
+
+    `complete_from` has (log_id, shard, complete_from): history before that offset is not whole.
+    """
+    return with_islands(held_partitions(members, complete_from))
+
+
+def held_partitions(members: DataFrame, complete_from: DataFrame) -> DataFrame:
+    """A row per partition of each row of `members`; `acquired`: how its ownership began."""
+    in_order = Window.partitionBy(*PARTITION, "member_id").orderBy("from_offset")
+    touches = F.lag("to_offset").over(in_order) == F.col("from_offset")
+    rows = (
+        members.select(*GROUP, "kind", "member_id", "epoch", "from_offset", "to_offset", "from_ms", "to_ms",
+                       F.explode("held").alias("each"))
+        .join(F.broadcast(complete_from), list(SHARD), "left")
+        .withColumn("begin_is_known", F.col("from_offset") >= F.coalesce("complete_from", F.lit(OPEN)))
+        .select(*GROUP, "kind", "each.topic_key", "each.partition", "member_id", "epoch", "each.since", "each.pending",
+                "from_offset", "to_offset", "from_ms", "to_ms", F.coalesce("each.acquired", _began()).alias("began"))
+    )  # fmt: skip
+    return rows.withColumn("begins", ~F.coalesce(touches, F.lit(False))).withColumn(
+        "acquired", F.last(F.when(F.col("begins"), F.col("began")), ignorenulls=True).over(in_order)
+    )
+
+
+def _began() -> Column:
+    """An ownership that begins with this row. Behind a hole in the log only the record can say since when it is."""
+    return F.struct(
+        F.when(F.col("begin_is_known"), F.col("epoch")).otherwise(F.col("each.since")).alias("epoch"),
+        F.col("from_offset").alias("from_offset"),
+        F.col("from_ms").alias("from_ms"),
+        F.col("each.since").alias("recorded"),
+        F.col("begin_is_known").alias("begin_is_known"),
+    ).cast(ACQUIRED)
+
+
+def with_islands(held: DataFrame) -> DataFrame:
+    """Touching rows of `held_partitions` made one."""
+    return (
+        held.groupBy(*PARTITION, "member_id", "kind", F.col("acquired.from_offset").alias("from_offset"))
+        .agg(
+            F.max(F.coalesce("to_offset", F.lit(OPEN))).alias("to_offset"),
+            F.first("acquired").alias("acquired"),
+            F.max_by(F.struct("to_ms", "epoch"), held["from_offset"]).alias("last"),
+        )
+        .select(
+            *PARTITION,
+            "kind",
+            "member_id",
+            "from_offset",
+            F.when(F.col("to_offset") < OPEN, F.col("to_offset")).alias("to_offset"),
+            "acquired.from_ms",
+            "last.to_ms",
+            F.col("acquired.epoch").alias("acquired_epoch"),
+            F.col("last.epoch").alias("last_epoch"),
+            F.col("acquired.recorded").alias("recorded_epoch"),
+            "acquired.begin_is_known",
+        )
+    )
+
+
+def double_owners(ownership: DataFrame) -> DataFrame:
+    """A row per ownership that began while another member still had the partition."""
+    in_order = Window.partitionBy(*PARTITION).orderBy("from_offset", F.coalesce("to_offset", F.lit(OPEN)), "member_id")
+    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    until = F.coalesce("to_offset", F.lit(OPEN))
+    return (
+        ownership.withColumn(
+            "other", F.max(F.struct(until.alias("to_offset"), "member_id", "from_offset")).over(before)
+        )
+        .where((F.col("other.to_offset") > F.col("from_offset")) & (F.col("other.member_id") != F.col("member_id")))
+        .withColumn("both_until", F.least(until, "other.to_offset"))
+        .select(
+            *PARTITION,
+            "kind",
+            "member_id",
+            F.col("other.member_id").alias("other_member_id"),
+            F.col("from_offset").alias("offset"),
+            F.when(F.col("both_until") < OPEN, F.col("both_until")).alias("until_offset"),
+            F.col("from_ms").alias("time_ms"),
+        )
+    )

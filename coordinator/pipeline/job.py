@@ -1,0 +1,205 @@
+"""The jobs, from arguments to an exit code. Also what `spark-submit` is given:
+
+    spark-submit [SETTINGS OF SPARK] .../coordinator/pipeline/job.py audit --log DIR --out DIR
+
+Exit codes: 0 done; 1 the audit found something broken, or a job failed; 2 the command line, the source or the folder to
+write to makes no sense, and then nothing was written.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from coordinator.pipeline import arguments
+from coordinator.pipeline.rehearsal import Plan, rehearse
+
+DONE, FAILED, REFUSED = 0, 1, 2
+
+
+class CannotRun(Exception):
+    """Nothing was written; the text says why."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs a job; returns its exit code."""
+    try:
+        if options.job == "rehearse":
+            return _rehearse(options)
+        return _run(options)
+    except CannotRun as error:
+        print(f"coordinator: {error}", file=sys.stderr)
+        return REFUSED
+
+
+def _run(options: argparse.Namespace) -> int:
+    _check_out(options.out)
+    try:
+        from pyspark.errors import AnalysisException  # noqa: PLC0415 - as above
+
+        from coordinator.pipeline import evidence  # noqa: PLC0415 - what needs Spark is imported when it is wanted
+        from coordinator.pipeline.session import session  # noqa: PLC0415 - as above
+        from pyspark_coordinator_log.folders import NoLog  # noqa: PLC0415 - as above
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        raise CannotRun(
+            f"{missing} is not installed; the pipeline is an extra: pip install 'kafka-group-coordinator[pipeline]'"
+        ) from error
+    try:
+        if options.log is not None:
+            evidence.check_log(options.log)
+        elif getattr(options, "archive", None) is not None:
+            evidence.check_archive(options.archive)
+        read_options = _read_options(options)
+    except (NoLog, ValueError) as error:
+        raise CannotRun(str(error)) from error
+    with _steps() as step:
+        kafka_settings = dict(_pairs(options.kafka, "--kafka"))
+        spark = session(options.master, dict(_pairs(options.conf, "--conf")))
+        step("Spark is up")
+        if options.job == "follow":
+            from coordinator.pipeline import follow  # noqa: PLC0415 - as above
+
+            try:
+                follow.follow(spark, options, read_options, kafka_settings, step)
+            except follow.FollowFailed as error:
+                print(f"coordinator: {error}", file=sys.stderr)
+                return FAILED
+            return DONE
+        try:
+            derived = _derived(spark, options, read_options, kafka_settings)
+        except AnalysisException as error:
+            raise CannotRun(_no_source(error, spark.version)) from error
+        return _BATCH[options.job](options, derived, spark, step)
+
+
+def _derived(
+    spark: Any, options: argparse.Namespace, read_options: dict[str, str], kafka_settings: dict[str, str]
+) -> Any:
+    from coordinator.pipeline import evidence  # noqa: PLC0415 - see _run
+    from coordinator.pipeline.tables import Derived  # noqa: PLC0415 - see _run
+
+    if options.log is not None:
+        found = evidence.from_log(spark, options.log, read_options)
+    elif options.bootstrap is not None:
+        found = evidence.from_kafka(spark, options.bootstrap, kafka_settings)
+    else:
+        found = evidence.from_archive(spark, options.archive)
+    return Derived(evidence=found.of_groups(options.group))
+
+
+def _tables(options: argparse.Namespace, derived: Any, spark: Any, step: Any) -> int:
+    from coordinator.pipeline import tables  # noqa: PLC0415 - see _run
+
+    store = tables.Store(spark, options.out, options.format)
+    for name, frame in tables.write_tables(derived, store):
+        step(f"{name}: " + ("nothing to make it of" if frame is None else "written"))
+    return DONE
+
+
+def _audit(options: argparse.Namespace, derived: Any, spark: Any, step: Any) -> int:
+    from coordinator.pipeline import audit, tables  # noqa: PLC0415 - see _run
+
+    found: dict[str, Any] = {}
+    for name, summary in audit.audit(derived, tables.Store(spark, options.out, options.format)):
+        step(f"{name}: done")
+        found = summary or found
+    folder = arguments.local_folder(options.out)
+    if folder is not None:
+        audit.write_summary(folder, found)
+    for line in audit.lines(found):
+        print(line)
+    return DONE if audit.is_clean(found) else FAILED
+
+
+def _report(options: argparse.Namespace, derived: Any, spark: Any, step: Any) -> int:
+    from coordinator.pipeline import report  # noqa: PLC0415 - see _run
+
+    folder = arguments.local_folder(options.out)
+    if folder is None:
+        raise CannotRun(f"--out {options.out}: a report is written to a local folder")
+    for page in report.write(derived, folder, options.title, step):
+        print(page)
+    return DONE
+
+
+_BATCH = {"tables": _tables, "audit": _audit, "report": _report}
+
+
+def _rehearse(options: argparse.Namespace) -> int:
+    folder = arguments.local_folder(options.out)
+    if folder is None or (folder.exists() and any(folder.iterdir())):
+        raise CannotRun(f"--out {options.out}: it is not an empty local folder")
+    if min(options.decisions, options.groups, options.shards) < 1 or not 0 <= options.hot <= 1:
+        raise CannotRun("--decisions, --groups and --shards begin at 1, --hot is between 0 and 1")
+    plan = Plan(
+        seed=options.seed, groups=options.groups, decisions=options.decisions, hot=options.hot, shards=options.shards
+    )
+    truth = rehearse(folder, plan)
+    print(
+        f"{truth['decisions']:,} decisions in {truth['requests']:,} commits, {truth['zombies']:,} of them zombies', "
+        f"{truth['planted_partitions']:,} of those let through"
+    )
+    return DONE
+
+
+def _no_source(error: Exception, version: str) -> str:
+    """Spark's Kafka source is not part of what pip installs."""
+    text = str(error).splitlines()[0]
+    if "kafka" not in text:
+        return text
+    package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
+    return f"Spark has no Kafka source here; it is a package of its own: --conf spark.jars.packages={package}"
+
+
+def _check_out(out: str) -> None:
+    folder = arguments.local_folder(out)
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise CannotRun(f"--out {out}: it is no folder")
+
+
+def _read_options(options: argparse.Namespace) -> dict[str, str]:
+    """What the reader of a log folder is told."""
+    from pyspark_coordinator_log.options import parse  # noqa: PLC0415 - see _run
+
+    told = {}
+    if options.shards is not None:
+        told["shards"] = options.shards
+    parse({**told, "path": options.log or "."})
+    return told
+
+
+def _pairs(texts: list[str], flag: str) -> Iterator[tuple[str, str]]:
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise CannotRun(f"{flag} {text}: it has the form KEY=VALUE")
+        yield name, value
+
+
+@contextmanager
+def _steps() -> Iterator[Any]:
+    """Says each step and how long it took, on stderr."""
+    began = last = time.monotonic()
+
+    def step(text: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        print(f"[{now - began:7.1f} s] {text} ({now - last:.1f} s)", file=sys.stderr, flush=True)
+        last = now
+
+    yield step
+
+
+def main() -> int:
+    """For `spark-submit`."""
+    return run(arguments.parse(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    if str(Path(__file__).resolve().parent) == sys.path[0]:
+        sys.path.pop(0)  # our own folder, where a module of ours could be taken for one of the standard library's
+    sys.exit(main())

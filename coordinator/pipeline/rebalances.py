@@ -1,0 +1,214 @@
+"""The epochs and generations of a group: when, why, how long, and who was waited for.
+
+The state log has a record for every group epoch (consumer groups) and every generation (classic ones): that is the list.
+What it does not have, the event log does: the cause, the member that began it and in whose words, how long it took and whom
+it waited for. Where there are no events, a consumer group's records still show a good part of it: who came or went since
+the epoch before, and when each member came to rest at the epoch. Of a classic generation without events nothing is known but
+who is in it; then cause and duration are null.
+
+An epoch that was overtaken by the next one before everybody had reached it is `superseded` and has no duration.
+"""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from coordinator.pipeline.intervals import CLASSIC, CLASSIC_GROUP, CONSUMER, GROUP, MEMBER, MEMBER_METADATA, readable
+
+GROUP_EPOCH = "ConsumerGroupMetadata"
+TARGET_EPOCH = "ConsumerGroupTargetAssignmentMetadata"
+STARTED, COMPLETED = "RebalanceStarted", "RebalanceCompleted"
+_NO_TIME = -1
+
+
+def epochs(state: DataFrame) -> DataFrame:
+    """One row per group epoch and per generation, in the order of the log."""
+    return _consumer_epochs(state).unionByName(_classic_generations(state))
+
+
+def _consumer_epochs(state: DataFrame) -> DataFrame:
+    """`members`: how many there were when the epoch began. `change`: what its members did since the epoch before."""
+    by_member = Window.partitionBy(*MEMBER).orderBy("offset")
+    by_group = Window.partitionBy(*GROUP).orderBy("offset")
+    memberships = (
+        readable(state)
+        .where(F.col("type") == MEMBER_METADATA)
+        .select(*MEMBER, "offset", "tombstone")
+        .withColumn("was_there", F.coalesce(~F.lag("tombstone").over(by_member), F.lit(False)))
+        .where(~F.col("tombstone") | F.col("was_there"))
+        .withColumn("by", (~F.col("tombstone")).cast("int") - F.col("was_there").cast("int"))
+        .select(
+            *GROUP,
+            "offset",
+            "by",
+            F.struct(
+                F.when(F.col("by") > 0, "member joined")
+                .when(F.col("by") < 0, "member left")
+                .otherwise("member changed")
+                .alias("what"),
+                "member_id",
+                "offset",
+            ).alias("change"),
+        )
+    )
+    steps = (
+        readable(state)
+        .where(F.col("type").isin(GROUP_EPOCH, TARGET_EPOCH))
+        .select(
+            *GROUP, "offset", "type", "tombstone", "timestamp_ms", F.coalesce("target_epoch", "epoch").alias("epoch")
+        )
+    )
+    rows = steps.withColumns({"by": F.lit(0), "change": F.lit(None).cast(memberships.schema["change"].dataType)})
+    is_epoch = F.col("type") == GROUP_EPOCH
+    walked = (
+        rows.unionByName(memberships, allowMissingColumns=True)
+        .withColumn("members", F.sum("by").over(by_group))
+        .withColumn("change", F.last("change", ignorenulls=True).over(by_group))
+        .where(F.col("type").isNotNull())
+        .withColumn("previous", F.last(F.when(is_epoch, F.struct("epoch", "offset")), True).over(
+            by_group.rowsBetween(Window.unboundedPreceding, -1)))
+    )  # fmt: skip
+    # A target names its epoch, so the epochs and their targets meet by number and not by place.
+    targets = (
+        walked.where((F.col("type") == TARGET_EPOCH) & ~F.col("tombstone"))
+        .groupBy(*GROUP, "epoch")
+        .agg(F.min("offset").alias("target_offset"), F.min("timestamp_ms").alias("target_ms"))
+    )
+    return (
+        walked.where(is_epoch)
+        .withColumn("next_offset", F.lead("offset").over(by_group))
+        .withColumn("next_ms", F.lead("timestamp_ms").over(by_group))
+        .where(~F.col("tombstone"))
+        .where(F.col("previous").isNull() | F.col("previous.epoch").isNull() | (F.col("previous.epoch") != F.col("epoch")))
+        .withColumn("change", F.when(F.col("change.offset") > F.coalesce("previous.offset", F.lit(-1)), F.col("change")))
+        .join(targets, [*GROUP, "epoch"], "left")
+        .select(*GROUP, F.lit(CONSUMER).alias("kind"), "epoch", "offset", F.col("timestamp_ms").alias("time_ms"),
+                "next_offset", "next_ms", F.col("members").cast("int").alias("members"), "target_offset", "target_ms",
+                F.lit(None).cast("string").alias("leader"), F.lit(None).cast("string").alias("protocol"),
+                F.lit(None).cast("string").alias("protocol_type"),
+                F.col("change.what").alias("change"), F.col("change.member_id").alias("changed_member_id"))
+    )  # fmt: skip
+
+
+def _classic_generations(state: DataFrame) -> DataFrame:
+    """A record with the generation of the one before it (a static member replaced, an offset's group) begins none."""
+    by_group = Window.partitionBy(*GROUP).orderBy("offset")
+    return (
+        readable(state)
+        .where(F.col("type") == CLASSIC_GROUP)
+        .select(*GROUP, "offset", "timestamp_ms", "tombstone", "generation", "leader", "protocol", "protocol_type",
+                F.size("members").alias("members"))
+        .withColumn("previous", F.lag("generation").over(by_group))
+        .withColumn("begins", F.col("tombstone") | F.col("previous").isNull() | (F.col("previous") != F.col("generation")))
+        .where("begins")
+        .withColumn("next_offset", F.lead("offset").over(by_group))
+        .withColumn("next_ms", F.lead("timestamp_ms").over(by_group))
+        .where(~F.col("tombstone") & (F.col("generation") > 0))
+        .select(*GROUP, F.lit(CLASSIC).alias("kind"), F.col("generation").alias("epoch"), "offset",
+                F.col("timestamp_ms").alias("time_ms"), "next_offset", "next_ms", F.col("members").cast("int").alias("members"),
+                F.col("offset").alias("target_offset"), F.col("timestamp_ms").alias("target_ms"),
+                "leader", "protocol", "protocol_type", F.lit(None).cast("string").alias("change"),
+                F.lit(None).cast("string").alias("changed_member_id"))
+    )  # fmt: skip
+
+
+def rebalances(epoch_rows: DataFrame, members: DataFrame, events: DataFrame | None) -> DataFrame:
+    """One row per epoch or generation, and per rebalance that was told of and came to no record.
+
+    `duration_ms` and `slowest_member` are the event's where there is one, else what the records of the members show.
+    """
+    seen = _seen_in_state(epoch_rows, members)
+    if events is None:
+        return _columns(seen.withColumns({name: F.lit(None).cast(kind) for name, kind in _TOLD.items()}))
+    told = _told(events)
+    return _columns(seen.join(told, [*GROUP, "kind", "epoch"], "full_outer"))
+
+
+_TOLD = {
+    "told_cause": "string", "told_member_id": "string", "told_reason": "string", "started_ms": "bigint",
+    "completed_ms": "bigint", "told_duration_ms": "bigint", "told_members": "int", "is_completed": "boolean",
+    "waited_for": "array<struct<member_id: string, waited_ms: bigint>>", "event_offset": "bigint",
+}  # fmt: skip
+
+
+def _seen_in_state(epoch_rows: DataFrame, members: DataFrame) -> DataFrame:
+    """When the members of a consumer group came to rest at each epoch, if they did before the next one."""
+    arrivals = (
+        members.where((F.col("kind") == CONSUMER) & (F.col("state") == "STABLE"))
+        .groupBy(*MEMBER, "epoch")
+        .agg(F.min("from_offset").alias("at_offset"), F.min("from_ms").alias("at_ms"))
+    )
+    arrived = (
+        epoch_rows.where(F.col("kind") == CONSUMER)
+        .select(*GROUP, "epoch", "offset", "next_offset")
+        .join(arrivals, [*GROUP, "epoch"])
+        .where((F.col("at_offset") > F.col("offset"))
+               & (F.col("next_offset").isNull() | (F.col("at_offset") < F.col("next_offset"))))
+        .groupBy(*GROUP, "epoch", "offset")
+        .agg(F.count("*").alias("arrived"), F.max("at_ms").alias("arrived_ms"),
+             F.max_by("member_id", F.struct("at_ms", "at_offset")).alias("last_member"))
+    )  # fmt: skip
+    return epoch_rows.join(arrived, [*GROUP, "epoch", "offset"], "left")
+
+
+def _told(events: DataFrame) -> DataFrame:
+    """Start and end of a rebalance, found by the epoch that it leads to. A rebalance may be told to start more than once."""
+    rows = readable(events).where(F.col("type").isin(STARTED, COMPLETED))
+    is_end, is_start = F.col("type") == COMPLETED, F.col("type") == STARTED
+    return rows.groupBy(*GROUP, F.col("group_kind").alias("kind"), "epoch").agg(
+        F.min_by("cause", F.when(is_start, F.col("offset"))).alias("started_cause"),
+        F.min_by("member_id", F.when(is_start, F.col("offset"))).alias("started_by"),
+        F.min_by("reason", F.when(is_start, F.col("offset"))).alias("told_reason"),
+        F.min(F.when(is_start, F.col("time_ms"))).alias("started_ms"),
+        F.max(F.when(is_end, F.col("time_ms"))).alias("completed_ms"),
+        F.max_by("cause", F.when(is_end, F.col("offset"))).alias("ended_cause"),
+        F.max_by("member_id", F.when(is_end, F.col("offset"))).alias("ended_by"),
+        F.max_by("duration_ms", F.when(is_end, F.col("offset"))).alias("told_duration_ms"),
+        F.max_by("member_count", F.when(is_end, F.col("offset"))).alias("told_members"),
+        F.max_by("waited_for", F.when(is_end, F.col("offset"))).alias("waited_for"),
+        F.bool_or(is_end).alias("is_completed"),
+        F.min("offset").alias("event_offset"),
+    ).select(
+        *GROUP, "kind", "epoch", F.coalesce("started_cause", "ended_cause").alias("told_cause"),
+        F.coalesce("started_by", "ended_by").alias("told_member_id"), "told_reason", "started_ms", "completed_ms",
+        "told_duration_ms", "told_members", "is_completed", "waited_for", "event_offset",
+    )  # fmt: skip
+
+
+def _columns(rows: DataFrame) -> DataFrame:
+    rested = F.col("arrived") == F.col("members")
+    is_told = F.coalesce("is_completed", F.lit(False))
+    cause = F.when(F.length("told_cause") > 0, F.col("told_cause"))
+    told_ms = F.when(F.col("told_duration_ms") > _NO_TIME, F.col("told_duration_ms"))
+    seen_ms = F.when(rested, F.col("arrived_ms") - F.col("time_ms"))
+    slowest = F.array_max(F.transform("waited_for", lambda each: F.struct(each["waited_ms"], each["member_id"])))
+    completed = is_told | F.coalesce(rested, F.lit(False)) | (
+        (F.col("kind") == CLASSIC) & F.col("offset").isNotNull() & F.col("is_completed").isNull()
+    )  # fmt: skip
+    return rows.withColumn("slowest", slowest).select(
+        *GROUP,
+        "kind",
+        "epoch",
+        "offset",
+        "event_offset",
+        F.coalesce("started_ms", "time_ms", "completed_ms").alias("time_ms"),
+        F.coalesce("members", "told_members").alias("members"),
+        F.coalesce(cause, "change").alias("cause"),
+        F.when(cause.isNotNull(), F.col("told_member_id"))
+        .otherwise(F.col("changed_member_id"))
+        .alias("cause_member_id"),
+        F.col("told_reason").alias("reason"),
+        F.when(cause.isNotNull(), "event").when(F.col("change").isNotNull(), "state").alias("cause_from"),
+        F.coalesce(told_ms, seen_ms).alias("duration_ms"),
+        F.when(F.size("waited_for") > 0, F.col("slowest.member_id"))
+        .when(rested, F.col("last_member"))
+        .alias("slowest_member_id"),
+        F.when(F.size("waited_for") > 0, F.col("slowest.waited_ms")).when(rested, seen_ms).alias("slowest_ms"),
+        "waited_for",
+        completed.alias("completed"),
+        (~completed & F.col("next_offset").isNotNull()).alias("superseded"),
+        "leader",
+        "protocol",
+        "target_offset",
+        "target_ms",
+        "next_offset",
+    )

@@ -1,0 +1,44 @@
+"""A Spark session for a job, or the one that there is.
+
+Under `spark-submit` the cluster's settings are there before we are; by itself a job runs on this machine. What is set here
+is what the jobs' results depend on (UTC, since days are cut by it) and what makes a laptop bearable; `--conf` overrides all.
+"""
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+DEFAULTS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+}
+LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "16",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+}
+"""Where driver and executors are this process."""
+
+
+def session(master: str | None, settings: dict[str, str]) -> SparkSession:
+    """The session; `settings` are the user's own."""
+    builder = SparkSession.builder.appName("kafka-group-coordinator")
+    submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+    if master is None and not submitted:
+        master = "local[*]"
+    values = dict(DEFAULTS)
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            # Workers, and whoever looks for data sources: not the first python3 of the PATH, which knows none of this.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            values |= LOCAL
+    for name, value in (values | settings).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

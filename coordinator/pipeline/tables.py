@@ -1,0 +1,229 @@
+"""The tables: what is in each, and how they are written.
+
+Each is a function of the evidence and of the tables before it, so that a table that is written once can be read by the next
+instead of being computed again. They are Parquet, partitioned by `day` (UTC, of when the row began), one folder a table;
+with `delta` they are Delta tables of the same columns, written through delta-rs, which needs no JVM packages.
+
+A folder is replaced as a whole: the new one is written beside it and takes its name when it is complete, so a job that
+dies leaves the tables of the one before.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from coordinator.pipeline import broken, evidence, intervals, rebalances, transactions, verdicts
+from coordinator.pipeline.evidence import Evidence
+from coordinator.pipeline.intervals import GROUP
+
+PARQUET, DELTA = "parquet", "delta"
+FORMATS = (PARQUET, DELTA)
+DAY = "day"
+
+
+@dataclass(kw_only=True)
+class Derived:
+    """Everything that follows from the evidence, each made when it is first asked for.
+
+    With `keep` a frame is put where it need not be made again (written and read back), and what follows is made of that.
+    """
+
+    evidence: Evidence
+    keep: Callable[[str, DataFrame], DataFrame] = field(default=lambda _, frame: frame)
+
+    @cached_property
+    def member_intervals(self) -> DataFrame:
+        return self.keep("member_intervals", intervals.member_intervals(self.evidence.state))
+
+    @cached_property
+    def ownership_intervals(self) -> DataFrame:
+        made = intervals.ownership_intervals(self.member_intervals, self.evidence.complete_from)
+        return self.keep("ownership_intervals", made)
+
+    @cached_property
+    def epochs(self) -> DataFrame:
+        return self.keep("epochs", rebalances.epochs(self.evidence.state))
+
+    @cached_property
+    def rebalances(self) -> DataFrame:
+        made = rebalances.rebalances(self.epochs, self.member_intervals, self.evidence.events)
+        return self.keep("rebalances", made)
+
+    @cached_property
+    def commit_verdicts(self) -> DataFrame | None:
+        if self.evidence.events is None:
+            return None
+        made = verdicts.commit_verdicts(self.evidence.events, self.member_intervals, self.evidence.complete_from)
+        return self.keep("commit_verdicts", made)
+
+    @cached_property
+    def policy_replay(self) -> DataFrame | None:
+        if self.commit_verdicts is None:
+            return None
+        return self.keep("policy_replay", verdicts.policy_replay(self.commit_verdicts))
+
+    @cached_property
+    def offset_commits(self) -> DataFrame:
+        return self.keep("offset_commits", transactions.offset_commits(self.evidence.commits, self.evidence.markers))
+
+    @cached_property
+    def transactions(self) -> DataFrame | None:
+        if self.evidence.markers is None:
+            return None
+        return self.keep("transactions", transactions.transactions(self.offset_commits))
+
+    @cached_property
+    def invariants_broken(self) -> DataFrame:
+        made = broken.invariants_broken(self.evidence.state, self.ownership_intervals, self.commit_verdicts)
+        return self.keep("invariants_broken", made)
+
+    @cached_property
+    def event_gaps(self) -> DataFrame | None:
+        made = evidence.event_gaps(self.evidence)
+        return None if made is None else self.keep("event_gaps", made)
+
+    @cached_property
+    def topics(self) -> DataFrame:
+        """(topic_key, topic): the names of topics that records know by their id."""
+        named = [self.offset_commits.select(F.col("topic_id").alias("topic_key"), "topic")]
+        if self.commit_verdicts is not None:
+            named.append(self.commit_verdicts.select("topic_key", "topic"))
+        rows = named[0] if len(named) == 1 else named[0].unionByName(named[1])
+        found = (
+            rows.where("topic_key is not null and topic is not null")
+            .groupBy("topic_key")
+            .agg(F.max("topic").alias("topic"))
+        )
+        return self.keep("topics", found)
+
+    @cached_property
+    def groups(self) -> DataFrame:
+        """One row per group: what there is of it."""
+        members = self.member_intervals.groupBy(*GROUP).agg(
+            F.max_by("kind", "from_offset").alias("kind"),
+            F.count_distinct("member_id").alias("members"),
+            F.min("from_ms").alias("first_ms"),
+            F.max("from_ms").alias("last_ms"),
+        )
+        moved = self.rebalances.groupBy(*GROUP).agg(F.count("*").alias("rebalances"))
+        offsets = self.offset_commits.groupBy(*GROUP).agg(F.count("*").alias("offset_commits"))
+        found = members.join(moved, list(GROUP), "full_outer").join(offsets, list(GROUP), "full_outer")
+        wrong = self.invariants_broken.groupBy(*GROUP).agg(F.count("*").alias("broken"))
+        return self.keep("groups", found.join(wrong, list(GROUP), "left"))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that users get: its name, and the column (milliseconds) that says its day."""
+
+    name: str
+    time_column: str | None
+
+
+TABLES = (
+    Table("member_intervals", "from_ms"),
+    Table("ownership_intervals", "from_ms"),
+    Table("epochs", "time_ms"),
+    Table("rebalances", "time_ms"),
+    Table("commit_verdicts", "time_ms"),
+    Table("policy_replay", None),
+    Table("offset_commits", "time_ms"),
+    Table("transactions", "time_ms"),
+    Table("invariants_broken", "time_ms"),
+    Table("event_gaps", "time_ms"),
+    Table("topics", None),
+    Table("groups", "first_ms"),
+)
+"""In the order in which they are made. `commit_verdicts`, `policy_replay` and `event_gaps` need events, `transactions`
+control records; where there are none there is no such table."""
+BY_NAME = {table.name: table for table in TABLES}
+
+
+class Store:
+    """A folder of tables."""
+
+    def __init__(self, spark: SparkSession, folder: str, form: str) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._form = form
+
+    def path(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
+    def write(self, name: str, frame: DataFrame) -> DataFrame:
+        """Writes a table, replacing what was there; returns it as it is read back."""
+        time_column = BY_NAME[name].time_column
+        if time_column is not None:
+            frame = frame.withColumn(DAY, F.to_date(F.timestamp_millis(time_column)))
+        path = self.path(name)
+        if "://" in self._folder:
+            # Not a file system whose folders we can rename: Spark's own commit protocol has to do.
+            self._save(frame, path, time_column)
+        else:
+            new = Path(self._folder) / f".{name}.new"
+            shutil.rmtree(new, ignore_errors=True)
+            self._save(frame, str(new), time_column)
+            if self._form == DELTA:
+                _to_delta(new, path, time_column)
+                shutil.rmtree(new)
+            else:
+                shutil.rmtree(path, ignore_errors=True)
+                new.rename(path)
+        return self.read(name, frame)
+
+    def _save(self, frame: DataFrame, path: str, time_column: str | None) -> None:
+        writer = frame.write.mode("overwrite")
+        if time_column is not None:
+            writer = writer.partitionBy(DAY)
+        writer.parquet(path)
+
+    def read(self, name: str, like: DataFrame) -> DataFrame:
+        """The table without its day; `like` has its columns."""
+        if self._form == DELTA:
+            files = _delta_files(self.path(name))
+            made = self._spark.createDataFrame([], like.schema)
+            if files:
+                made = self._spark.read.schema(like.schema).option("basePath", self.path(name)).parquet(*files)
+        else:
+            made = self._spark.read.schema(like.schema).parquet(self.path(name))
+        return made.drop(DAY)
+
+    def remove(self, name: str) -> None:
+        """A table that this evidence has not got: that of an earlier job would be taken for its own."""
+        if "://" not in self._folder:
+            shutil.rmtree(self.path(name), ignore_errors=True)
+
+
+def _to_delta(parquet: Path, path: str, time_column: str | None) -> None:
+    import pyarrow.dataset as ds  # noqa: PLC0415 - only where it is asked for
+    from deltalake import write_deltalake  # noqa: PLC0415 - as above, and it is an extra of its own
+
+    rows = ds.dataset(parquet, format="parquet", partitioning="hive")
+    write_deltalake(
+        path,
+        rows.scanner().to_reader(),
+        mode="overwrite",
+        schema_mode="overwrite",
+        partition_by=[DAY] if time_column is not None else None,
+    )
+
+
+def _delta_files(path: str) -> list[str]:
+    from deltalake import DeltaTable  # noqa: PLC0415 - as above
+
+    return list(DeltaTable(path).file_uris())
+
+
+def write_tables(derived: Derived, store: Store) -> Iterator[tuple[str, DataFrame | None]]:
+    """Writes every table, yielding each when it is done; None for one that the evidence has not got."""
+    derived.keep = store.write
+    for table in TABLES:
+        frame = getattr(derived, table.name)
+        if frame is None:
+            store.remove(table.name)
+        yield table.name, frame

@@ -1,0 +1,282 @@
+"""Record batches of a file, a chunk of them at a time, checked and unpacked: what the decoder gets to see.
+
+Headers are walked one by one (a batch's length is the only way to the next one) and then looked at as columns. What is
+compressed is inflated here, so that whatever comes behind sees one buffer of plain records, batch after batch, and does
+not know the difference.
+
+Memory is bounded by the chunk: a batch is never larger than DECOMPRESSED_BYTES_MAX however small it was on disk, and
+a piece of several is cut at _PIECE_BYTES.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from struct import Struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from google_crc32c import value as crc32c
+
+from coordinator.log.batch import (
+    CHECKSUM_FROM,
+    COMPRESSION,
+    COMPRESSION_NAMES,
+    CONTROL,
+    DECOMPRESSED_BYTES_MAX,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC,
+    PREFIX_BYTES,
+    TRANSACTIONAL,
+)
+from pyspark_coordinator_log.gather import PADDING, Bytes, Ints, Mask
+
+_LENGTH = Struct(">8xi4xB")
+_LEAST = HEADER_BYTES - PREFIX_BYTES
+_RECORD_BYTES_LEAST = 7
+"""Length, attributes, two deltas, two lengths and a count, a byte each."""
+_LAYOUT = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("length", ">i4"),
+        ("leader_epoch", ">i4"),
+        ("magic", "u1"),
+        ("checksum", ">u4"),
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_timestamp", ">i8"),
+        ("max_timestamp", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("count", ">i4"),
+    ]
+)
+_XERIAL = b"\x82SNAPPY\0"
+_XERIAL_HEADER_BYTES = 16
+_READ_BYTES = 64 * 1024
+_PIECE_BYTES = 16 * 1024 * 1024
+
+
+class BadBatch(ValueError):
+    """A batch that is not what it claims to be; `position` is where it begins in the buffer that was given."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        self.position = position
+        self.reason = reason
+        super().__init__(f"{reason} (at byte {position})")
+
+
+def walk(buffer: bytes, end: int) -> tuple[list[int], int]:
+    """Where the whole batches before `end` begin, and where the first one begins that is not whole.
+
+    Raises BadBatch where no batch of version 2 can begin; the ones before it are lost to the caller, who walks again up
+    to there.
+    """
+    found: list[int] = []
+    note, unpack, position = found.append, _LENGTH.unpack_from, 0
+    last = end - _LENGTH.size
+    while position <= last:
+        length, magic = unpack(buffer, position)
+        if magic != MAGIC or length < _LEAST:
+            raise BadBatch(position, _wrong_start(length, magic))
+        after = position + length + PREFIX_BYTES
+        if after > end:
+            break
+        note(position)
+        position = after
+    return found, position
+
+
+def _wrong_start(length: int, magic: int) -> str:
+    if magic < MAGIC and length >= _LEAST:
+        return f"a batch of version {magic}, of before Kafka 0.11; this reads version {MAGIC}"
+    if magic > MAGIC and length >= _LEAST:
+        return f"a batch of version {magic}, which is newer than this reads ({MAGIC}), or damage"
+    return f"no batch begins here (magic {magic}, length {length})"
+
+
+class Headers:
+    """The headers of the batches of a chunk, a column for each field. `start` and `end` are where the records lie."""
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_timestamp",
+        "checksum",
+        "count",
+        "end",
+        "last_offset_delta",
+        "leader_epoch",
+        "max_timestamp",
+        "position",
+        "producer_epoch",
+        "producer_id",
+        "start",
+    )
+
+    def __init__(self, source: Bytes, position: Ints) -> None:
+        raw = source.structs(_LAYOUT, position)
+        self.position = position
+        self.base_offset: Ints = raw["base_offset"].astype(np.int64)
+        self.leader_epoch: npt.NDArray[np.int32] = raw["leader_epoch"].astype(np.int32)
+        self.checksum: npt.NDArray[np.uint32] = raw["checksum"].astype(np.uint32)
+        self.attributes: npt.NDArray[np.int16] = raw["attributes"].astype(np.int16)
+        self.last_offset_delta: npt.NDArray[np.int32] = raw["last_offset_delta"].astype(np.int32)
+        self.base_timestamp: Ints = raw["base_timestamp"].astype(np.int64)
+        self.max_timestamp: Ints = raw["max_timestamp"].astype(np.int64)
+        self.producer_id: Ints = raw["producer_id"].astype(np.int64)
+        self.producer_epoch: npt.NDArray[np.int16] = raw["producer_epoch"].astype(np.int16)
+        self.count: Ints = raw["count"].astype(np.int64)
+        self.start: Ints = position + HEADER_BYTES
+        self.end: Ints = position + PREFIX_BYTES + raw["length"]
+
+    def select(self, chosen: Any) -> "Headers":
+        """The headers that a mask, slice or list of indexes names."""
+        out = Headers.__new__(Headers)
+        for name in Headers.__slots__:
+            setattr(out, name, getattr(self, name)[chosen])
+        return out
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    @property
+    def is_control(self) -> Mask:
+        """Holds a marker instead of data."""
+        return _has(self.attributes, CONTROL)
+
+    @property
+    def is_transactional(self) -> Mask:
+        """Part of a transaction, whose marker comes later."""
+        return _has(self.attributes, TRANSACTIONAL)
+
+    @property
+    def has_append_time(self) -> Mask:
+        """Every record bears the batch's max timestamp."""
+        return _has(self.attributes, LOG_APPEND_TIME)
+
+    @property
+    def has_delete_horizon(self) -> Mask:
+        """The base timestamp is not a time at which anything was written."""
+        return _has(self.attributes, DELETE_HORIZON)
+
+
+def _has(attributes: npt.NDArray[np.int16], bit: int) -> Mask:
+    found: Mask = (attributes & bit) != 0
+    return found
+
+
+def check(content: bytes, headers: Headers, *, checksums: bool) -> None:
+    """BadBatch for the first batch whose header or checksum cannot be right."""
+    room = headers.end - headers.start
+    plain = (headers.attributes & COMPRESSION) == 0
+    fits = headers.count * _RECORD_BYTES_LEAST <= np.where(plain, room, DECOMPRESSED_BYTES_MAX)
+    wrong = ~fits | (headers.count < 0) | (headers.base_offset < 0) | (headers.last_offset_delta < 0)
+    if wrong.any():
+        raise BadBatch(int(headers.position[np.flatnonzero(wrong)[0]]), "a count or offset that cannot be")
+    if checksums:
+        begins = (headers.position + CHECKSUM_FROM).tolist()
+        for begin, end, expected in zip(begins, headers.end.tolist(), headers.checksum.tolist(), strict=True):
+            if crc32c(content[begin:end]) != expected:
+                raise BadBatch(begin - CHECKSUM_FROM, "wrong checksum")
+
+
+def pieces(source: Bytes, headers: Headers) -> Iterator[tuple[Bytes, Headers]]:
+    """The same batches with their records in plain: one piece, or several if they inflate."""
+    if not (headers.attributes & COMPRESSION).any():
+        yield source, headers
+        return
+    parts: list[bytes | memoryview] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    first = size = 0
+    whole = memoryview(source.array.data)
+    codecs = (headers.attributes & COMPRESSION).tolist()
+    for index, (position, start, end) in enumerate(
+        zip(headers.position.tolist(), headers.start.tolist(), headers.end.tolist(), strict=True)
+    ):
+        part = whole[start:end] if codecs[index] == 0 else _inflate(codecs[index], bytes(whole[start:end]), position)
+        if parts and size + len(part) > _PIECE_BYTES:
+            yield _joined(parts, size, headers.select(slice(first, index)), starts, ends)
+            parts, starts, ends = [], [], []
+            first, size = index, 0
+        parts.append(part)
+        starts.append(size)
+        size += len(part)
+        ends.append(size)
+    if parts:
+        yield _joined(parts, size, headers.select(slice(first, None)), starts, ends)
+
+
+def _joined(
+    parts: Sequence[bytes | memoryview], size: int, headers: Headers, starts: list[int], ends: list[int]
+) -> tuple[Bytes, Headers]:
+    array = np.zeros(size + PADDING, np.uint8)
+    for part, start, end in zip(parts, starts, ends, strict=True):
+        array[start:end] = np.frombuffer(part, np.uint8)
+    headers.start, headers.end = np.array(starts, np.int64), np.array(ends, np.int64)
+    wrong = headers.count * _RECORD_BYTES_LEAST > headers.end - headers.start
+    if wrong.any():
+        raise BadBatch(int(headers.position[np.flatnonzero(wrong)[0]]), "more records than its bytes can hold")
+    return Bytes(array), headers
+
+
+def _inflate(codec: int, content: bytes, position: int) -> bytes:
+    """The records of a compressed batch."""
+    if codec >= len(_INFLATE):
+        raise BadBatch(position, f"compression {codec}, which is newer than this reads")
+    try:
+        return _INFLATE[codec](content)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        reason = str(error).partition("\n")[0]
+        raise BadBatch(position, f"records that are no {COMPRESSION_NAMES[codec]}: {reason}") from error
+
+
+def _stream(name: str) -> Callable[[bytes], bytes]:
+    def inflate(content: bytes) -> bytes:
+        parts, size = [], 0
+        with pa.CompressedInputStream(pa.BufferReader(content), name) as stream:
+            while part := stream.read(_READ_BYTES):
+                size += len(part)
+                if size > DECOMPRESSED_BYTES_MAX:
+                    raise ValueError(f"they inflate beyond {DECOMPRESSED_BYTES_MAX} bytes")
+                parts.append(part)
+        return b"".join(parts)
+
+    return inflate
+
+
+def _snappy(content: bytes) -> bytes:
+    """One block, or the blocks of the framing that Java clients write: 16 bytes, then length and block, repeated."""
+    if not content.startswith(_XERIAL):
+        return _snappy_block(content, DECOMPRESSED_BYTES_MAX)
+    parts, size, position = [], 0, _XERIAL_HEADER_BYTES
+    while position < len(content):
+        length = int.from_bytes(content[position : position + 4])
+        position += 4
+        block = content[position : position + length]
+        if not block or len(block) < length:
+            raise ValueError("a block longer than the batch")
+        parts.append(_snappy_block(block, DECOMPRESSED_BYTES_MAX - size))
+        size += len(parts[-1])
+        position += length
+    return b"".join(parts)
+
+
+def _snappy_block(block: bytes, size_max: int) -> bytes:
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            break
+    if size > size_max:
+        raise ValueError(f"they inflate beyond {DECOMPRESSED_BYTES_MAX} bytes")
+    inflated: bytes = pa.Codec("snappy").decompress(block, decompressed_size=size, asbytes=True)
+    return inflated
+
+
+_INFLATE: tuple[Callable[[bytes], bytes], ...] = (bytes, _stream("gzip"), _snappy, _stream("lz4"), _stream("zstd"))
+"""By the number of the codec in a batch's attributes."""

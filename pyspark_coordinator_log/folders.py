@@ -1,0 +1,237 @@
+"""A data folder as it lies on the disk, our server's or a Kafka broker's: shards, segments, indexes, and whose log it is.
+
+    DATA/meta.properties                    cluster.id: whose it is
+    DATA/cleaner-offset-checkpoint          Kafka: how far each log was compacted
+    DATA/__consumer_offsets-7/              the state log of shard 7
+        00000000000000041822.log            a segment; .index beside it if Kafka wrote it
+        partition.metadata                  Kafka: the topic's id
+        leader-epoch-checkpoint             Kafka: where each leader's epoch began
+        log-checkpoint                      ours: what was made durable, what was compacted
+    DATA/__coordinator_events-7/            the event log of shard 7, if it is ours
+
+Everything is read only, by path, and may change while it is read: segments appear, are compacted into new files of the
+same name, and go. So a segment is told by its inode as well, and what is planned is a range of *offsets*; its place in a
+file is a hint that holds as long as the file does.
+
+A log's id is the cluster's id, and the topic's id behind it where there is one: a folder that was emptied and filled
+anew is another log, though its shards and offsets look alike.
+"""
+
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from coordinator.log import checkpoint
+from coordinator.log.batch import HEADER, HEADER_BYTES, MAGIC, PREFIX_BYTES
+from coordinator.log.segment import SUFFIX
+
+STATE_TOPIC = "__consumer_offsets"
+EVENT_TOPIC = "__coordinator_events"
+UNKNOWN_CLUSTER = "unknown"
+
+_PARTITION = re.compile(r"(.+)-([0-9]+)")
+_DIGITS = 20
+
+
+class NoLog(Exception):
+    """There is nothing here that can be read; the text says what was looked for, and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of a log, as it was when the folder was listed."""
+
+    base_offset: int
+    path: str
+    size_bytes: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFolder:
+    """The folder of one partition."""
+
+    topic: str
+    shard: int
+    path: str
+
+    def segments(self) -> list[Segment]:
+        """Its segments, in order. Raises NoLog if the folder is not there."""
+        found = []
+        try:
+            with os.scandir(self.path) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if (
+                        not name.endswith(SUFFIX)
+                        or len(name) != _DIGITS + len(SUFFIX)
+                        or not name[:_DIGITS].isdecimal()
+                    ):
+                        continue
+                    try:
+                        status = entry.stat()
+                    except FileNotFoundError:
+                        continue
+                    found.append(Segment(int(name[:_DIGITS]), entry.path, status.st_size, status.st_ino))
+        except FileNotFoundError as error:
+            raise NoLog(f"{self.path} is not there") from error
+        return sorted(found, key=lambda segment: segment.base_offset)
+
+    def noted(self) -> checkpoint.Offsets | None:
+        """What our server noted about the log; None in a folder of Kafka's."""
+        content = _content(Path(self.path, checkpoint.NAME))
+        return None if content is None else checkpoint.parse(content)
+
+    def clean_offset(self) -> int:
+        """Compaction may have been through everything before this offset, and nothing behind it."""
+        noted = self.noted()
+        if noted is not None:
+            return noted.clean_offset
+        return _cleaner_offsets(Path(self.path).parent).get((self.topic, self.shard), 0)
+
+    def epoch_of(self, offset: int) -> int | None:
+        """The leader epoch in which an offset was written, as Kafka's own note has it; None if there is none."""
+        found = None
+        for epoch, start in _leader_epochs(Path(self.path)):
+            if start <= offset:
+                found = epoch
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """A folder of shards, or the folder of one shard alone."""
+
+    path: str
+    shards: Mapping[int, ShardFolder]
+    topic: str
+
+    def log_id(self) -> str:
+        """The id of the log; see above. The event log's is that of the state log beside it."""
+        cluster = _properties(Path(self.path, "meta.properties")).get("cluster.id", UNKNOWN_CLUSTER)
+        for shard in sorted(self.shards):
+            state = Path(self.path, f"{STATE_TOPIC}-{shard}", "partition.metadata")
+            topic_id = _properties(state, separator=":").get("topic_id")
+            if topic_id is not None:
+                return f"{cluster}/{topic_id}"
+        return cluster
+
+
+def open_folder(path: str, topic: str) -> DataFolder:
+    """The shards of a topic in a data folder. Raises NoLog, saying what is there instead."""
+    plain = path.removeprefix("file://")
+    folder = Path(plain)
+    if not folder.is_dir():
+        raise NoLog(f"{path} is no folder")
+    match = _PARTITION.fullmatch(folder.resolve().name)
+    if match and any(map(_is_segment, folder.iterdir())):
+        if match[1] != topic:
+            sibling = folder.resolve().parent / f"{topic}-{match[2]}"
+            if {match[1], topic} != {STATE_TOPIC, EVENT_TOPIC} or not sibling.is_dir():
+                raise NoLog(f"{path} is a log of {match[1]}, not of {topic}")
+            folder = sibling
+        shard = int(match[2])
+        return DataFolder(str(folder.resolve().parent), {shard: ShardFolder(topic, shard, str(folder))}, topic)
+    shards = {}
+    others = set()
+    for child in folder.iterdir():
+        found = _PARTITION.fullmatch(child.name)
+        if found and child.is_dir():
+            if found[1] == topic:
+                shards[int(found[2])] = ShardFolder(topic, int(found[2]), str(child))
+            else:
+                others.add(found[1])
+    if not shards:
+        there = f"; there are logs of {', '.join(sorted(others)[:5])}" if others else ""
+        why = ", or the server writes no events" if topic == EVENT_TOPIC and STATE_TOPIC in others else ""
+        raise NoLog(f"{path} holds no folder {topic}-N{there}{why}")
+    return DataFolder(str(folder), dict(sorted(shards.items())), topic)
+
+
+def _is_segment(path: Path) -> bool:
+    return path.suffix == SUFFIX and len(path.stem) == _DIGITS and path.stem.isdecimal()
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _properties(path: Path, separator: str = "=") -> dict[str, str]:
+    content = _content(path)
+    if content is None:
+        return {}
+    lines = (line.partition(separator) for line in content.decode(errors="replace").splitlines() if line[:1] != "#")
+    return {key.strip(): value.strip() for key, _, value in lines}
+
+
+def _cleaner_offsets(folder: Path) -> dict[tuple[str, int], int]:
+    """Kafka's note of what it compacted: version, count, then `topic partition offset` a line."""
+    found = {}
+    for line in (_content(folder / "cleaner-offset-checkpoint") or b"").decode(errors="replace").splitlines()[2:]:
+        words = line.split()
+        if len(words) == 3 and words[1].isdecimal() and words[2].isdecimal():
+            found[words[0], int(words[1])] = int(words[2])
+    return found
+
+
+def _leader_epochs(folder: Path) -> list[tuple[int, int]]:
+    """Kafka's note of leader epochs: version, count, then `epoch start-offset` a line."""
+    found = []
+    for line in (_content(folder / "leader-epoch-checkpoint") or b"").decode(errors="replace").splitlines()[2:]:
+        words = line.split()
+        if len(words) == 2 and words[0].isdecimal() and words[1].isdecimal():
+            found.append((int(words[0]), int(words[1])))
+    return found
+
+
+def cuts(segment: Segment, split_bytes: int, start: int, end: int) -> list[tuple[int, int]]:
+    """Where to cut `[start, end)` of a segment into parts of about `split_bytes`: position and offset of batches.
+
+    Kafka's sparse index knows where batches begin; without one the segment stays whole. An index that does not fit its
+    segment (a crash may leave one behind) is not used: the batch that it names must be there.
+    """
+    if end - start <= split_bytes * 1.25:
+        return []
+    try:
+        content = np.memmap(segment.path[: -len(SUFFIX)] + ".index", dtype=">i4", mode="r")
+    except (FileNotFoundError, ValueError):
+        return []
+    entries = content[: len(content) // 2 * 2].reshape(-1, 2)
+    positions = entries[:, 1]
+    # The active segment's index is as long as it may become; what was not written yet is zeros.
+    used = bisect_right(range(1, len(entries)), 0, key=lambda index: int(positions[index]) == 0)
+    parts = -(-(end - start) // split_bytes)
+    found: list[tuple[int, int]] = []
+    with Path(segment.path).open("rb", buffering=0) as file:
+        for part in range(1, parts):
+            goal = start + (end - start) * part // parts
+            index = bisect_right(range(used), goal, key=lambda index: int(positions[index])) - 1
+            if index < 0:
+                continue
+            position = int(positions[index])
+            if position <= (found[-1][0] if found else start) or position >= end:
+                continue
+            offset = _offset_at(file.fileno(), position, segment)
+            if offset is None or offset > segment.base_offset + int(entries[index, 0]):
+                return []
+            found.append((position, offset))
+    return found
+
+
+def _offset_at(descriptor: int, position: int, segment: Segment) -> int | None:
+    """Base offset of the batch at a position; None if it does not look like one."""
+    content = os.pread(descriptor, HEADER_BYTES, position)
+    if len(content) < HEADER_BYTES:
+        return None
+    base_offset, length, _, magic, *_ = HEADER.unpack(content)
+    whole = position + length + PREFIX_BYTES <= segment.size_bytes
+    fits = magic == MAGIC and length >= HEADER_BYTES - PREFIX_BYTES and whole and base_offset >= segment.base_offset
+    return int(base_offset) if fits else None

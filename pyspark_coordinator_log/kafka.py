@@ -1,0 +1,141 @@
+"""The same columns from rows that Spark's own Kafka source read from `__consumer_offsets`.
+
+    rows = spark.read.format("kafka").option("kafka.bootstrap.servers", ...).option("subscribe", "__consumer_offsets").load()
+    commits = from_kafka(rows, "commits")
+
+For a cluster whose disks one cannot see: any Kafka from 2.4 on, and our server. It takes the connector's jar
+(`--packages org.apache.spark:spark-sql-kafka-0-10_2.13:<Spark's version>`), which pip's pyspark does not bring.
+
+A consumer is shown less than the log holds, and what it is not shown is null here: producers, transactions and control
+records, batches, leader epochs. That has a meaning to keep in mind: of a transaction's commits it cannot be said which came
+true. `kafka.isolation.level=read_committed` leaves out those that did not, and is held up by transactions that are open.
+There are no decisions in `__consumer_offsets`: who was refused, and why, only our server's event log says.
+
+Keys and values are decoded as those of a file are, column by column, in Python workers beside the executors
+(`mapInArrow`); a tenth of the time would go into the decoding, the rest into handing rows over.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from pyspark_coordinator_log import commits, messages
+from pyspark_coordinator_log.columns import (
+    COMMITS,
+    EVENTS,
+    FROM_KAFKA_UNKNOWN,
+    HISTORY,
+    RAW,
+    SCHEMAS,
+    STATE,
+    VIEWS,
+    ddl,
+)
+from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers, padded
+from pyspark_coordinator_log.options import BadOption
+from pyspark_coordinator_log.views import Makers, commit_columns, told_columns
+
+_SHARD, _OFFSET, _TIME, _KEY, _VALUE = range(5)
+
+
+def from_kafka(rows: DataFrame, view: str = COMMITS, log_id: str | None = None) -> DataFrame:
+    """A view of the rows of Spark's Kafka source, read once or as a stream.
+
+    `log_id` is what the column of that name is to say: a consumer is not told it. Raises BadOption for a view that there
+    is not.
+    """
+    if view not in VIEWS:
+        raise BadOption(f"there is no view {view!r}; there are {', '.join(VIEWS)}")
+    chosen = rows.selectExpr(
+        "partition", "offset", "unix_millis(timestamp) AS timestamp_ms", "CAST(key AS BINARY) AS key", "value"
+    )
+    return chosen.mapInArrow(_decoder(view, log_id), ddl(view))
+
+
+def _decoder(view: str, log_id: str | None) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    def decode(parts: Iterable[Any]) -> Iterator[Any]:
+        for part in parts:
+            made = table(part, view, log_id)
+            if made.num_rows:
+                yield made
+
+    return decode
+
+
+def table(part: pa.RecordBatch, view: str, log_id: str | None) -> pa.RecordBatch:
+    """The view of some rows: partition, offset, time in milliseconds, key and value."""
+    keys, key_start, key_length = _binaries(part.column(_KEY))
+    types = keys.at("i2", np.where(key_length >= 2, key_start, 0))
+    is_commit = (key_length >= 2) & np.isin(types, commits.KEY_TYPES)
+    keep = np.full(part.num_rows, True) if view == RAW else is_commit if view == COMMITS else ~is_commit
+    if not keep.all():
+        part = part.filter(pa.array(keep))
+        key_start, key_length, types = key_start[keep], key_length[keep], types[keep]
+    makers = _envelope(part, log_id, SCHEMAS[view]) | _MAKERS[view](part, keys, key_start, key_length, types)
+    return pa.RecordBatch.from_arrays([makers[name]() for name in SCHEMAS[view].names], schema=SCHEMAS[view])
+
+
+def _envelope(part: pa.RecordBatch, log_id: str | None, schema: pa.Schema) -> Makers:
+    count = part.num_rows
+    unknown: Makers = {name: partial(pa.nulls, count, schema.field(name).type) for name in FROM_KAFKA_UNKNOWN}
+    return unknown | {
+        "shard": lambda: part.column(_SHARD),
+        "log_id": lambda: pa.nulls(count, pa.string()) if log_id is None else pa.repeat(pa.scalar(log_id), count),
+        "offset": lambda: part.column(_OFFSET),
+        "state_offset": lambda: part.column(_OFFSET),
+        "timestamp_ms": lambda: part.column(_TIME),
+    }
+
+
+def _raw(part: pa.RecordBatch, keys: Bytes, key_start: Ints, key_length: Ints, types: Any) -> Makers:
+    values, value_start, value_length = _binaries(part.column(_VALUE))
+    return {
+        "key": lambda: part.column(_KEY).cast(pa.binary()),
+        "value": lambda: part.column(_VALUE).cast(pa.binary()),
+        "key_type": lambda: numbers(types, key_length >= 2),
+        "value_version": lambda: numbers(
+            values.at("i2", np.where(value_length >= 2, value_start, 0)), value_length >= 2
+        ),
+        "control_type": lambda: pa.nulls(part.num_rows, pa.int16()),
+    }
+
+
+def _commits(part: pa.RecordBatch, keys: Bytes, key_start: Ints, key_length: Ints, types: Any) -> Makers:
+    values, value_start, value_length = _binaries(part.column(_VALUE))
+    return commit_columns(commits.decode(keys, key_start, key_length, values, value_start, value_length), keys, values)
+
+
+def _told(part: pa.RecordBatch, keys: Bytes, key_start: Ints, key_length: Ints, types: Any) -> Makers:
+    rows = [
+        messages.row(key, value)
+        for key, value in zip(part.column(_KEY).to_pylist(), part.column(_VALUE).to_pylist(), strict=True)
+    ]
+    makers = told_columns(rows)
+    del makers["state_offset"]
+    return makers | {"is_state": lambda: pa.repeat(pa.scalar(value=True), len(rows))}
+
+
+_MAKERS: dict[str, Callable[[pa.RecordBatch, Bytes, Ints, Ints, Any], Makers]] = {
+    RAW: _raw,
+    COMMITS: _commits,
+    STATE: _told,
+    EVENTS: _told,
+    HISTORY: _told,
+}
+
+
+def _binaries(column: pa.Array) -> tuple[Bytes, Ints, Ints]:
+    """The bytes of a column and where each value lies in them; a length of -1 is null."""
+    plain = column.cast(pa.binary())
+    _, offsets, content = plain.buffers()
+    edges = np.frombuffer(offsets, np.int32)[plain.offset : plain.offset + len(plain) + 1].astype(np.int64)
+    source = Bytes(padded(b"" if content is None else memoryview(content)))
+    lengths: Ints = edges[1:] - edges[:-1]
+    if plain.null_count:
+        missing: Mask = plain.is_null().to_numpy(zero_copy_only=False)
+        lengths = np.where(missing, -1, lengths)
+    return source, edges[:-1], lengths

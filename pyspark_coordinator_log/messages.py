@@ -1,0 +1,371 @@
+"""The records that are not commits, one by one: decoded by the definitions in protocol_schemas, told as columns.
+
+There are few of them (a group's records at a rebalance, an event per request), so what counts here is that every type
+is read, not how fast: a type without columns of its own is whole in `value_json`, an unknown one is there with its bytes.
+CommitDecided alone is as frequent as commits are and has a path of its own (decisions.py).
+
+A row is a dict of the columns that it has; a column that is not named is null.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+from coordinator.protocol import messages as kafka
+from coordinator.protocol.codec import Codec, DecodeError
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import Message
+from coordinator.protocol.schema import Field, Structure
+from coordinator.protocol.subscription import parse_assignment
+from pyspark_coordinator_log.commits import KEY_TYPES, topic_id_text
+
+EVENT_TYPES_FROM = 1000
+"""Kafka's own record types are small numbers; the event log's begin here."""
+
+Row = dict[str, Any]
+
+_VERSION_BYTES = 2
+_ZERO_ID = b"\0" * 16
+_GROUP_KINDS = ("classic", "consumer", "streams", "share")
+_MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
+_VERDICTS = (None, True, False)
+
+
+@cache
+def key_names() -> dict[int, str]:
+    """Record type -> name of the key message, of group logs and event logs."""
+    codec = Codec.of()
+    found = {}
+    for name in codec.schemas.names:
+        if name.endswith("Key") and not name.startswith("Transaction"):
+            api_key = codec.schemas.outline(name).api_key
+            assert api_key is not None
+            found[api_key] = name
+    return found
+
+
+def row(key: bytes | None, value: bytes | None) -> Row:
+    """What a record says. Never raises for what is in it: a record that cannot be read says so in `problem`."""
+    if key is None or len(key) < 2:
+        return {"problem": "a key without a type", "value_json": _raw(key, value), "tombstone": value is None}
+    number = int.from_bytes(key[:2], signed=True)
+    name = key_names().get(number)
+    if name is None or number in KEY_TYPES:
+        return {
+            "type": f"Unknown({number})",
+            "problem": "unknown record type",
+            "value_json": _raw(key, value),
+            "tombstone": value is None,
+        }
+    kind = name.removesuffix("Key")
+    out: Row = {"type": kind, "tombstone": value is None, "group_kind": _kind_of(kind)}
+    try:
+        key_message = _whole(name, 0, key)
+        out |= _key_columns(key_message)
+        shown_key = plain(key_message, name, 0)
+        if value is None:
+            out["value_json"] = json.dumps({"key": shown_key, "value": None})
+            return out
+        version = int.from_bytes(value[:2], signed=True) if len(value) >= _VERSION_BYTES else None
+        value_name = f"{kind}Value"
+        if version is None or version not in Codec.of().versions(value_name):
+            said = "a value without a version" if version is None else f"version {version} is not known"
+            out |= {"problem": said, "value_json": _raw(key, value)}
+            return out
+        message: Any = _whole(value_name, version, value)
+        columns = _COLUMNS.get(kind)
+        if columns is not None:
+            out |= columns(message)
+        if number >= EVENT_TYPES_FROM:
+            out |= _event_columns(message)
+        shown = {"version": version, **plain(message, value_name, version)}
+        out["value_json"] = json.dumps({"key": shown_key, "value": shown})
+    except DecodeError as error:
+        out |= {"problem": str(error), "value_json": _raw(key, value)}
+    return out
+
+
+def _whole(name: str, version: int, data: bytes) -> Message:
+    message, end = Codec.of().decoder(name, version)(data, 2)
+    if end != len(data):
+        raise DecodeError(f"{len(data) - end} bytes behind {name}")
+    return message
+
+
+def _raw(key: bytes | None, value: bytes | None) -> str:
+    return json.dumps({"key": _base64(key), "value": _base64(value)})
+
+
+def _base64(content: bytes | None) -> Any:
+    return None if content is None else {"base64": b64encode(content).decode()}
+
+
+def _kind_of(name: str) -> str | None:
+    if name == "GroupMetadata":
+        return "classic"
+    return next((kind for kind in _GROUP_KINDS[1:] if name.lower().startswith(kind)), None)
+
+
+def _key_columns(message: Any) -> Row:
+    group = getattr(message, "group_id", None)
+    return {
+        "group": getattr(message, "group", None) if group is None else group,
+        "member_id": getattr(message, "member_id", None),
+    }
+
+
+# --- the columns of each type -----------------------------------------------------------------------------------------
+
+
+def _group_metadata(value: kafka.GroupMetadataValue) -> Row:
+    return {
+        "epoch": value.generation,
+        "generation": value.generation,
+        "leader": value.leader,
+        "protocol": value.protocol,
+        "protocol_type": value.protocol_type,
+        "members": [_classic_member(member, value.protocol_type) for member in value.members],
+    }
+
+
+def _classic_member(member: kafka.GroupMetadataValue.MemberMetadata, protocol_type: str) -> Row:
+    assignment, content = None, member.assignment
+    if protocol_type == "consumer":
+        try:
+            assignment = [
+                {"topic": topic, "topic_id": None, "partition": partition, "epoch": None}
+                for topic, partitions in parse_assignment(content).partitions.items()
+                for partition in partitions
+            ]
+        except DecodeError:
+            assignment = None
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "assignment": assignment,
+        "assignment_bytes": content if assignment is None else None,
+    }
+
+
+def _consumer_member(value: kafka.ConsumerGroupMemberMetadataValue) -> Row:
+    return {
+        "instance_id": value.instance_id,
+        "client_id": value.client_id,
+        "client_host": value.client_host,
+        "rebalance_timeout_ms": value.rebalance_timeout_ms,
+        "subscribed_topics": value.subscribed_topic_names,
+        "subscribed_regex": value.subscribed_topic_regex or None,
+    }
+
+
+def _streams_member(value: kafka.StreamsGroupMemberMetadataValue) -> Row:
+    return {
+        "instance_id": value.instance_id,
+        "client_id": value.client_id,
+        "client_host": value.client_host,
+        "rebalance_timeout_ms": value.rebalance_timeout_ms,
+    }
+
+
+def _group_epoch(value: kafka.ConsumerGroupMetadataValue | kafka.StreamsGroupMetadataValue) -> Row:
+    return {"epoch": value.epoch}
+
+
+def _target_epoch(
+    value: kafka.ConsumerGroupTargetAssignmentMetadataValue | kafka.StreamsGroupTargetAssignmentMetadataValue,
+) -> Row:
+    return {"target_epoch": value.assignment_epoch}
+
+
+def _target(value: kafka.ConsumerGroupTargetAssignmentMemberValue) -> Row:
+    return {"assignment": _by_id((each.topic_id, each.partitions, None) for each in value.topic_partitions)}
+
+
+def _current(value: kafka.ConsumerGroupCurrentMemberAssignmentValue) -> Row:
+    return {
+        **_epochs(value),
+        "revocation_epoch": _known(value.revocation_epoch),
+        "assignment": _with_epochs(value.assigned_partitions),
+        "pending_revocation": _with_epochs(value.partitions_pending_revocation),
+    }
+
+
+def _epochs(
+    value: kafka.ConsumerGroupCurrentMemberAssignmentValue | kafka.StreamsGroupCurrentMemberAssignmentValue,
+) -> Row:
+    return {
+        "member_epoch": value.member_epoch,
+        "previous_member_epoch": value.previous_member_epoch,
+        "state": _MEMBER_STATES.get(value.state, f"UNKNOWN({value.state})"),
+    }
+
+
+def _with_epochs(entries: list[kafka.ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]) -> list[Row]:
+    return _by_id((each.topic_id, each.partitions, each.assignment_epochs) for each in entries)
+
+
+def _by_id(entries: Iterable[tuple[bytes, list[int], list[int] | None]]) -> list[Row]:
+    out = []
+    for topic_id, partitions, epochs in entries:
+        known = epochs if epochs is not None and len(epochs) == len(partitions) else [None] * len(partitions)
+        text = _id_text(topic_id)
+        out += [
+            {"topic": None, "topic_id": text, "partition": partition, "epoch": epoch}
+            for partition, epoch in zip(partitions, known, strict=True)
+        ]
+    return out
+
+
+def _event_columns(value: Any) -> Row:
+    """What the events' schemas have in common, by the fields that a type has."""
+    out: Row = {}
+    for field, column, told in _event_fields(value.NAME):
+        out[column] = told(getattr(value, field))
+    topics = getattr(value, "topics", None)
+    if topics is not None:
+        out["partitions"] = [
+            {"topic": each.topic_name or None, "topic_id": _id_text(each.topic_id), **_partition(partition)}
+            for each in topics
+            for partition in each.partitions
+        ]
+    waited = getattr(value, "waited_for", None)
+    if waited is not None:
+        out["waited_for"] = [{"member_id": each.member_id, "waited_ms": each.waited_ms} for each in waited]
+    return out
+
+
+def _partition(partition: Any) -> Row:
+    if isinstance(partition, int):
+        return {"partition": partition, "committed_offset": None, "error": None, "assignment_epoch": None}
+    return {
+        "partition": partition.partition,
+        "committed_offset": partition.committed_offset,
+        "error": error_name(partition.error_code),
+        "assignment_epoch": _known(partition.assignment_epoch),
+    }
+
+
+def error_name(code: int) -> str | None:
+    """Kafka's name of an error; None for the absence of one."""
+    if code == ErrorCode.NONE:
+        return None
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"UNKNOWN({code})"
+
+
+def verdict(number: int) -> bool | None:
+    """0 cannot say, 1 accepts, 2 refuses."""
+    return _VERDICTS[number] if 0 <= number < len(_VERDICTS) else None
+
+
+def group_kind(number: int) -> str | None:
+    """A group's kind as the event log numbers it."""
+    return _GROUP_KINDS[number] if 0 <= number < len(_GROUP_KINDS) else None
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _known(value: int) -> int | None:
+    return value if value >= 0 else None
+
+
+def _said(value: str | None) -> str | None:
+    return value or None
+
+
+@cache
+def _event_fields(name: str) -> list[tuple[str, str, Callable[[Any], Any]]]:
+    there = {field.attribute for field in Codec.of().definition(name).root.fields}
+    return [each for each in _EVENT_FIELDS if each[0] in there]
+
+
+_EVENT_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+    ("state_offset", "state_offset", _same),
+    ("state_end_offset", "state_end_offset", _known),
+    ("time_ms", "time_ms", _same),
+    ("group_kind", "group_kind", group_kind),
+    ("to_kind", "group_kind", group_kind),
+    ("member_id", "member_id", _same),
+    ("group_instance_id", "instance_id", _same),
+    ("client_id", "client_id", _same),
+    ("client_host", "client_host", _same),
+    ("epoch", "epoch", _same),
+    ("generation_id_or_member_epoch", "epoch", _same),
+    ("member_epoch", "member_epoch", _known),
+    ("revocation_epoch", "revocation_epoch", _known),
+    ("error_code", "error", error_name),
+    ("policy", "policy", _said),
+    ("strict_verdict", "strict_accepts", verdict),
+    ("revocation_epoch_verdict", "revocation_epoch_accepts", verdict),
+    ("assignment_epoch_verdict", "assignment_epoch_accepts", verdict),
+    ("transactional_id", "transactional_id", _same),
+    ("producer_id", "commit_producer_id", _known),
+    ("producer_epoch", "commit_producer_epoch", _known),
+    ("cause", "cause", _same),
+    ("reason", "reason", _same),
+    ("duration_ms", "duration_ms", _known),
+    ("members", "member_count", _same),
+    ("timeout", "timeout", _same),
+    ("api", "api", _same),
+    ("run_id", "run_id", _same),
+    ("previous_state_offset", "previous_state_offset", _known),
+    ("covered_state_offset", "covered_state_offset", _known),
+    ("undone_from_offset", "undone_from_offset", _known),
+    ("cleanly_closed", "cleanly_closed", _same),
+)
+"""Attribute of the message, column, and how the one becomes the other."""
+
+_COLUMNS: dict[str, Callable[[Any], Row]] = {
+    "GroupMetadata": _group_metadata,
+    "ConsumerGroupMemberMetadata": _consumer_member,
+    "ConsumerGroupMetadata": _group_epoch,
+    "ConsumerGroupTargetAssignmentMetadata": _target_epoch,
+    "ConsumerGroupTargetAssignmentMember": _target,
+    "ConsumerGroupCurrentMemberAssignment": _current,
+    "StreamsGroupMemberMetadata": _streams_member,
+    "StreamsGroupMetadata": _group_epoch,
+    "StreamsGroupTargetAssignmentMetadata": _target_epoch,
+    "StreamsGroupCurrentMemberAssignment": _epochs,
+}
+
+
+def _id_text(topic_id: bytes) -> str | None:
+    return None if topic_id == _ZERO_ID else topic_id_text(topic_id)
+
+
+# --- a message as JSON has it ---------------------------------------------------------------------------------------
+
+
+def plain(message: Message, name: str, version: int) -> Row:
+    """A message as dicts and lists: bytes as base64, ids as text, and only the fields of its version."""
+    return _structure(message, Codec.of().definition(name).root, name, version)
+
+
+def _structure(value: Any, shape: Structure, name: str, version: int) -> Row:
+    out = {}
+    for field in shape.fields:
+        if version in field.versions:
+            content = getattr(value, field.attribute)
+            if content is not None and field.type.is_array:
+                out[field.attribute] = [_one(each, field, name, version) for each in content]
+            else:
+                out[field.attribute] = _one(content, field, name, version)
+    return out
+
+
+def _one(value: Any, field: Field, name: str, version: int) -> Any:
+    if value is None:
+        return None
+    if field.type.is_struct:
+        return _structure(value, Codec.of().definition(name).structures[field.type.name], name, version)
+    if field.type.name == "uuid":
+        return topic_id_text(value)
+    return b64encode(value).decode() if isinstance(value, bytes) else value

@@ -1,0 +1,227 @@
+"""What a reader may be told, read once and refused with one line where it makes no sense.
+
+    view                  raw, commits (the default), state, events or history
+    shards                "0,3,7-9": these only
+    groups                "orders,billing": these only; a name that has a comma in it is given as JSON: ["a,b"]
+    shardCount            with groups: how many shards there are in all, so that only those of the groups are read
+    since, until          records of [since, until): milliseconds since 1970, or ISO 8601 (UTC where no zone is said)
+    splitBytes            a task's share, 32 MB if nothing is said, four times that for large logs; "64m" is understood
+    verifyCrc             true (the default) or false
+    failOnDataLoss        true (the default) or false: go on without records that are gone
+    logId                 whose log it is, for a folder that was copied without its meta.properties
+    topic                 raw only: the folders to read, instead of __consumer_offsets
+    startingOffsets       streams: earliest (the default) or latest
+    maxBytesPerTrigger    streams: bytes of the log in one micro-batch; no limit if nothing is said
+
+Spark gives option names in any case and all values as text. There is no filter pushdown to do the same by `where`: Spark
+keeps one plan for a DataFrame that is used twice, so that the filters of one use would silently apply to the other.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from coordinator.protocol.java import positive_hash
+from pyspark_coordinator_log.columns import COMMITS, EVENTS, HISTORY, RAW, SCHEMAS, VIEWS
+from pyspark_coordinator_log.folders import EVENT_TOPIC, STATE_TOPIC
+from pyspark_coordinator_log.reading import Reading
+from pyspark_coordinator_log.views import Wanted
+
+SPLIT_BYTES = 32 * 1024 * 1024
+LARGE_SPLIT_BYTES = 4 * SPLIT_BYTES
+LARGE_LOG_BYTES = 50 * 1024 * 1024 * 1024
+"""From here on tasks are larger: Spark's own cost for each begins to tell."""
+SPLIT_BYTES_MIN = 4096
+EARLIEST, LATEST = "earliest", "latest"
+
+_T = TypeVar("_T")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_NAMES = (
+    "path",
+    "view",
+    "shards",
+    "groups",
+    "shardCount",
+    "since",
+    "until",
+    "splitBytes",
+    "verifyCrc",
+    "failOnDataLoss",
+    "logId",
+    "topic",
+    "startingOffsets",
+    "maxBytesPerTrigger",
+)
+
+
+class BadOption(ValueError):
+    """An option that cannot be meant; names it, what it said and what it may say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Every option, as values."""
+
+    path: str
+    view: str
+    shards: frozenset[int] | None
+    groups: frozenset[str] | None
+    since_ms: int | None
+    until_ms: int | None
+    split_bytes: int | None
+    verify_checksums: bool
+    fail_on_data_loss: bool
+    log_id: str | None
+    topic: str
+    starting_offsets: str
+    trigger_bytes_max: int | None
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics whose folders are read."""
+        return (STATE_TOPIC, EVENT_TOPIC) if self.view == HISTORY else (self.topic,)
+
+    def reading(self, columns: Sequence[str]) -> Reading:
+        """How a task reads, given the columns that are asked for."""
+        unknown = [name for name in columns if name not in SCHEMAS[self.view].names]
+        if unknown:
+            raise BadOption(f"the view {self.view} has no column {', '.join(unknown)}")
+        wanted = Wanted(
+            view=self.view,
+            columns=tuple(columns),
+            groups=self.groups,
+            since_ms=self.since_ms,
+            until_ms=self.until_ms,
+        )
+        return Reading(wanted=wanted, verify_checksums=self.verify_checksums, fail_on_data_loss=self.fail_on_data_loss)
+
+
+def parse(given: Mapping[str, str]) -> Options:
+    """The options of a `load`. Raises BadOption."""
+    options = {name.lower(): value for name, value in given.items()}
+    unknown = sorted(set(options) - {name.lower() for name in _NAMES})
+    if unknown:
+        raise BadOption(f"there is no option {', '.join(unknown)}; there are {', '.join(_NAMES)}")
+
+    def one(name: str, read: Callable[[str], _T], otherwise: _T) -> _T:
+        text = options.get(name.lower())
+        if text is None:
+            return otherwise
+        try:
+            return read(text.strip())
+        except ValueError as error:
+            raise BadOption(f"option {name}={text!r}: {error}") from error
+
+    path = options.get("path")
+    if not path:
+        raise BadOption("no folder is given: load(PATH)")
+    view = one("view", _among(VIEWS), COMMITS)
+    topic = one("topic", str, EVENT_TOPIC if view == EVENTS else STATE_TOPIC)
+    if "topic" in options and view != RAW:
+        raise BadOption(f"option topic={topic!r}: only the view {RAW} reads other topics")
+    groups = one("groups", _groups, None)
+    shards = one("shards", _shards, None)
+    count = one("shardCount", _positive, None)
+    if count is not None and groups is not None:
+        of_groups = frozenset(shard_of(group, count) for group in groups)
+        shards = of_groups if shards is None else shards & of_groups
+    since_ms, until_ms = one("since", _time_ms, None), one("until", _time_ms, None)
+    if since_ms is not None and until_ms is not None and until_ms < since_ms:
+        raise BadOption(f"option until={options['until']!r} is before since={options['since']!r}")
+    return Options(
+        path=path,
+        view=view,
+        shards=shards,
+        groups=groups,
+        since_ms=since_ms,
+        until_ms=until_ms,
+        split_bytes=one("splitBytes", _split_bytes, None),
+        verify_checksums=one("verifyCrc", _boolean, otherwise=True),
+        fail_on_data_loss=one("failOnDataLoss", _boolean, otherwise=True),
+        log_id=one("logId", _named, None),
+        topic=topic,
+        starting_offsets=one("startingOffsets", _among((EARLIEST, LATEST)), EARLIEST),
+        trigger_bytes_max=one("maxBytesPerTrigger", _bytes, None),
+    )
+
+
+def shard_of(group: str, count: int) -> int:
+    """The shard of a group, by Kafka's rule."""
+    return positive_hash(group) % count
+
+
+def _among(allowed: Sequence[str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text.lower() not in allowed:
+            raise ValueError(f"it may be {', '.join(allowed)}")
+        return text.lower()
+
+    return read
+
+
+def _named(text: str) -> str:
+    if not text:
+        raise ValueError("it is empty")
+    return text
+
+
+def _groups(text: str) -> frozenset[str] | None:
+    if text.startswith("["):
+        names = json.loads(text)
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError("it may be a JSON list of names")
+        return frozenset(names)
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
+
+
+def _shards(text: str) -> frozenset[int] | None:
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        if match is None:
+            raise ValueError("it may be numbers and ranges: 0,3,7-9")
+        low, high = int(match[1]), int(match[2] or match[1])
+        if high < low or high > 0x7FFFFFFF:
+            raise ValueError(f"{part.strip()} is no range of shards")
+        found.update(range(low, high + 1))
+    return frozenset(found)
+
+
+def _positive(text: str) -> int | None:
+    if not text.isdecimal() or int(text) == 0:
+        raise ValueError("it may be a positive number")
+    return int(text)
+
+
+def _bytes(text: str) -> int | None:
+    match = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text.lower())
+    if match is None or int(match[1]) == 0:
+        raise ValueError("it may be a number of bytes, or one with k, m or g behind it")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _split_bytes(text: str) -> int | None:
+    size = _bytes(text)
+    if size is not None and size < SPLIT_BYTES_MIN:
+        raise ValueError(f"less than {SPLIT_BYTES_MIN} is no share of a log")
+    return size
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError("it may be true or false")
+    return text.lower() == "true"
+
+
+def _time_ms(text: str) -> int | None:
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("it may be milliseconds since 1970 or ISO 8601, as 2026-11-21T15:00:00Z") from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)

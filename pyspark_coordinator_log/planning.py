@@ -1,0 +1,130 @@
+"""Which tasks read a log: its segments, cut where they are large and packed together where they are small.
+
+A cut is made at the beginning of a batch, and both sides say it as an offset, so that neither reads what is the other's.
+Where batches begin is known from Kafka's sparse index; our server writes none, and its segments stay whole. To look for
+a beginning in the middle of a file (magic, plausible header, right checksum) would be possible, and wrong: a client can
+put a whole batch with a right checksum into the metadata of a commit, and would be believed.
+
+Planning reads directories and a few bytes of each index, whatever the size of the log.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from pyspark_coordinator_log.columns import HISTORY
+from pyspark_coordinator_log.folders import EVENT_TOPIC, DataFolder, NoLog, cuts, open_folder
+from pyspark_coordinator_log.options import LARGE_LOG_BYTES, LARGE_SPLIT_BYTES, SPLIT_BYTES, BadOption, Options
+from pyspark_coordinator_log.reading import Range
+
+_SLACK = 1.25
+"""A task may be so much larger than asked for, rather than leave a scrap to another one."""
+
+
+def folders(options: Options) -> list[DataFolder]:
+    """The folders that a view reads, with the wanted shards. Raises NoLog and BadOption.
+
+    The history of a server that writes no events, or of Kafka, is its state alone.
+    """
+    found: list[DataFolder] = []
+    for topic in options.topics:
+        try:
+            folder = open_folder(options.path, topic)
+        except NoLog:
+            if options.view == HISTORY and topic == EVENT_TOPIC and found:
+                continue
+            raise
+        if options.shards is not None:
+            chosen = {shard: folder.shards[shard] for shard in sorted(options.shards & set(folder.shards))}
+            if not chosen and options.groups is None:
+                raise BadOption(
+                    f"{options.path} has none of the shards {_listed(options.shards)} of {topic}; it has"
+                    f" {_listed(folder.shards)}"
+                )
+            folder = DataFolder(folder.path, chosen, topic)
+        found.append(folder)
+    return found
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    ordered = sorted(numbers)
+    return ", ".join(map(str, ordered[:10])) + (", ..." if len(ordered) > 10 else "")
+
+
+def log_id(options: Options, found: Sequence[DataFolder]) -> str:
+    """Whose log it is."""
+    return options.log_id if options.log_id is not None else found[0].log_id()
+
+
+def tasks(options: Options) -> list[tuple[Range, ...]]:
+    """What each task reads, of the log as it is now."""
+    found = folders(options)
+    identity = log_id(options, found)
+    listed = [(folder, shard, shard.segments()) for folder in found for shard in folder.shards.values()]
+    share = split_bytes(options, sum(segment.size_bytes for *_, segments in listed for segment in segments))
+    ranges: list[Range] = []
+    for folder, shard, segments in listed:
+        is_state = folder.topic != EVENT_TOPIC
+        for index, segment in enumerate(segments):
+            if not segment.size_bytes:
+                continue
+            is_last = index == len(segments) - 1
+            whole = Range(
+                folder=shard,
+                log_id=identity,
+                is_state=is_state,
+                offset_from=segment.base_offset,
+                offset_to=None if is_last else segments[index + 1].base_offset,
+                segment=segment,
+                start=0,
+                end=segment.size_bytes,
+                is_last=is_last,
+            )
+            ranges += split(whole, share)
+    return list(packed(ranges, share))
+
+
+def split_bytes(options: Options, total_bytes: int) -> int:
+    """A task's share of the log."""
+    if options.split_bytes is not None:
+        return options.split_bytes
+    return LARGE_SPLIT_BYTES if total_bytes > LARGE_LOG_BYTES else SPLIT_BYTES
+
+
+def split(whole: Range, share: int) -> list[Range]:
+    """A range, cut into parts of about `share` bytes where its file says where."""
+    edges = [
+        (whole.start, whole.offset_from),
+        *cuts(whole.segment, share, whole.start, whole.end),
+        (whole.end, whole.offset_to),
+    ]
+    out = []
+    for (start, offset_from), (end, offset_to) in pairwise(edges):
+        assert offset_from is not None
+        out.append(
+            Range(
+                folder=whole.folder,
+                log_id=whole.log_id,
+                is_state=whole.is_state,
+                offset_from=offset_from,
+                offset_to=offset_to,
+                segment=whole.segment,
+                start=start,
+                end=end,
+                is_last=whole.is_last and end == whole.end,
+            )
+        )
+    return out
+
+
+def packed(ranges: Sequence[Range], share: int) -> Iterator[tuple[Range, ...]]:
+    """Ranges in their order, as many small ones in a task as make up a share."""
+    together: list[Range] = []
+    size = 0
+    for part in ranges:
+        if together and size + part.size_bytes > share * _SLACK:
+            yield tuple(together)
+            together, size = [], 0
+        together.append(part)
+        size += part.size_bytes
+    if together:
+        yield tuple(together)

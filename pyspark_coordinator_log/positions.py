@@ -1,0 +1,360 @@
+"""How far a stream has read a log, and whether it is still the log that was read.
+
+A position is an offset and the evidence for it: which log, in which leader epoch, and the last batch that was read, by
+offset, place and checksum. Before a stream goes on, the evidence is looked up. There are five things that can have
+happened to a log meanwhile, and an offset alone cannot tell them apart:
+
+    it grew                                                   the batch is where it was: go on
+    retention took what was read                              nothing to compare, nothing lost: go on
+    compaction rewrote what was read                          the log says that it was compacted to there: go on
+    retention took what was not read, the log is shorter      records are lost: DataLoss
+    it was cut and written on with other records, or          another batch is there, or another epoch, and no
+    is another log altogether                                 compaction explains it: DataLoss
+
+A log can lose its end without anybody's doing: what a server wrote and did not sync is gone after a power cut, and what
+is written next has the same offsets. A stream that has seen the lost records must not go on as if nothing had been.
+
+Positions are found by walking over batch headers, forward only. A closed segment is stepped over whole: its end is the
+next one's name.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from coordinator.log.batch import (
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    PREFIX_BYTES,
+    BatchHeader,
+    CorruptBatch,
+    check_batch,
+    decode_records,
+)
+from coordinator.log.recovery import DamagedLog
+from pyspark_coordinator_log.folders import Segment, ShardFolder, cuts
+from pyspark_coordinator_log.reading import DataLoss, is_torn
+
+_WINDOW_BYTES = 256 * 1024
+_NO_LIMIT = 1 << 62
+_JUMP_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Everything before `offset` was read. `batch_offset` is the base offset of the last batch, -1 if there was none."""
+
+    offset: int
+    segment: int
+    at: int
+    batch_offset: int = -1
+    batch_at: int = -1
+    crc: int = 0
+    leader_epoch: int = -1
+
+    def plain(self) -> dict[str, int]:
+        """As JSON has it."""
+        return asdict(self)
+
+    @staticmethod
+    def parse(content: Mapping[str, Any]) -> "Position":
+        """From JSON. Raises ValueError where it is no position."""
+        try:
+            return Position(**{name: int(value) for name, value in content.items()})
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{dict(content)} is no position: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An end beyond which nothing is to be read: a segment and a size of it."""
+
+    segment: int
+    size_bytes: int
+
+
+def earliest(folder: ShardFolder) -> Position:
+    """Where the log begins."""
+    segments = folder.segments()
+    first = segments[0].base_offset if segments else 0
+    return Position(offset=first, segment=first, at=0)
+
+
+def bound_of(folder: ShardFolder) -> Bound:
+    """The end of the log now, whole batches or not."""
+    segments = folder.segments()
+    return Bound(segments[-1].base_offset, segments[-1].size_bytes) if segments else Bound(0, 0)
+
+
+def advance(folder: ShardFolder, start: Position, bytes_max: int | None, bound: Bound | None) -> Position:
+    """The position after whole batches of at most `bytes_max` from `start` on, yet one batch at least if there is one.
+
+    Raises DamagedLog if what follows is neither a batch nor a torn tail.
+    """
+    segments = _bounded(folder.segments(), bound)
+    budget = _NO_LIMIT if bytes_max is None else bytes_max
+    found = start
+    for index, segment in enumerate(segments):
+        if segment.base_offset < start.segment:
+            continue
+        at = start.at if segment.base_offset == start.segment else 0
+        is_last = index == len(segments) - 1
+        if not is_last and segment.size_bytes - at <= budget:
+            budget -= segment.size_bytes - at
+            after = segments[index + 1].base_offset
+            found = Position(offset=after, segment=after, at=0)
+            continue
+        if budget <= 0:
+            break
+        found = _within(folder, segment, at, budget, found, is_last)
+        break
+    return found if found == start or found.batch_offset >= 0 else _with_evidence(folder, segments, found)
+
+
+def _bounded(segments: Sequence[Segment], bound: Bound | None) -> list[Segment]:
+    if bound is None:
+        return list(segments)
+    return [
+        replace(segment, size_bytes=min(segment.size_bytes, bound.size_bytes))
+        if segment.base_offset == bound.segment
+        else segment
+        for segment in segments
+        if segment.base_offset <= bound.segment
+    ]
+
+
+def _within(folder: ShardFolder, segment: Segment, at: int, budget: int, before: Position, is_last: bool) -> Position:
+    """The position in a segment after batches of at most `budget` bytes."""
+    found = before
+    limit = at + budget
+    for position, offset in cuts(segment, _JUMP_BYTES, at, segment.size_bytes):
+        if position < limit:
+            at = position
+            found = Position(offset=offset, segment=segment.base_offset, at=position)
+    ended = at
+    descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for position, header in _headers(descriptor, at, segment.size_bytes):
+            if position + header.size_bytes > limit and found is not before:
+                return found
+            found = _after(segment, position, header)
+            ended = found.at
+        if ended < segment.size_bytes:
+            _judge(descriptor, folder, segment, found, ended, is_last)
+        if is_last and found.batch_at >= 0 and found is not before:
+            found = _sound(descriptor, folder, segment, found, before)
+    finally:
+        os.close(descriptor)
+    return found
+
+
+def _after(segment: Segment, position: int, header: BatchHeader) -> Position:
+    return Position(
+        offset=header.next_offset,
+        segment=segment.base_offset,
+        at=position + header.size_bytes,
+        batch_offset=header.base_offset,
+        batch_at=position,
+        crc=header.crc,
+        leader_epoch=header.leader_epoch,
+    )
+
+
+def _headers(descriptor: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """The whole batches from a position on, up to what is none."""
+    make, unpack = BatchHeader._make, HEADER.unpack_from
+    while position + HEADER_BYTES <= end:
+        window = os.pread(descriptor, min(_WINDOW_BYTES, end - position), position)
+        at = 0
+        while at + HEADER_BYTES <= len(window):
+            header = make(unpack(window, at))
+            size = header.batch_length + PREFIX_BYTES
+            if header.magic != MAGIC or size < HEADER_BYTES or position + at + size > end:
+                return
+            yield position + at, header
+            at += size
+        if not at:
+            return
+        position += at
+
+
+def _judge(descriptor: int, folder: ShardFolder, segment: Segment, found: Position, at: int, is_last: bool) -> None:
+    """DamagedLog unless what begins at `at` is a torn tail."""
+    if is_last and is_torn(descriptor, at, segment.size_bytes, found.offset, folder, "no whole batch"):
+        return
+    raise DamagedLog(segment.path, at, found.offset - 1, "no whole batch where one must begin")
+
+
+def _sound(descriptor: int, folder: ShardFolder, segment: Segment, found: Position, before: Position) -> Position:
+    """The position, or the one before the last batch if that is torn: only the last one of a log can be."""
+    try:
+        check_batch(os.pread(descriptor, found.at - found.batch_at, found.batch_at))
+    except CorruptBatch as error:
+        if not is_torn(descriptor, found.batch_at, segment.size_bytes, found.batch_offset, folder, str(error)):
+            raise DamagedLog(segment.path, found.batch_at, found.batch_offset - 1, str(error)) from error
+    else:
+        return found
+    last = before
+    for position, header in _headers(descriptor, 0, found.batch_at):
+        last = _after(segment, position, header)
+    return last if last.offset > before.offset else before
+
+
+def _with_evidence(folder: ShardFolder, segments: Sequence[Segment], found: Position) -> Position:
+    """The same position with the batch before it, which is the last one of some segment."""
+    for segment in reversed([each for each in segments if each.base_offset <= found.segment]):
+        end = found.at if segment.base_offset == found.segment else segment.size_bytes
+        last = _last_batch(segment, end)
+        if last is not None:
+            position, header = last
+            return replace(
+                found,
+                batch_offset=header.base_offset,
+                batch_at=position,
+                crc=header.crc,
+                leader_epoch=header.leader_epoch,
+            )
+    return found
+
+
+def _last_batch(segment: Segment, end: int) -> tuple[int, BatchHeader] | None:
+    jumps = cuts(segment, _JUMP_BYTES, 0, end)
+    last = None
+    descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for each in _headers(descriptor, jumps[-1][0] if jumps else 0, end):
+            last = each
+    finally:
+        os.close(descriptor)
+    return last
+
+
+def locate(folder: ShardFolder, position: Position) -> Position:
+    """The same position in the log as it is now. Raises DataLoss, saying what happened to the log.
+
+    See the top of this file for what may have happened.
+    """
+    segments = folder.segments()
+    if not segments:
+        raise DataLoss(f"{folder.path} is empty; offset {position.offset} was read to")
+    first, last = segments[0], segments[-1]
+    if first.base_offset > position.offset:
+        raise DataLoss(
+            f"{folder.path} begins at offset {first.base_offset}; the records from {position.offset} on were deleted"
+            " before they were read"
+        )
+    if position.batch_offset < 0:
+        return _placed(segments, position)
+    epoch = folder.epoch_of(position.offset - 1)
+    if epoch is not None and position.leader_epoch >= 0 and epoch != position.leader_epoch:
+        raise DataLoss(
+            f"{folder.path} has diverged: offset {position.offset - 1} was read in leader epoch"
+            f" {position.leader_epoch} and is of epoch {epoch} now"
+        )
+    if _is_there(segments, position):
+        return position
+    end = _end_offset(folder, last)
+    if end < position.offset:
+        raise DataLoss(f"{folder.path} ends at offset {end}, before the {position.offset} that was read to: truncated")
+    if position.batch_offset < first.base_offset:
+        return _placed(segments, position)
+    holder = [segment for segment in segments if segment.base_offset <= position.batch_offset][-1]
+    header = _batch_at(holder, position.batch_offset)
+    if header is not None and (header.crc, header.leader_epoch) == (position.crc, position.leader_epoch):
+        return _placed(segments, position)
+    if folder.clean_offset() > position.batch_offset and (
+        header is None or header.leader_epoch <= position.leader_epoch
+    ):
+        return _placed(segments, position)
+    raise DataLoss(
+        f"{folder.path} has diverged: at offset {position.batch_offset} is not the batch that was read"
+        f" (checksum {position.crc:08x})"
+    )
+
+
+def _is_there(segments: Sequence[Segment], position: Position) -> bool:
+    """Whether the batch lies where it lay, and the position in the segment that it was in."""
+    holders = [segment for segment in segments if segment.base_offset <= position.batch_offset]
+    by_offset = [segment for segment in segments if segment.base_offset <= position.offset]
+    if not holders or by_offset[-1].base_offset != position.segment:
+        return False
+    header = _header_at(holders[-1], position.batch_at)
+    return header is not None and (header.base_offset, header.crc, header.leader_epoch) == (
+        position.batch_offset,
+        position.crc,
+        position.leader_epoch,
+    )
+
+
+def _header_at(segment: Segment, at: int) -> BatchHeader | None:
+    descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return next((header for _, header in _headers(descriptor, at, segment.size_bytes)), None)
+    finally:
+        os.close(descriptor)
+
+
+def _batch_at(segment: Segment, offset: int) -> BatchHeader | None:
+    """The first batch of a segment that begins at or after an offset."""
+    descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return next(
+            (header for _, header in _headers(descriptor, 0, segment.size_bytes) if header.base_offset >= offset), None
+        )
+    finally:
+        os.close(descriptor)
+
+
+def _end_offset(folder: ShardFolder, last: Segment) -> int:
+    return _within(
+        folder, last, 0, _NO_LIMIT, Position(offset=last.base_offset, segment=last.base_offset, at=0), True
+    ).offset
+
+
+def _placed(segments: Sequence[Segment], position: Position) -> Position:
+    """The position with its place in the files as they are: the first batch at or after its offset."""
+    holder = [segment for segment in segments if segment.base_offset <= position.offset][-1]
+    at = 0
+    descriptor = os.open(holder.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for begins, header in _headers(descriptor, 0, holder.size_bytes):
+            if header.base_offset >= position.offset:
+                break
+            at = begins + header.size_bytes
+    finally:
+        os.close(descriptor)
+    return replace(position, segment=holder.base_offset, at=at)
+
+
+def decided_on(folder: ShardFolder, start: Position, end: Position, state_offset: int) -> Position:
+    """The last position of an event log between two whose last event was decided on state below `state_offset`.
+
+    What stands before it is let pass without a look: events that a crash has undone may name state that there never was.
+    """
+    for segment in reversed(folder.segments()):
+        if start.offset >= end.offset or segment.base_offset > end.segment or segment.base_offset < start.segment:
+            continue
+        begins = start.at if segment.base_offset == start.segment else 0
+        ends = end.at if segment.base_offset == end.segment else segment.size_bytes
+        descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            # In nearly all cases the very last batch will do.
+            if segment.base_offset == end.segment and begins <= end.batch_at < ends:
+                last = next(_headers(descriptor, end.batch_at, ends), None)
+                if last is not None and _decided_at(descriptor, *last) <= state_offset:
+                    return end
+            for position, header in reversed(list(_headers(descriptor, begins, ends))):
+                if _decided_at(descriptor, position, header) <= state_offset:
+                    return _after(segment, position, header)
+        finally:
+            os.close(descriptor)
+    return start
+
+
+def _decided_at(descriptor: int, position: int, header: BatchHeader) -> int:
+    """The highest state offset of a batch's events; it is the first field of every event's value."""
+    content = os.pread(descriptor, header.size_bytes, position)
+    values = [record.value for record in decode_records(content, 0, header)]
+    return max((int.from_bytes(value[2:10], signed=True) for value in values if value is not None), default=0)

@@ -1,0 +1,221 @@
+"""Reading a range of a log's offsets from its files: what a task of Spark does.
+
+A range says which offsets, and where they were when it was planned. If the file is still the same (by inode), its bytes
+are read; if compaction has put another one in its place, or merged it into the one before, the offsets are looked for in
+the folder as it is now. Either way each offset is read once and by one range: ranges meet at offsets, not at positions.
+
+What is wrong with a log is judged as a start of the server judges it (`coordinator.log.recovery`): behind the last whole
+batch of the last segment there may be a torn tail, which is not read and not mentioned, because a server that runs may
+just be writing it. Anything else is DamagedLog, with file and position; nothing is skipped.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coordinator.log.batch import HEADER_BYTES, CorruptBatch, check_batch, read_header
+from coordinator.log.recovery import DamagedLog, Fault, is_torn_tail
+from pyspark_coordinator_log.batches import BadBatch, Headers, check, pieces, walk
+from pyspark_coordinator_log.folders import Segment, ShardFolder
+from pyspark_coordinator_log.gather import Bytes, padded
+from pyspark_coordinator_log.views import Origin, Wanted, table
+
+CHUNK_BYTES = 8 * 1024 * 1024
+_NO_END = 1 << 62
+
+
+class DataLoss(Exception):
+    """Records that were asked for are not in the log any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Offsets `[offset_from, offset_to)` of a shard; None is the end of what was there when it was planned.
+
+    `segment`, `start` and `end` say where they were then. `is_last`: in the log's last segment, which may have a torn tail.
+    """
+
+    folder: ShardFolder
+    log_id: str
+    is_state: bool
+    offset_from: int
+    offset_to: int | None
+    segment: Segment
+    start: int
+    end: int
+    is_last: bool
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How to read: which records and columns, and what to do about what is wrong."""
+
+    wanted: Wanted
+    verify_checksums: bool
+    fail_on_data_loss: bool
+    chunk_bytes: int = CHUNK_BYTES
+
+
+def read(part: Range, how: Reading) -> Iterator[Any]:
+    """The record batches of a range, in log order. Raises DamagedLog and DataLoss."""
+    try:
+        descriptor = os.open(part.segment.path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield from _relocated(part, how)
+        return
+    try:
+        status = os.fstat(descriptor)
+        if status.st_ino != part.segment.inode or status.st_size < part.end:
+            yield from _relocated(part, how)
+            return
+        begins = part.offset_from if part.start else part.segment.base_offset
+        yield from _file(descriptor, part, part.segment.path, (part.start, part.end), begins, part.is_last, how)
+    finally:
+        os.close(descriptor)
+
+
+def _relocated(part: Range, how: Reading) -> Iterator[Any]:
+    """The range's offsets, wherever they are now."""
+    segments = part.folder.segments()
+    end = _NO_END if part.offset_to is None else part.offset_to
+    if not segments or segments[0].base_offset > part.offset_from:
+        first = segments[0].base_offset if segments else None
+        if how.fail_on_data_loss:
+            raise DataLoss(
+                f"{part.folder.path} begins at offset {first} now; the records from {part.offset_from} on were deleted"
+                " while they were read (failOnDataLoss=false goes on without them)"
+            )
+    if part.offset_to is None and segments and segments[-1].base_offset < part.segment.base_offset:
+        raise DataLoss(f"{part.segment.path} was there and is not: the log was truncated while it was read")
+    for index, segment in enumerate(segments):
+        after = segments[index + 1].base_offset if index + 1 < len(segments) else _NO_END
+        if after <= part.offset_from or segment.base_offset >= end:
+            continue
+        descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(descriptor).st_size
+            yield from _file(descriptor, part, segment.path, (0, size), segment.base_offset, after == _NO_END, how)
+        finally:
+            os.close(descriptor)
+
+
+def _file(
+    descriptor: int, part: Range, path: str, where: tuple[int, int], begins: int, is_last: bool, how: Reading
+) -> Iterator[Any]:
+    """What a file has of a range between two positions; no batch there may have an offset before `begins`."""
+    last_good = begins - 1
+    origin = Origin(part.folder.shard, part.log_id, part.is_state)
+    position, end = where
+    want = how.chunk_bytes
+    while position < end:
+        size = min(want, end - position)
+        content = _pread(descriptor, size, position)
+        fault = None
+        try:
+            found, reached = walk(content, size)
+        except BadBatch as error:
+            found, reached = walk(content, error.position)
+            fault = error
+        if not found and fault is None:
+            needed = _length(content, size)
+            if needed > size and position + needed <= end:
+                want = needed
+                continue
+            fault = BadBatch(0, f"{end - position} bytes of a batch of {needed or 'unknown length'}")
+        source = Bytes(padded(content))
+        headers = Headers(source, np.array(found, np.int64))
+        try:
+            check(content, headers, checksums=how.verify_checksums)
+            _check_order(headers, last_good)
+        except BadBatch as error:
+            keep = headers.position < error.position
+            headers, fault, reached = headers.select(keep), error, error.position
+        if len(headers):
+            last_good = int(headers.base_offset[-1]) + int(headers.last_offset_delta[-1])
+            try:
+                for piece, piece_headers in pieces(source, headers):
+                    made = table(piece, piece_headers, how.wanted, origin, part.offset_from, part.offset_to)
+                    if made.num_rows:
+                        yield made
+            except BadBatch as error:
+                before = int(headers.base_offset[np.searchsorted(headers.position, error.position)]) - 1
+                raise DamagedLog(path, position + error.position, before, error.reason) from error
+        if fault is not None:
+            if is_last and is_torn(descriptor, position + reached, end, last_good + 1, part.folder, fault.reason):
+                return
+            raise DamagedLog(path, position + reached, last_good, fault.reason)
+        if part.offset_to is not None and last_good + 1 >= part.offset_to:
+            return
+        position += reached
+        want = how.chunk_bytes
+
+
+def _pread(descriptor: int, size: int, position: int) -> bytes:
+    content = os.pread(descriptor, size, position)
+    while len(content) < size:
+        more = os.pread(descriptor, size - len(content), position + len(content))
+        if not more:
+            raise DataLoss(f"the file ends at {position + len(content)} now, before the {position + size} that it had")
+        content += more
+    return content
+
+
+def _length(content: bytes, size: int) -> int:
+    """Bytes of the batch that begins here, by its own word; 0 where that much is not there."""
+    return int.from_bytes(content[8:12]) + 12 if size >= HEADER_BYTES else 0
+
+
+def _check_order(headers: Headers, last_good: int) -> None:
+    """BadBatch for the first batch that begins before the one before it has ended."""
+    ends = headers.base_offset + headers.last_offset_delta
+    before = np.empty_like(ends)
+    before[:1] = min(last_good, int(headers.base_offset[0]) - 1) if len(ends) else 0
+    before[1:] = ends[:-1]
+    wrong = headers.base_offset <= before
+    if wrong.any():
+        first = int(np.flatnonzero(wrong)[0])
+        reason = f"offset {headers.base_offset[first]} where {before[first] + 1} is next"
+        raise BadBatch(int(headers.position[first]), reason)
+
+
+class _Readable:
+    """A file up to the end that it had when it was looked at, as recovery reads it."""
+
+    __slots__ = ("_descriptor", "_end")
+
+    def __init__(self, descriptor: int, end: int) -> None:
+        self._descriptor = descriptor
+        self._end = end
+
+    def pread(self, offset: int, count: int) -> bytes:
+        """Up to `count` bytes at `offset`."""
+        return os.pread(self._descriptor, max(0, min(count, self._end - offset)), offset)
+
+
+def is_torn(descriptor: int, position: int, end: int, expected: int, folder: ShardFolder, reason: str) -> bool:
+    """Whether what was found at `position` is the end of a log that is being written, or was when its server died."""
+    size = os.fstat(descriptor).st_size
+    file = _Readable(descriptor, size)
+    if size > end and _has_come(file, position):
+        return True
+    noted = folder.noted()
+    recovery_offset = 0 if noted is None else noted.recovery_offset
+    if expected < recovery_offset:
+        return False
+    return is_torn_tail(file, size, Fault(position, expected, reason), recovery_offset)
+
+
+def _has_come(file: _Readable, position: int) -> bool:
+    """Whether the batch whose beginning was seen is whole by now."""
+    try:
+        check_batch(file.pread(position, read_header(file.pread(position, HEADER_BYTES)).size_bytes))
+    except CorruptBatch:
+        return False
+    return True

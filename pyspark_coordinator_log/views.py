@@ -1,0 +1,239 @@
+"""A chunk's records as the columns of a view: the door of the decoder.
+
+    piece of a log (batches.py) --find--> Records --select--> those that are wanted --table--> an Arrow record batch
+
+A column is made only if somebody wants it: a query that reads five columns pays for five.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_coordinator_log import commits, messages
+from pyspark_coordinator_log.batches import Headers
+from pyspark_coordinator_log.columns import COMMITS, ENVELOPE, EVENTS, HISTORY, RAW, SCHEMAS, STATE
+from pyspark_coordinator_log.gather import Bytes, Mask, numbers
+from pyspark_coordinator_log.records import Records, find
+
+_NO_TYPE = -1
+"""Stands for a control record's type, or for that of a key too short to have one; no Kafka type is negative."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which records, and which of their columns. Times are half-open, as offsets are; None is no limit."""
+
+    view: str
+    columns: tuple[str, ...]
+    groups: frozenset[str] | None
+    since_ms: int | None
+    until_ms: int | None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, in their order."""
+        whole = SCHEMAS[self.view]
+        return pa.schema([whole.field(name) for name in self.columns])
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose log it is. `is_state`: the state log, not the event log."""
+
+    shard: int
+    log_id: str
+    is_state: bool
+
+
+def table(
+    source: Bytes, headers: Headers, wanted: Wanted, origin: Origin, offset_from: int, offset_to: int | None
+) -> pa.RecordBatch:
+    """The wanted records of whole, plain batches as a record batch of `wanted.schema`, in log order.
+
+    Records before `offset_from` and from `offset_to` on are left out. Raises BadBatch.
+    """
+    overlaps = headers.base_offset + headers.last_offset_delta >= offset_from
+    if offset_to is not None:
+        overlaps &= headers.base_offset < offset_to
+    if wanted.since_ms is not None:
+        overlaps &= headers.max_timestamp >= wanted.since_ms
+    if not overlaps.all():
+        headers = headers.select(overlaps)
+    records = find(source, headers)
+    types = key_types(records)
+    keep = (records.offset >= offset_from) & _of_view(wanted.view, types, records)
+    if offset_to is not None:
+        keep &= records.offset < offset_to
+    if wanted.since_ms is not None:
+        keep &= records.timestamp >= wanted.since_ms
+    if wanted.until_ms is not None:
+        keep &= records.timestamp < wanted.until_ms
+    if not keep.all():
+        records, types = records.select(keep), types[keep]
+    if wanted.groups is not None and len(records):
+        keep = _of_groups(records, types, wanted.groups)
+        records, types = records.select(keep), types[keep]
+    makers = _envelope(records, origin) | _MAKERS[wanted.view](records, types, origin)
+    return pa.RecordBatch.from_arrays([makers[name]() for name in wanted.columns], schema=wanted.schema)
+
+
+def key_types(records: Records) -> Any:
+    """The type of each record: the number its key begins with, -1 for a control record (its key begins with 0 too)."""
+    types = records.source.at("i2", np.where(records.key_length >= 2, records.key_start, 0))
+    types[(records.key_length < 2) | records.headers.is_control[records.batch]] = _NO_TYPE
+    return types
+
+
+def _of_view(view: str, types: Any, records: Records) -> Mask:
+    data = ~records.headers.is_control[records.batch]
+    is_commit = np.isin(types, commits.KEY_TYPES) & data
+    match view:
+        case "raw":
+            return np.ones(len(records), bool)
+        case "commits":
+            return is_commit
+        case _:
+            return data & ~is_commit
+
+
+def _of_groups(records: Records, types: Any, groups: frozenset[str]) -> Mask:
+    """Every coordinator's key has the group's name right behind its type; the few that have no group are left out."""
+    source = records.source
+    end = records.key_start + np.maximum(records.key_length, 0)
+    at = np.minimum(records.key_start + 2, end)
+    length = source.at("i2", at).astype(np.int64)
+    fits = (types != _NO_TYPE) & (length >= 0) & (at + 2 + length <= end)
+    names = source.texts(at + 2, np.where(fits, length, 0), fits)
+    wanted = pc.is_in(names, value_set=pa.array(sorted(groups), pa.string()))
+    found: Mask = wanted.to_numpy(zero_copy_only=False).astype(bool)
+    return found
+
+
+Makers = dict[str, Callable[[], Any]]
+
+
+def _envelope(records: Records, origin: Origin) -> Makers:
+    headers, batch, count = records.headers, records.batch, len(records)
+    return {
+        "shard": lambda: pa.array(np.full(count, origin.shard, np.int32)),
+        "log_id": lambda: pa.repeat(pa.scalar(origin.log_id), count),
+        "leader_epoch": lambda: numbers(headers.leader_epoch[batch]),
+        "offset": lambda: numbers(records.offset),
+        "timestamp_ms": lambda: numbers(records.timestamp),
+        "batch_offset": lambda: numbers(headers.base_offset[batch]),
+        "producer_id": lambda: numbers(headers.producer_id[batch]),
+        "producer_epoch": lambda: numbers(headers.producer_epoch[batch]),
+        "is_transactional": lambda: numbers(headers.is_transactional[batch]),
+        "is_control": lambda: numbers(headers.is_control[batch]),
+    }
+
+
+def _raw(records: Records, types: Any, origin: Origin) -> Makers:
+    source = records.source
+    control = records.headers.is_control[records.batch]
+    has_version = ~control & (records.value_length >= 2)
+    has_marker = control & (records.key_length >= 4)
+    return {
+        "key": lambda: source.slices(records.key_start, records.key_length, records.key_length >= 0),
+        "value": lambda: source.slices(records.value_start, records.value_length, records.value_length >= 0),
+        "key_type": lambda: numbers(types, types != _NO_TYPE),
+        "value_version": lambda: numbers(source.at("i2", np.where(has_version, records.value_start, 0)), has_version),
+        "control_type": lambda: numbers(source.at("i2", np.where(has_marker, records.key_start + 2, 0)), has_marker),
+    }
+
+
+def _commits(records: Records, types: Any, origin: Origin) -> Makers:
+    source = records.source
+    found = commits.decode(
+        source, records.key_start, records.key_length, source, records.value_start, records.value_length
+    )
+    return {"state_offset": lambda: numbers(records.offset)} | commit_columns(found, source, source)
+
+
+def commit_columns(found: commits.Commits, keys: Bytes, values: Bytes) -> Makers:
+    """The columns of commits that come from their keys and values alone."""
+    present, sound = found.present, ~found.bad_key
+    return {
+        "group": lambda: keys.texts(found.group_start, found.group_length, sound),
+        "topic": lambda: keys.texts(found.topic_start, found.topic_length, sound),
+        "partition": lambda: numbers(found.partition, sound),
+        "topic_id": lambda: commits.topic_ids(values, found.topic_id_start, found.has_topic_id),
+        "committed_offset": lambda: numbers(found.offset, present),
+        "leader_epoch_committed": lambda: numbers(found.leader_epoch, found.has_leader_epoch),
+        "metadata": lambda: values.texts(found.metadata_start, found.metadata_length, present),
+        "commit_timestamp_ms": lambda: numbers(found.commit_timestamp, present),
+        "expire_timestamp_ms": lambda: numbers(found.expire_timestamp, found.has_expiry),
+        "value_version": lambda: numbers(found.version, found.version >= 0),
+        "problem": lambda: _problems(found),
+    }
+
+
+def _problems(found: commits.Commits) -> Any:
+    count = len(found.version)
+    if not (found.bad_key | found.bad_value | found.bad_version).any():
+        return pa.nulls(count, pa.string())
+    words: list[str | None] = [None] * count
+    for mask, text in (
+        (found.bad_value, "a value that is no commit of its version"),
+        (found.bad_key, "a key that is no commit's"),
+    ):
+        for index in np.flatnonzero(mask).tolist():
+            words[index] = text
+    for index in np.flatnonzero(found.bad_version).tolist():
+        words[index] = f"version {found.version[index]} is not known"
+    return pa.array(words, pa.string())
+
+
+def _told(records: Records, types: Any, origin: Origin) -> Makers:
+    """State and events: record by record."""
+    rows = [messages.row(key, value) for key, value in key_values(records)]
+    makers = told_columns(rows)
+    makers["is_state"] = lambda: pa.repeat(pa.scalar(origin.is_state), len(rows))
+    if origin.is_state:
+        makers["state_offset"] = lambda: numbers(records.offset)
+    return makers
+
+
+def told_columns(rows: Sequence[messages.Row]) -> Makers:
+    """The columns of state and events that come from keys and values alone."""
+    names = [name for name in SCHEMAS[HISTORY].names if name not in _ENVELOPE_NAMES and name != "is_state"]
+    return {name: _column(rows, name) for name in names}
+
+
+_ENVELOPE_NAMES = {name for name, _ in ENVELOPE}
+
+
+def _column(rows: Sequence[messages.Row], name: str) -> Callable[[], Any]:
+    kind = SCHEMAS[HISTORY].field(name).type
+    return lambda: pa.array([row.get(name) for row in rows], kind)
+
+
+def key_values(records: Records) -> list[tuple[bytes | None, bytes | None]]:
+    """Keys and values as Python's bytes."""
+    content = records.source.array.data
+    return [
+        (
+            None if key_length < 0 else bytes(content[key : key + key_length]),
+            None if value_length < 0 else bytes(content[value : value + value_length]),
+        )
+        for key, key_length, value, value_length in zip(
+            records.key_start.tolist(),
+            records.key_length.tolist(),
+            records.value_start.tolist(),
+            records.value_length.tolist(),
+            strict=True,
+        )
+    ]
+
+
+_MAKERS: dict[str, Callable[[Records, Any, Origin], Makers]] = {
+    RAW: _raw,
+    COMMITS: _commits,
+    STATE: _told,
+    EVENTS: _told,
+    HISTORY: _told,
+}

@@ -1,0 +1,429 @@
+"""What the groups tell the event log: each event, with its fields."""
+
+import pytest
+from groups.consumer.consumer_world import INTERVAL_MS, ChangeableSettings, Classic, ConsumerHarness, Modern, settle
+from groups.harness import GroupHarness
+from groups.offsets.offset_coordinator import OffsetCoordinator
+
+from coordinator.groups.events import Kind, Verdict
+from coordinator.groups.offsets.commit import commit
+from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import OffsetCommitRequest
+from coordinator.protocol.subscription import Assignment, encode_assignment
+from coordinator.requests import offset_commit
+
+ACCEPTS, REFUSES, CANNOT_SAY = Verdict.ACCEPTS, Verdict.REFUSES, Verdict.CANNOT_SAY
+ALL = [("t", partition) for partition in range(4)]
+
+
+def verdicts(event):
+    return event.strict_verdict, event.revocation_epoch_verdict, event.assignment_epoch_verdict
+
+
+def offsets(event):
+    """(topic, partition) -> (offset, error, assignment epoch)."""
+    return {
+        (topic.topic_name, each.partition): (each.committed_offset, each.error_code, each.assignment_epoch)
+        for topic in event.topics
+        for each in topic.partitions
+    }
+
+
+def held(event):
+    return {topic.topic_name: topic.partitions for topic in event.topics}
+
+
+def halved(policy=REVOCATION_EPOCH):
+    """a had t0-3 at epoch 2, and has t0 and t1 at epoch 3."""
+    h = ConsumerHarness()
+    h.groups.settings = ChangeableSettings(h.config)
+    h.groups.settings.set("g", consumer_fencing_policy=policy)
+    a, b = Modern(h, "a"), Modern(h, "b")
+    settle(h, [a], 3)
+    settle(h, [a, b], 10)
+    assert h.member("a").member_epoch == 3
+    return h
+
+
+# --- commits ----------------------------------------------------------------------------------------------------------
+
+
+def classic_commit(h, member_id, generation, *, instance=None, offset=7):
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic("t", h.catalog.topic_id("t") or bytes(16))
+    topic.partitions = [OffsetCommitRequest.OffsetCommitRequestPartition(1, offset, -1, "")]
+    request = OffsetCommitRequest("g", generation, member_id, instance, topics=[topic])
+    h.call(commit, request, 9, offset_commit.API)
+    return h.events_of("CommitDecided")[-1]
+
+
+def test_a_classic_members_commit_is_told_with_its_generation_and_no_verdict():
+    h = GroupHarness()
+    (leader, _) = h.stable()
+    event = classic_commit(h, leader, 1)
+    assert (event.group_kind, event.member_id, event.generation_id_or_member_epoch) == (Kind.CLASSIC, leader, 1)
+    assert (event.error_code, event.member_epoch, event.revocation_epoch) == (ErrorCode.NONE, 1, -1)
+    assert event.policy == ""
+    assert verdicts(event) == (CANNOT_SAY, CANNOT_SAY, CANNOT_SAY)
+    assert event.client_id == "client"
+    assert offsets(event) == {("t", 1): (7, 0, -1)}
+    assert (event.producer_id, event.producer_epoch, event.transactional_id) == (-1, -1, None)
+
+
+def test_a_refused_commit_of_a_classic_group_is_told_with_its_error():
+    h = GroupHarness()
+    (leader, _) = h.stable(static=True)
+    for member_id, generation, instance, error, known in [
+        (leader, 0, None, ErrorCode.ILLEGAL_GENERATION, 1),
+        ("nobody", 1, None, ErrorCode.UNKNOWN_MEMBER_ID, -1),
+        ("nobody", 1, "i0", ErrorCode.FENCED_INSTANCE_ID, -1),
+    ]:
+        event = classic_commit(h, member_id, generation, instance=instance)
+        assert (event.error_code, event.member_epoch, event.group_instance_id) == (error, known, instance)
+        assert offsets(event) == {("t", 1): (7, error, -1)}
+
+
+def test_a_commit_without_a_member_is_told():
+    coordinator = OffsetCoordinator()
+    coordinator.topics.add("t", 2)
+    coordinator.commit("g", {("t", 0): 5, ("t", 1): 6})
+    (record,) = coordinator.shards[0].events
+    assert record.key.group == "g"
+    assert (record.value.member_id, record.value.generation_id_or_member_epoch, record.value.error_code) == ("", -1, 0)
+    assert record.value.state_offset == 0
+    assert record.value.time_ms == coordinator.now_ms
+    assert offsets(record.value) == {("t", 0): (5, 0, -1), ("t", 1): (6, 0, -1)}
+
+
+def test_partitions_refused_on_their_own_are_told_beside_the_others():
+    coordinator = OffsetCoordinator()
+    coordinator.topics.add("t", 1)
+    coordinator.commit("g", {("t", 0): 5, ("t", 9): 6, ("missing", 0): 7})
+    coordinator.commit("g", {("t", 0): 8}, metadata="x" * 5000)
+    first, second = (record.value for record in coordinator.shards[0].events)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert offsets(first) == {("t", 0): (5, 0, -1), ("t", 9): (6, unknown, -1), ("missing", 0): (7, unknown, -1)}
+    assert offsets(second) == {("t", 0): (8, ErrorCode.OFFSET_METADATA_TOO_LARGE, -1)}
+
+
+def test_a_commit_of_which_the_group_never_hears_is_told():
+    coordinator = OffsetCoordinator()
+    coordinator.commit("g", {("missing", 0): 7}, member_id="m", generation=3)
+    (record,) = coordinator.shards[0].events
+    assert record.value.member_id == "m"
+    assert offsets(record.value) == {("missing", 0): (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)}
+
+
+@pytest.mark.parametrize(
+    ("epoch", "partitions", "said"),
+    [
+        (3, [("t", 0)], (ACCEPTS, ACCEPTS, ACCEPTS)),
+        (3, [("t", 3)], (ACCEPTS, ACCEPTS, ACCEPTS)),
+        (2, [("t", 0)], (REFUSES, REFUSES, ACCEPTS)),
+        (2, [("t", 0), ("t", 3)], (REFUSES, REFUSES, REFUSES)),
+        (4, [("t", 0)], (REFUSES, REFUSES, REFUSES)),
+        (-1, [("t", 0)], (REFUSES, REFUSES, REFUSES)),
+    ],
+)
+@pytest.mark.parametrize("policy", FENCING_POLICIES)
+def test_a_commit_to_a_consumer_group_is_told_with_what_each_policy_says(policy, epoch, partitions, said):
+    h = halved(policy)
+    before = h.member("a")
+    errors = h.commit("g", "a", epoch, partitions)
+    event = h.events_of("CommitDecided")[-1]
+    assert (event.group_kind, event.policy) == (Kind.CONSUMER, policy)
+    assert (event.member_epoch, event.revocation_epoch) == (before.member_epoch, before.revocation_epoch) == (3, 2)
+    assert verdicts(event) == said
+    in_force = said[FENCING_POLICIES.index(policy)]
+    assert (in_force == ACCEPTS) == (event.error_code == 0) == (errors[0] is ErrorCode.NONE)
+    assert {partition: since for (_, partition), (_, _, since) in offsets(event).items()} == {
+        partition: 2 if partition < 2 else -1 for _, partition in partitions
+    }
+
+
+def test_an_earlier_epoch_is_good_for_revocation_epoch_if_nothing_was_taken_since():
+    h = ConsumerHarness()
+    a, b = Modern(h, "a"), Modern(h, "b", topics=("u",))
+    settle(h, [a], 3)
+    settle(h, [a, b], 10)
+    h.commit("g", "a", 2, [("t", 0)])
+    assert verdicts(h.events_of("CommitDecided")[-1]) == (REFUSES, ACCEPTS, ACCEPTS)
+
+
+def test_who_is_no_member_is_refused_by_every_policy_and_a_version_that_knows_no_epochs_by_none():
+    h = halved()
+    h.commit("g", "zombie", 3, [("t", 0)])
+    event = h.events_of("CommitDecided")[-1]
+    assert (event.error_code, event.member_epoch) == (ErrorCode.UNKNOWN_MEMBER_ID, -1)
+    assert verdicts(event) == (REFUSES, REFUSES, REFUSES)
+    h.commit("g", "a", 3, [("t", 0)], version=8)
+    event = h.events_of("CommitDecided")[-1]
+    assert event.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert verdicts(event) == (CANNOT_SAY, CANNOT_SAY, CANNOT_SAY)
+
+
+def test_what_is_told_depends_on_the_setting():
+    told = {}
+    for setting in ("all", "refused", "none"):
+        coordinator = OffsetCoordinator(coordinator_events=setting)
+        coordinator.topics.add("t", 1)
+        coordinator.commit("g", {("t", 0): 5})
+        coordinator.commit("g", {("t", 0): 6, ("t", 1): 6})
+        coordinator.commit("g", {("t", 0): 7}, member_id="m", generation=1)
+        told[setting] = [next(iter(offsets(record.value).values()))[0] for record in coordinator.shards[0].events]
+    assert told == {"all": [5, 6, 7], "refused": [6, 7], "none": []}
+
+
+# --- members ----------------------------------------------------------------------------------------------------------
+
+
+def test_classic_members_come_and_go():
+    h = GroupHarness()
+    first = h.enter(client_id="left-side")
+    h.settle()
+    (joined,) = h.events_of("MemberJoined")
+    assert (joined.group_kind, joined.member_id, joined.epoch) == (Kind.CLASSIC, first, 1)
+    assert (joined.client_id, joined.client_host, joined.group_instance_id) == ("left-side", "/127.0.0.1", None)
+    h.leave("g", first, reason="shutting down")
+    (left,) = h.events_of("MemberLeft")
+    assert (left.member_id, left.epoch, left.reason) == (first, 1, "shutting down")
+
+
+def test_a_classic_member_that_is_silent_expires():
+    h = GroupHarness()
+    (leader,) = h.stable(members=1)
+    h.advance(30_000)
+    (expired,) = h.events_of("MemberExpired")
+    assert (expired.group_kind, expired.member_id, expired.epoch, expired.timeout) == (
+        Kind.CLASSIC,
+        leader,
+        1,
+        "session",
+    )
+
+
+def test_a_member_that_does_not_join_in_time_expires_and_was_waited_for():
+    h = GroupHarness()
+    leader, late = h.stable(rebalance_ms=5_000)
+    h.join("g", leader, rebalance_ms=5_000)
+    for _ in range(5):
+        h.advance(1_000)
+        h.heartbeat("g", late, 1)
+    (expired,) = h.events_of("MemberExpired")
+    assert (expired.member_id, expired.timeout) == (late, "rebalance")
+    h.settle()
+    completed = h.events_of("RebalanceCompleted")[-1]
+    waits = {each.member_id: each.waited_ms for each in completed.waited_for}
+    assert waits == {leader: 0, late: 5_000}
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_requests_under_an_old_identity_are_told(static):
+    h = GroupHarness()
+    leader, _ = h.stable(static=static)
+    h.heartbeat("g", leader, 0)
+    h.sync("g", "nobody", 1)
+    h.join("g", "nobody")
+    h.heartbeat("unheard-of", "nobody", 1)
+    told = [(each.member_id, ErrorCode(each.error_code).name, each.api) for each in h.events_of("MemberFenced")]
+    assert told == [
+        (leader, "ILLEGAL_GENERATION", "Heartbeat"),
+        ("nobody", "UNKNOWN_MEMBER_ID", "SyncGroup"),
+        ("nobody", "UNKNOWN_MEMBER_ID", "JoinGroup"),
+    ]
+    assert len(h.events_of("MemberFenced", "unheard-of")) == 1
+
+
+def test_a_static_member_that_comes_back_takes_the_place_of_its_old_id():
+    h = GroupHarness()
+    _, follower = h.stable(static=True)
+    new_id = h.join("g", instance="i1").reply.member_id
+    (fenced,) = h.events_of("MemberFenced")
+    assert (fenced.member_id, fenced.group_instance_id, fenced.error_code, fenced.api) == (
+        follower,
+        "i1",
+        ErrorCode.FENCED_INSTANCE_ID,
+        "JoinGroup",
+    )
+    joined = h.events_of("MemberJoined")[-1]
+    assert (joined.member_id, joined.group_instance_id, joined.epoch) == (new_id, "i1", 1)
+
+
+def test_members_of_a_consumer_group_come_and_go():
+    h = ConsumerHarness()
+    a = Modern(h, "a", instance="i")
+    a.beat()
+    (joined,) = h.events_of("MemberJoined")
+    assert (joined.group_kind, joined.member_id, joined.group_instance_id, joined.epoch) == (Kind.CONSUMER, "a", "i", 2)
+    h.beat("g", "a", -2, instance="i")
+    h.beat("g", "a2", 0, topics=["t"], owned={}, instance="i", rebalance_ms=1000)
+    h.beat("g", "a2", -1, instance="i")
+    away, gone = h.events_of("MemberLeft")
+    assert (away.member_id, away.epoch) == ("a", -2)
+    assert (gone.member_id, gone.epoch) == ("a2", 2)
+    assert [each.member_id for each in h.events_of("MemberJoined")] == ["a", "a2"]
+    assert h.events_of("MemberFenced") == []
+
+
+def test_a_member_of_a_consumer_group_that_is_silent_expires_and_is_fenced_when_it_comes_again():
+    h = ConsumerHarness()
+    settle(h, [Modern(h, "a")], 3)
+    h.advance(45_000)
+    (expired,) = h.events_of("MemberExpired")
+    assert (expired.group_kind, expired.member_id, expired.epoch, expired.timeout) == (Kind.CONSUMER, "a", 2, "session")
+    h.beat("g", "a", 2)
+    (fenced,) = h.events_of("MemberFenced")
+    assert (fenced.member_id, fenced.epoch, fenced.error_code, fenced.api) == (
+        "a",
+        2,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        "ConsumerGroupHeartbeat",
+    )
+
+
+def test_a_wrong_epoch_is_told():
+    h = halved()
+    h.beat("g", "a", 9)
+    (fenced,) = h.events_of("MemberFenced")
+    assert (fenced.epoch, fenced.error_code) == (9, ErrorCode.FENCED_MEMBER_EPOCH)
+
+
+# --- rebalances -------------------------------------------------------------------------------------------------------
+
+
+def test_a_rebalance_of_a_classic_group_is_told_with_its_cause_and_its_end():
+    h = GroupHarness()
+    leader = h.enter(reason="first of all")
+    h.settle()
+    other = h.join("g").reply.member_id
+    h.join("g", other, reason="more lag")
+    h.advance(2_000)
+    h.join("g", leader)
+    h.advance(500)
+    h.settle()
+    first, second = h.events_of("RebalanceStarted")
+    assert (first.group_kind, first.epoch, first.cause, first.member_id, first.reason) == (
+        Kind.CLASSIC,
+        1,
+        "a new member joins",
+        leader,
+        "first of all",
+    )
+    assert (second.epoch, second.member_id, second.reason) == (2, other, "more lag")
+    completed = h.events_of("RebalanceCompleted")[-1]
+    assert (completed.epoch, completed.cause, completed.member_id) == (2, "a new member joins", other)
+    assert (completed.duration_ms, completed.members) == (2_500, 2)
+    waits = {each.member_id: each.waited_ms for each in completed.waited_for}
+    assert waits == {other: 0, leader: 2_500}, "2 s for its join and half a second for its assignment"
+
+
+def test_a_classic_group_that_empties_has_completed_its_rebalance():
+    h = GroupHarness()
+    (leader,) = h.stable(members=1)
+    h.leave("g", leader)
+    completed = h.events_of("RebalanceCompleted")[-1]
+    assert (completed.epoch, completed.members, completed.cause) == (2, 0, "a member left")
+
+
+def test_a_rebalance_of_a_consumer_group_is_told_with_whom_it_waited_for():
+    h = ConsumerHarness()
+    a, b = Modern(h, "a"), Modern(h, "b")
+    settle(h, [a], 3)
+    started_ms = h.now_ms
+    settle(h, [a, b], 10)
+    first, second = h.events_of("RebalanceStarted")
+    assert (first.group_kind, first.epoch, first.cause, first.member_id) == (Kind.CONSUMER, 2, "a member joined", "a")
+    assert (second.epoch, second.member_id, second.reason) == (3, "b", None)
+    first, second = h.events_of("RebalanceCompleted")
+    assert (first.epoch, first.duration_ms, first.members) == (2, 0, 1)
+    assert (second.epoch, second.members, second.cause, second.member_id) == (3, 2, "a member joined", "b")
+    waits = {each.member_id: each.waited_ms for each in second.waited_for}
+    assert set(waits) == {"a", "b"}
+    assert max(waits.values()) == second.duration_ms >= INTERVAL_MS
+    assert second.time_ms - second.duration_ms >= started_ms
+
+
+def test_an_epoch_that_was_overtaken_completes_with_the_one_that_overtook_it():
+    h = ConsumerHarness()
+    members = [Modern(h, name) for name in "abc"]
+    for member in members:
+        member.beat()
+    settle(h, members, 10)
+    assert [each.epoch for each in h.events_of("RebalanceStarted")] == [2, 3, 4]
+    assert sorted(each.epoch for each in h.events_of("RebalanceCompleted")) == [2, 3, 4]
+
+
+def test_a_consumer_group_that_empties_has_completed_its_rebalance():
+    h = ConsumerHarness()
+    settle(h, [Modern(h, "a")], 3)
+    h.beat("g", "a", -1)
+    completed = h.events_of("RebalanceCompleted")[-1]
+    assert (completed.epoch, completed.members, completed.cause) == (3, 0, "a member left")
+
+
+# --- assignments ------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_classic_members_sync_brings_is_told():
+    h = GroupHarness()
+    leader = h.enter()
+    h.advance(0)
+    assignment = encode_assignment(Assignment({"t": (0, 2)}, None, 1))
+    h.sync("g", leader, 1, {leader: assignment})
+    (delivered,) = h.events_of("AssignmentDelivered")
+    assert (delivered.group_kind, delivered.member_id, delivered.epoch) == (Kind.CLASSIC, leader, 1)
+    assert held(delivered) == {"t": [0, 2]}
+    assert delivered.topics[0].topic_id == h.catalog.topic_id("t")
+    assert delivered.assignment is None
+
+
+def test_an_assignment_of_another_protocol_is_told_as_its_bytes():
+    h = GroupHarness()
+    h.stable(members=1)
+    (delivered,) = h.events_of("AssignmentDelivered")
+    assert (delivered.topics, delivered.assignment) == ([], b"A0")
+
+
+def test_assignments_of_a_consumer_group_are_told_once_and_acknowledged_once():
+    h = ConsumerHarness()
+    a = Modern(h, "a")
+    settle(h, [a], 5)
+    (delivered,) = h.events_of("AssignmentDelivered")
+    assert (delivered.group_kind, delivered.member_id, delivered.epoch) == (Kind.CONSUMER, "a", 2)
+    assert held(delivered) == {"t": [0, 1, 2, 3]}
+    (acknowledged,) = h.events_of("AssignmentAcknowledged")
+    assert (acknowledged.member_id, acknowledged.epoch, held(acknowledged)) == ("a", 2, {"t": [0, 1, 2, 3]})
+    a.says_all = True
+    a.beat()
+    a.says_all = True
+    a.beat()
+    assert len(h.events_of("AssignmentDelivered")) == len(h.events_of("AssignmentAcknowledged")) == 1
+
+
+def test_giving_up_partitions_is_delivered_and_acknowledged_in_the_old_epoch():
+    h = halved()
+    told = [(each.epoch, held(each)) for each in h.events_of("AssignmentDelivered") if each.member_id == "a"]
+    assert told == [(2, {"t": [0, 1, 2, 3]}), (2, {"t": [0, 1]})]
+    said = [(each.epoch, held(each)) for each in h.events_of("AssignmentAcknowledged") if each.member_id == "a"]
+    assert said == [(2, {"t": [0, 1, 2, 3]}), (2, {"t": [0, 1]})]
+
+
+# --- both kinds -------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_that_changes_its_kind_and_back_is_told():
+    h = ConsumerHarness()
+    old, new = Classic(h), Modern(h, "new")
+    settle(h, [old], 6)
+    settle(h, [old, new], 20)
+    h.beat("g", "new", -1)
+    up, down = h.events_of("GroupConverted")
+    assert (up.from_kind, up.to_kind, up.member_id, up.members) == (Kind.CLASSIC, Kind.CONSUMER, "new", 1)
+    assert (down.from_kind, down.to_kind, down.member_id, down.members) == (Kind.CONSUMER, Kind.CLASSIC, "new", 1)
+    assert up.epoch < down.epoch
+    kinds = [(each.group_kind, each.cause) for each in h.events_of("RebalanceStarted")]
+    assert (Kind.CLASSIC, "the last member of the consumer protocol left") in kinds
+
+
+def test_policies_are_named_as_in_the_settings():
+    assert FENCING_POLICIES == (STRICT, REVOCATION_EPOCH, ASSIGNMENT_EPOCH)

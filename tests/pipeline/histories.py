@@ -1,0 +1,196 @@
+"""Histories of groups made by the server's own core, with what it should never have done planted in them.
+
+The clients of the groups' tests (`groups/consumer/consumer_world.py`) live through a seeded mess: they come and go, commit
+with the epoch they have and with ones they had, with partitions they lost and with ones that were never theirs. What the
+core writes and tells is the log. Then faults are planted, as a broken server would make them: refused zombies are let
+through, records give a partition to a second member or put the epochs out of order.
+"""
+
+import random
+from pathlib import Path
+from typing import Any
+
+from groups.consumer.consumer_world import Classic, ConsumerHarness, Modern
+
+from coordinator.groups.events import EVENT_KEYS
+from coordinator.groups.groups import RECORD_KEYS
+from coordinator.groups.offsets.commit import commit
+from coordinator.log.batch import BatchBuilder
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.messages import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    EventLogOpenedKey,
+    EventLogOpenedValue,
+    OffsetCommitRequest,
+)
+from coordinator.requests import offset_commit as commit_api
+from coordinator.runtime.result import Record
+from coordinator.runtime.serde import Serde
+
+_Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+_Partition = OffsetCommitRequest.OffsetCommitRequestPartition
+_Assigned = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
+
+
+class Story(ConsumerHarness):
+    """A shard whose events are kept, refused ones too."""
+
+    def __init__(self, seed: int, **config: Any) -> None:
+        super().__init__({"t": 6, "u": 3}, group_consumer_assignment_interval_ms=0, **config)
+        opened = EventLogOpenedValue(state_offset=0, time_ms=self.now_ms, run_id="run", policy="all", cause="start")
+        self.events.append(Record(EventLogOpenedKey(), opened))
+        self.chance = random.Random(seed)
+        self.clients: list[Any] = []
+        self.old: list[tuple[str, str, int, tuple[Any, ...]]] = []
+        """(group, member, epoch, partitions) as they once were."""
+        self.names = 0
+
+    def send(self, group_id: str, member_id: str, epoch: int, partitions: Any, version: int = 9) -> None:
+        by_topic: dict[str, list[int]] = {}
+        for name, partition in partitions:
+            by_topic.setdefault(name, []).append(partition)
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=epoch,
+            member_id=member_id,
+            topics=[
+                _Topic(name, self.catalog.topic_id(name) or bytes(16), [_Partition(each, 7, -1, "") for each in which])
+                for name, which in by_topic.items()
+            ],
+        )
+        self.call(commit, request, version, commit_api.API)
+
+    # --- the mess -----------------------------------------------------------------------------------------------------
+
+    def live(self, steps: int) -> "Story":
+        for _ in range(4):
+            self.come()
+        for _ in range(steps):
+            self.step()
+        return self
+
+    def come(self) -> None:
+        self.names += 1
+        topics = self.chance.choice((("t",), ("t", "u"), ("u",)))
+        if self.chance.random() < 0.75:
+            group = self.chance.choice(("g", "h"))
+            self.clients.append(Modern(self, f"m{self.names}", group=group, topics=topics))
+        else:
+            self.clients.append(Classic(self, group="c", topics=topics, cooperative=True))
+
+    def step(self) -> None:
+        chance, client = self.chance.random(), self.chance.choice(self.clients)
+        if chance < 0.5:
+            before = self.snapshot(client)
+            client.beat()
+            if before is not None:
+                self.old.append(before)
+                del self.old[:-30]
+        elif chance < 0.75:
+            self.commits(client)
+        elif chance < 0.85:
+            self.advance(self.chance.choice((10, 500, 1_100)))
+        elif chance < 0.88 and len(self.clients) < 9:
+            self.come()
+        elif chance < 0.91 and len(self.clients) > 3:
+            if client.is_in:
+                client.leave()
+            self.clients.remove(client)
+        elif chance < 0.93:
+            self.advance(46_000)
+        elif chance < 0.95:
+            client.topics = self.chance.choice((("t",), ("t", "u"), ("u",)))
+            if isinstance(client, Modern):
+                client.says_all = True
+            elif client.what == "heartbeat":
+                client.what = "join"
+        elif chance < 0.97:
+            self.send("simple", "", -1, [("t", 0)])
+        else:
+            self.send(
+                client.group, client.id or "nobody", self.chance.randrange(0, 9), [("t", self.chance.randrange(6))]
+            )
+
+    @staticmethod
+    def snapshot(client: Any) -> tuple[str, str, int, tuple[Any, ...]] | None:
+        if not client.owned or not client.id:
+            return None
+        epoch = client.epoch if isinstance(client, Modern) else client.generation
+        return client.group, client.id, epoch, tuple(sorted(client.owned))
+
+    def commits(self, client: Any) -> None:
+        now = self.snapshot(client)
+        chance = self.chance.random()
+        if now is not None and chance < 0.4:
+            self.send(*now)
+        elif self.old and chance < 0.85:
+            group, member, epoch, partitions = self.chance.choice(self.old)
+            some = self.chance.sample(partitions, self.chance.randrange(1, len(partitions) + 1))
+            self.send(group, member, epoch, some)
+        elif now is not None:
+            self.send(*now[:3], [("t", self.chance.randrange(6))])
+
+    # --- what must not be ---------------------------------------------------------------------------------------------
+
+    def let_through(self, index: int) -> None:
+        """The event at this offset says that the commit was accepted."""
+        value = self.events[index].value
+        value.error_code = 0
+        for topic in value.topics:
+            for partition in topic.partitions:
+                partition.error_code = 0
+
+    def give_twice(self) -> int | None:
+        """A record gives a partition to a member while another has it; returns its offset."""
+        for group_id in sorted(self.groups.consumer):
+            group = self.groups.consumer[group_id]
+            for owner in sorted(group.members):
+                for topic_id, held in group.members[owner].assigned.items():
+                    for other in sorted(group.members):
+                        member = group.members[other]
+                        if other != owner and held and member.member_epoch > 0:
+                            partition = min(held)
+                            assigned = [_Assigned(topic_id, [partition], [member.member_epoch])]
+                            self._forge(group_id, other, member.member_epoch, member.revocation_epoch, assigned)
+                            return len(self.records) - 1
+        return None
+
+    def outrun(self) -> int | None:
+        """A record puts a member's epoch ahead of its group's; returns its offset."""
+        for group_id in sorted(self.groups.consumer):
+            group = self.groups.consumer[group_id]
+            for member_id in sorted(group.members):
+                self._forge(group_id, member_id, group.group_epoch + 5, 0, [])
+                return len(self.records) - 1
+        return None
+
+    def _forge(self, group_id: str, member_id: str, epoch: int, lost: int, assigned: list[Any]) -> None:
+        value = ConsumerGroupCurrentMemberAssignmentValue(epoch, epoch - 1, 0, assigned, [], lost)
+        self.records.append(Record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), value))
+
+    # --- as a log -----------------------------------------------------------------------------------------------------
+
+    def write(self, folder: Path, shard: int = 0) -> Path:
+        """The log in a data folder; events end every batch as the server's do."""
+        write_log(folder / f"__consumer_offsets-{shard}", encoded(self.records, RECORD_KEYS))
+        write_log(folder / f"__coordinator_events-{shard}", encoded(self.events, EVENT_KEYS))
+        return folder
+
+
+def encoded(records: list[Any], keys: tuple[str, ...]) -> list[tuple[bytes, bytes | None]]:
+    serde = Serde(Codec.of(), keys)
+    return [serde.encode(record) for record in records]
+
+
+def write_log(
+    folder: Path, records: list[tuple[bytes, bytes | None]], *, first: int = 0, batch_records: int = 7
+) -> None:
+    """Appends records to the folder's only segment."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{0:020d}.log").open("ab") as file:
+        for start in range(0, len(records), batch_records):
+            batch = BatchBuilder()
+            for key, value in records[start : start + batch_records]:
+                batch.add(key, value)
+            file.write(batch.build(first + start, 1_760_000_000_000 + first + start))

@@ -1,0 +1,125 @@
+"""Rows of the views as plain dictionaries: what a test says of a history is all that is in it."""
+
+from typing import Any
+
+from pyspark_coordinator_log import columns
+
+LOG = "log"
+_ENVELOPE = {
+    "log_id": LOG,
+    "shard": 0,
+    "leader_epoch": 0,
+    "producer_id": -1,
+    "producer_epoch": -1,
+    "is_transactional": False,
+    "is_control": False,
+}
+
+
+def frame(spark: Any, view: str, rows: list[dict[str, Any]]) -> Any:
+    """A DataFrame with the columns of a view; what a row leaves out is null."""
+    names = columns.SCHEMAS[view].names
+    full = [_ENVELOPE | {"batch_offset": row.get("offset")} | row for row in rows]
+    assert all(set(row) <= set(names) | set(_ENVELOPE) for row in full), [set(row) - set(names) for row in full]
+    return spark.createDataFrame([tuple(row.get(name) for name in names) for row in full], columns.ddl(view))
+
+
+class History:
+    """A state log and an event log in one shard, written line by line. Time is the offset times a hundred."""
+
+    def __init__(self, group: str = "g") -> None:
+        self.group = group
+        self.state: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
+        self.commits: list[dict[str, Any]] = []
+        self.markers: list[dict[str, Any]] = []
+        self.end = 0
+
+    def _record(self, **fields: Any) -> int:
+        offset = self.end
+        self.end += 1
+        row = {"offset": offset, "state_offset": offset, "timestamp_ms": offset * 100, "group": self.group}
+        self.state.append(row | {"tombstone": False} | fields)
+        return offset
+
+    def metadata(self, member: str, tombstone: bool = False) -> int:
+        return self._record(type="ConsumerGroupMemberMetadata", group_kind="consumer", member_id=member,
+                            tombstone=tombstone, client_id=f"client of {member}")  # fmt: skip
+
+    def group_epoch(self, epoch: int | None) -> int:
+        return self._record(type="ConsumerGroupMetadata", group_kind="consumer", epoch=epoch, tombstone=epoch is None)
+
+    def target_epoch(self, epoch: int | None) -> int:
+        return self._record(type="ConsumerGroupTargetAssignmentMetadata", group_kind="consumer", target_epoch=epoch,
+                            epoch=epoch, tombstone=epoch is None)  # fmt: skip
+
+    def current(
+        self, member: str, epoch: int, held: dict[int, int], *, pending: dict[int, int] | None = None,
+        revocation_epoch: int = 0, state: str = "STABLE", previous: int = -1,
+    ) -> int:  # fmt: skip
+        """`held`, `pending`: partition of topic t -> assignment epoch."""
+
+        def listed(partitions: dict[int, int]) -> list[dict[str, Any]]:
+            return [(None, "id-of-t", partition, since) for partition, since in partitions.items()]
+
+        return self._record(type="ConsumerGroupCurrentMemberAssignment", group_kind="consumer", member_id=member,
+                            member_epoch=epoch, previous_member_epoch=previous, revocation_epoch=revocation_epoch,
+                            state=state, assignment=listed(held), pending_revocation=listed(pending or {}))  # fmt: skip
+
+    def gone(self, member: str) -> int:
+        self._record(type="ConsumerGroupCurrentMemberAssignment", group_kind="consumer", member_id=member,
+                     tombstone=True)  # fmt: skip
+        return self.metadata(member, tombstone=True)
+
+    def generation(self, generation: int, members: dict[str, Any]) -> int:
+        """A classic group's record. `members`: id -> partitions of topic t, or bytes of an unknown protocol."""
+        rows = [
+            (member, None, f"client of {member}", "/127.0.0.1",
+             None if isinstance(held, bytes) else [("t", None, partition, None) for partition in held],
+             held if isinstance(held, bytes) else None)
+            for member, held in members.items()
+        ]  # fmt: skip
+        return self._record(type="GroupMetadata", group_kind="classic", generation=generation, epoch=generation,
+                            leader=next(iter(members), None), protocol="range", protocol_type="consumer",
+                            members=rows)  # fmt: skip
+
+    def offset(self, partition: int, committed: int | None, *, producer: int = -1) -> int:
+        offset = self.end
+        self.end += 1
+        self.commits.append({
+            "offset": offset, "state_offset": offset, "timestamp_ms": offset * 100, "group": self.group, "topic": "t",
+            "partition": partition, "committed_offset": committed, "producer_id": producer, "producer_epoch": 0,
+            "is_transactional": producer >= 0,
+        })  # fmt: skip
+        return offset
+
+    def marker(self, producer: int, *, commit: bool) -> int:
+        offset = self.end
+        self.end += 1
+        self.markers.append({
+            "offset": offset, "timestamp_ms": offset * 100, "producer_id": producer, "producer_epoch": 0,
+            "is_transactional": True, "is_control": True, "control_type": int(commit),
+        })  # fmt: skip
+        return offset
+
+    def event(self, name: str, *, at: int | None = None, **fields: Any) -> int:
+        offset = len(self.events)
+        position = self.end if at is None else at
+        row = {"offset": offset, "timestamp_ms": position * 100, "time_ms": position * 100, "state_offset": position}
+        self.events.append(row | {"type": name, "group": self.group, "group_kind": "consumer"} | fields)
+        return offset
+
+    def decided(
+        self, member: str, epoch: int, partitions: dict[int, int | None], error: str | None = None, **fields: Any
+    ) -> int:
+        """A commit; `partitions`: partition of topic t -> the assignment epoch that the event tells."""
+        listed = [("t", "id-of-t", partition, 1, error, since) for partition, since in partitions.items()]
+        return self.event("CommitDecided", member_id=member, epoch=epoch, error=error, partitions=listed,
+                          policy=fields.pop("policy", "revocation-epoch"), **fields)  # fmt: skip
+
+    def frames(self, spark: Any) -> tuple[Any, Any]:
+        return frame(spark, columns.STATE, self.state), frame(spark, columns.EVENTS, self.events)
+
+
+def complete_from(spark: Any, offset: int = 0) -> Any:
+    return spark.createDataFrame([(LOG, 0, offset)], "log_id string, shard int, complete_from bigint")

@@ -1,0 +1,327 @@
+"""Columns made in step from many batches at once are what a plain loop over our own codec reads."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numpy")
+pytest.importorskip("pyarrow")
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pipeline import foreign_logs as made
+from pipeline.foreign_logs import Commit
+
+from coordinator.log.batch import decode_records, read_header
+from coordinator.protocol import messages
+from coordinator.protocol.codec import Codec
+from pyspark_coordinator_log import batches, columns, gather, views
+from pyspark_coordinator_log.batches import BadBatch
+from pyspark_coordinator_log.commits import topic_id_text
+
+ORIGIN = views.Origin(3, "log", True)
+
+
+def wanted(view: str, **limits: Any) -> views.Wanted:
+    everything = {"groups": None, "since_ms": None, "until_ms": None}
+    return views.Wanted(view=view, columns=tuple(columns.SCHEMAS[view].names), **(everything | limits))
+
+
+def read(content: bytes, view: str, **limits: Any) -> list[dict[str, Any]]:
+    found, reached = batches.walk(content, len(content))
+    assert reached == len(content)
+    source = gather.Bytes(gather.padded(content))
+    headers = batches.Headers(source, np.array(found, np.int64))
+    batches.check(content, headers, checksums=True)
+    out = []
+    for piece, some in batches.pieces(source, headers):
+        table = views.table(piece, some, wanted(view, **limits), ORIGIN, 0, None)
+        assert table.schema == columns.SCHEMAS[view]
+        table.validate(full=True)
+        out += table.to_pylist()
+    return out
+
+
+def fold(content: bytes) -> list[dict[str, Any]]:
+    """The commits, record by record."""
+    out, position = [], 0
+    while position < len(content):
+        header = read_header(content, position)
+        if not header.is_control:
+            out += [
+                fold_one(header, record)
+                for record in decode_records(content, position, header)
+                if record.key is not None and record.key[:2] in (b"\0\0", b"\0\1")
+            ]
+        position += header.size_bytes
+    return out
+
+
+def fold_one(header, record) -> dict[str, Any]:
+    key, _ = Codec.of().decoder("OffsetCommitKey", 0)(record.key, 2)
+    value, version = None, None
+    if record.value is not None:
+        version = int.from_bytes(record.value[:2])
+        value, _ = Codec.of().decoder("OffsetCommitValue", version)(record.value, 2)
+    return {
+        "shard": 3,
+        "log_id": "log",
+        "leader_epoch": header.leader_epoch,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+        "batch_offset": header.base_offset,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "is_transactional": header.is_transactional,
+        "is_control": False,
+        "state_offset": record.offset,
+        "group": key.group,
+        "topic": key.topic,
+        "partition": key.partition,
+        "topic_id": None if value is None or not any(value.topic_id) else topic_id_text(value.topic_id),
+        "committed_offset": None if value is None else value.offset,
+        "leader_epoch_committed": None if value is None or value.leader_epoch < 0 else value.leader_epoch,
+        "metadata": None if value is None else value.metadata,
+        "commit_timestamp_ms": None if value is None else value.commit_timestamp,
+        "expire_timestamp_ms": None if value is None or value.expire_timestamp < 0 else value.expire_timestamp,
+        "value_version": version,
+        "problem": None,
+    }
+
+
+TEXTS = st.text(max_size=12) | st.sampled_from(["", "a" * 200, "größe", "\N{GRINNING FACE}"])
+COMMITS = st.builds(
+    Commit,
+    group=TEXTS,
+    topic=TEXTS,
+    partition=st.integers(0, 2**31 - 1),
+    offset=st.integers(-1, 2**63 - 1),
+    version=st.none() | st.integers(0, 4),
+    leader_epoch=st.integers(-1, 2**31 - 1),
+    metadata=TEXTS,
+    timestamp_ms=st.integers(0, 2**62),
+    expire_ms=st.integers(-1, 2**62),
+    topic_id=st.binary(min_size=16, max_size=16) | st.just(b"\0" * 16) | st.just(b"\x07" * 16),
+    key_type=st.sampled_from([0, 1]),
+)
+OTHERS = st.sampled_from(
+    [
+        (made.encoded(messages.GroupMetadataKey("g"), 0), None),
+        (b"\0\x63what", b"\0\0ever"),
+        (b"", b""),
+        (None, None),
+        (None, b"x" * 300),
+    ]
+)
+
+
+@st.composite
+def logs(draw) -> bytes:
+    parts: list[bytes] = []
+    offset = draw(st.integers(0, 2**40))
+    for _ in range(draw(st.integers(1, 6))):
+        if draw(st.integers(0, 9)) == 0:
+            parts.append(made.marker(offset, commit=draw(st.booleans()), producer_id=draw(st.integers(0, 2**40))))
+            offset += 1
+            continue
+        rows = draw(st.lists(COMMITS.map(made.key_value) | OTHERS, min_size=1, max_size=8))
+        rows *= draw(st.sampled_from([1, 1, 1, 30]))
+        gaps = draw(st.sampled_from([1, 1, 3]))
+        offsets = [offset + index * gaps for index in range(len(rows))]
+        times = [made.NOW_MS + draw(st.integers(-(2**33), 2**33)) for _ in rows[:8]] * 30
+        parts.append(
+            made.batch(
+                offset,
+                rows,
+                offsets=offsets,
+                timestamps=times[: len(rows)] if len(times) >= len(rows) else None,
+                leader_epoch=draw(st.integers(0, 100)),
+                producer_id=draw(st.sampled_from([-1, 7])),
+                attributes=draw(st.sampled_from([0, made.TRANSACTIONAL, made.LOG_APPEND_TIME])),
+            )
+        )
+        offset = offsets[-1] + 1
+    return b"".join(parts)
+
+
+@settings(max_examples=60, deadline=None)
+@given(logs())
+def test_commits_are_what_the_codec_reads_one_by_one(content):
+    assert read(content, "commits") == fold(content)
+
+
+@settings(max_examples=30, deadline=None)
+@given(logs())
+def test_raw_keeps_every_record_as_it_is(content):
+    expected, position = [], 0
+    while position < len(content):
+        header = read_header(content, position)
+        expected += [
+            (r.offset, r.timestamp, r.key, r.value, header.is_control)
+            for r in decode_records(content, position, header)
+        ]
+        position += header.size_bytes
+    rows = read(content, "raw")
+    assert [(r["offset"], r["timestamp_ms"], r["key"], r["value"], r["is_control"]) for r in rows] == expected
+
+
+@settings(max_examples=30, deadline=None)
+@given(logs(), st.integers(0, 2**32 - 1))
+def test_a_changed_byte_under_the_checksum_is_found(content, where):
+    header = read_header(content)
+    at = 21 + where % (header.size_bytes - 21)
+    broken = content[:at] + bytes([content[at] ^ 0x5A]) + content[at + 1 :]
+    with pytest.raises(BadBatch) as refused:
+        read(broken, "raw")
+    assert refused.value.position == 0
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.binary(max_size=120), st.integers(0, 200))
+def test_records_that_are_garbage_under_a_right_checksum_are_refused_or_read(body, count):
+    """Whatever the bytes are: an answer or BadBatch, and nothing outside of the batch is touched."""
+    header = made.batch(5, [(b"k", b"v")])[:57] + count.to_bytes(4)
+    content = made.resealed(header + body)
+    for view in columns.VIEWS:
+        try:
+            assert len(read(content, view)) <= count
+        except BadBatch as error:
+            assert error.position == 0
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from([b"\0\0", b"\0\1"]), st.binary(max_size=40), st.binary(max_size=80), st.integers(-1, 6))
+def test_a_commit_that_is_none_is_kept_and_says_so(kind, key, value, version):
+    content = made.batch(0, [(kind + key, version.to_bytes(2, signed=True) + value)])
+    [row] = read(content, "commits")
+    try:
+        expected = fold(content)[0]
+    except Exception:
+        assert row["problem"] is not None
+        assert row["committed_offset"] is None
+    else:
+        # Bytes behind the message are the one thing that the codec lets pass.
+        assert row == expected or row["problem"] is not None
+
+
+@pytest.mark.parametrize(
+    ("codec", "framed"),
+    [(made.GZIP, False), (made.SNAPPY, False), (made.SNAPPY, True), (made.LZ4, False), (made.ZSTD, False)],
+)
+def test_compressed_batches_read_as_plain_ones(codec, framed):
+    rows = [Commit(f"g{index % 7}", "t" * 20, index, index, metadata="m" * 30) for index in range(300)]
+    plain = made.commits(0, rows[:100]) + made.commits(100, rows[100:200]) + made.commits(200, rows[200:])
+    packed = (
+        made.commits(0, rows[:100], codec=codec, framed=framed)
+        + made.commits(100, rows[100:200])
+        + made.commits(200, rows[200:], codec=codec, framed=framed)
+    )
+    assert read(packed, "commits") == read(plain, "commits")
+
+
+@pytest.mark.parametrize("codec", [made.GZIP, made.SNAPPY, made.LZ4, made.ZSTD, 5, 7])
+def test_what_is_not_compressed_as_it_says_is_a_bad_batch(codec):
+    plain = made.batch(0, [(b"k", b"v")])
+    lying = made.resealed(plain[:21] + codec.to_bytes(2) + plain[23:])
+    with pytest.raises(BadBatch, match=r"compression|no (gzip|snappy|lz4|zstd)"):
+        read(lying, "raw")
+
+
+def test_a_batch_that_inflates_beyond_all_measure_is_refused():
+    import gzip
+
+    plain = made.batch(0, [(b"k", b"v")])
+    bomb = gzip.compress(bytes(65 * 1024 * 1024), 9)
+    with pytest.raises(BadBatch, match="inflate beyond"):
+        read(made.resealed(plain[:21] + made.GZIP.to_bytes(2) + plain[23:61] + bomb), "raw")
+
+
+def test_a_marker_is_no_commit_though_its_key_begins_as_one():
+    content = made.marker(0, commit=True, producer_id=9) + made.marker(1, commit=False, producer_id=9)
+    assert read(content, "commits") == []
+    assert read(content, "state") == []
+    assert [(row["control_type"], row["key_type"], row["producer_id"]) for row in read(content, "raw")] == [
+        (1, None, 9),
+        (0, None, 9),
+    ]
+
+
+def test_unknown_record_types_are_kept_and_counted():
+    content = made.batch(0, [(b"\0\x63abc", b"\0\0x"), (b"\x03\xe8", None)])
+    rows = read(content, "state")
+    assert [row["type"] for row in rows] == ["Unknown(99)", "EventLogOpened"]
+    assert "unknown record type" in rows[0]["problem"]
+    assert "AGNhYmM=" in rows[0]["value_json"]
+
+
+def test_a_value_of_a_newer_version_is_kept_and_says_so():
+    key, value = made.key_value(Commit("g", "t", 0, 5))
+    assert value is not None
+    content = made.batch(0, [(key, b"\0\x09" + value[2:])])
+    [row] = read(content, "commits")
+    assert (row["group"], row["committed_offset"], row["problem"]) == ("g", None, "version 9 is not known")
+
+
+def test_text_that_is_no_utf8_is_read_as_kafka_reads_it():
+    key = b"\0\1" + b"\0\2\xff\xfe" + b"\0\1t" + bytes(4)
+    [row] = read(made.batch(0, [(key, None)]), "commits")
+    assert row["group"] == "\N{REPLACEMENT CHARACTER}" * 2
+
+
+def test_groups_and_times_choose_records_of_every_view():
+    rows = [Commit(group, "t", 0, 1) for group in ("a", "b", "a", "c")]
+    times = [made.NOW_MS + index * 1000 for index in range(4)]
+    content = made.batch(0, [made.key_value(row) for row in rows], timestamps=times)
+    assert [row["offset"] for row in read(content, "commits", groups=frozenset({"a", "c"}))] == [0, 2, 3]
+    assert [row["offset"] for row in read(content, "raw", groups=frozenset({"b"}))] == [1]
+    limits = {"since_ms": times[1], "until_ms": times[3]}
+    assert [row["offset"] for row in read(content, "commits", **limits)] == [1, 2]
+
+
+def test_the_state_of_a_consumer_group_is_told_in_columns():
+    current = messages.ConsumerGroupCurrentMemberAssignmentValue
+    owned = current.TopicPartitions(topic_id=b"\x07" * 16, partitions=[1, 2], assignment_epochs=[4, 5])
+    value = current(member_epoch=5, previous_member_epoch=4, state=1, assigned_partitions=[owned], revocation_epoch=3)
+    key = messages.ConsumerGroupCurrentMemberAssignmentKey("g", "m")
+    content = made.batch(0, [(made.encoded(key, 0), made.encoded(value, 0)), (made.encoded(key, 0), None)])
+    row, gone = read(content, "state")
+    assert (row["type"], row["group"], row["member_id"], row["group_kind"]) == (
+        "ConsumerGroupCurrentMemberAssignment",
+        "g",
+        "m",
+        "consumer",
+    )
+    assert (row["member_epoch"], row["previous_member_epoch"], row["state"]) == (5, 4, "UNREVOKED_PARTITIONS")
+    topic_id = topic_id_text(b"\x07" * 16)
+    assert row["assignment"] == [
+        {"topic": None, "topic_id": topic_id, "partition": 1, "epoch": 4},
+        {"topic": None, "topic_id": topic_id, "partition": 2, "epoch": 5},
+    ]
+    assert (row["tombstone"], gone["tombstone"], gone["assignment"]) == (False, True, None)
+
+
+def test_a_classic_group_shows_what_each_member_was_given():
+    from coordinator.protocol.subscription import Assignment, encode_assignment
+
+    member = messages.GroupMetadataValue.MemberMetadata
+    given = encode_assignment(Assignment({"t": (0, 3)}, None, 1))
+    members = [member(member_id="m", client_id="c", client_host="/h", assignment=given)]
+    members.append(member(member_id="n", assignment=b"\xff"))
+    value = messages.GroupMetadataValue(protocol_type="consumer", generation=7, leader="m", members=members)
+    key = made.encoded(messages.GroupMetadataKey("g"), 0)
+    [row] = read(made.batch(0, [(key, made.encoded(value, 3))]), "state")
+    assert (row["epoch"], row["generation"], row["leader"], row["group_kind"]) == (7, 7, "m", "classic")
+    assert row["members"][0]["assignment"] == [
+        {"topic": "t", "topic_id": None, "partition": 0, "epoch": None},
+        {"topic": "t", "topic_id": None, "partition": 3, "epoch": None},
+    ]
+    assert (row["members"][1]["assignment"], row["members"][1]["assignment_bytes"]) == (None, b"\xff")
+
+
+def test_a_batch_of_an_old_or_newer_format_is_refused_by_its_name():
+    content = bytearray(made.batch(0, [(b"k", b"v")]))
+    for magic, word in ((1, "before Kafka 0.11"), (3, "newer than this reads")):
+        content[16] = magic
+        with pytest.raises(BadBatch, match=word):
+            batches.walk(bytes(content), len(content))

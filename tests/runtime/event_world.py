@@ -1,0 +1,148 @@
+"""A shard with its event log, on a simulated disk of which one log alone may fail."""
+
+from runtime.shard_world import Asker, Catalog, ShardWorld
+
+from coordinator.faults.disk import SimulatedDisk
+from coordinator.groups.events import EVENT_KEYS
+from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.offsets.commit import commit
+from coordinator.groups.settings import GroupsConfig
+from coordinator.log.batch import key_values
+from coordinator.log.log import Log, LogSettings
+from coordinator.log.writer import Writer
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.messages import OffsetCommitRequest
+from coordinator.runtime.event_log import EventLog, Run
+from coordinator.runtime.serde import Serde
+from coordinator.runtime.shard import Shard
+
+STATE = "data/__consumer_offsets-0"
+EVENTS = "data/__coordinator_events-0"
+
+
+class PickyDisk(SimulatedDisk):
+    """`errors`: what part of a path is in it -> the number of the error that each write to such a file raises."""
+
+    def __init__(self):
+        super().__init__()
+        self.errors = {}
+
+    def open(self, path):
+        return PickyFile(self, path, super().open(path))
+
+    def check(self, path):
+        for part, number in self.errors.items():
+            if part in path:
+                raise OSError(number, f"injected into {path}")
+
+
+class PickyFile:
+    def __init__(self, disk, path, file):
+        self._disk, self._path, self._file = disk, path, file
+
+    def append(self, data):
+        self._disk.check(self._path)
+        self._file.append(data)
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+
+class EventWorld(ShardWorld):
+    """`events()` reads what the event log has; `state()` what the groups' log has."""
+
+    def __init__(self, durability="fsync", policy="all", event_segment_bytes=1 << 30, event_retention_bytes=None):
+        self.policy = policy
+        self.event_settings = LogSettings(
+            segment_bytes=event_segment_bytes,
+            segment_ms=None,
+            retention_ms=None,
+            retention_bytes=event_retention_bytes,
+        )
+        self.runs = 0
+        super().__init__(durability, PickyDisk())
+
+    def open(self):
+        self.runs += 1
+        log = Log.open(self.disk, STATE, self.log_settings())
+        event_log = Log.open(self.disk, EVENTS, self.event_settings)
+        self.written = []
+        run = Run(run_id=f"run-{self.runs}", node_id=1, policy=self.policy)
+        self.serde = Serde(Codec.of(None), EVENT_KEYS)
+        self.event_log = EventLog(
+            0,
+            event_log,
+            self.serde,
+            self.clock,
+            run,
+            make_writer=lambda log, durable, failed: Writer(log, "write", self.run, durable, failed),
+            on_written=self.written.append,
+        )
+        self.shard = Shard(
+            0,
+            log,
+            lambda: Groups(GroupsConfig(coordinator_events=self.policy), Catalog()),
+            Serde(Codec.of(None), RECORD_KEYS),
+            self.clock,
+            make_writer=lambda log, durable, failed: Writer(log, self.durability, self.run, durable, failed),
+            soon=self.soon.append,
+            schedule=self.schedule,
+            commit_timeout_ms=5_000,
+            told=lambda index, fact: self.facts.append(fact),
+            on_durable=lambda index: None,
+            events=self.event_log,
+        )
+        self.shard.load()
+
+    def commit(self, *offsets, member_id="", generation=-1, group="g"):
+        """Commits these offsets to partitions 0, 1 ...; the asker."""
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic("t", b"t" * 16)
+        topic.partitions = [
+            OffsetCommitRequest.OffsetCommitRequestPartition(index, offset, -1, "")
+            for index, offset in enumerate(offsets)
+        ]
+        asker = Asker(OffsetCommitRequest(group, generation, member_id, topics=[topic]))
+        self.shard.submit(commit, asker)
+        return asker
+
+    def stop(self):
+        """As the server stops."""
+        self.shard.stop()
+        self.settle()
+        self.event_log.finish(self.shard.offset_durable)
+        self.settle()
+        self.shard.log.close()
+        self.event_log.close()
+
+    def batches(self):
+        """The events of each batch: (offset, kind, value)."""
+        return [
+            [
+                (offset, record.key.NAME.removesuffix("Key"), record.value)
+                for offset, key, value in key_values(buffer, position, header)
+                for record in [self.serde.decode(key, value)]
+            ]
+            for buffer, position, header in self.event_log.log.batches()
+        ]
+
+    def events(self):
+        return [event for batch in self.batches() for event in batch]
+
+    def kinds(self):
+        return [kind for _, kind, _ in self.events()]
+
+    def told(self, kind):
+        return [value for _, each, value in self.events() if each == kind]
+
+    def state(self):
+        """The groups' log: key and value of each record, in its place."""
+        serde = Serde(Codec.of(None), RECORD_KEYS)
+        return [
+            serde.decode(key, value)
+            for buffer, position, header in self.shard.log.batches()
+            for _, key, value in key_values(buffer, position, header)
+        ]
+
+
+def committed_offsets(value):
+    return [each.committed_offset for topic in value.topics for each in topic.partitions]

@@ -1,0 +1,326 @@
+"""What was decided is told beside the state, costs nobody an answer, and what is missing is said."""
+
+import errno
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from runtime.event_world import EVENTS, STATE, EventWorld, committed_offsets
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.runtime.event_log import RETRY_MS, Status
+from coordinator.runtime.shard import Status as ShardStatus
+
+
+def is_success(asker):
+    return [p.error_code for t in asker.answers[0].topics for p in t.partitions] == [0]
+
+
+def test_events_of_a_turn_are_one_batch_whose_last_says_how_far_it_goes():
+    world = EventWorld()
+    world.commit(1)
+    world.commit(2, 3)
+    world.commit(9, member_id="m", generation=3)
+    world.settle()
+    (batch,) = world.batches()
+    assert [kind for _, kind, _ in batch] == ["EventLogOpened", "CommitDecided", "CommitDecided", "CommitDecided"]
+    assert [value.state_offset for _, _, value in batch] == [0, 0, 1, 3]
+    assert [value.state_end_offset for _, _, value in batch] == [-1, -1, -1, 3]
+    assert [value.time_ms for _, _, value in batch[1:]] == [world.clock.wall_ms()] * 3
+    assert world.written == [0]
+    assert (world.event_log.written, world.event_log.lost) == (4, 0)
+    assert world.event_log.written_bytes == world.event_log.log.size_bytes
+
+
+def test_events_are_written_in_the_turn_of_the_state_and_before_any_answer():
+    world = EventWorld()
+    asker = world.commit(1)
+    world.turn()
+    assert asker.answers == []
+    assert world.kinds() == ["EventLogOpened", "CommitDecided"]
+
+
+def test_a_refusal_alone_is_told_too():
+    world = EventWorld()
+    world.commit(1, member_id="m", generation=3)
+    world.turn()
+    (event,) = world.told("CommitDecided")
+    assert event.error_code == ErrorCode.ILLEGAL_GENERATION
+    assert world.state() == []
+
+
+def test_a_shard_that_tells_nothing_has_no_file_and_no_first_or_last_word():
+    world = EventWorld()
+    world.stop()
+    assert world.disk.list(EVENTS) in ([], ["log-checkpoint"])
+
+
+def test_a_clean_stop_is_said_and_the_next_start_finds_nothing_missing():
+    world = EventWorld()
+    world.commit(1)
+    world.settle()
+    world.stop()
+    world.restart(world.disk.kill)
+    assert world.kinds() == ["EventLogOpened", "CommitDecided", "EventLogClosed", "EventLogOpened"]
+    first, second = world.told("EventLogOpened")
+    assert (first.run_id, first.node_id, first.policy, first.cause) == ("run-1", 1, "all", "start")
+    assert (first.state_offset, first.previous_state_offset, first.covered_state_offset) == (0, -1, -1)
+    assert (second.run_id, second.cleanly_closed) == ("run-2", True)
+    assert (second.state_offset, second.previous_state_offset, second.covered_state_offset) == (1, 1, 1)
+    assert world.event_log.gaps == 0
+
+
+def test_the_death_of_the_process_loses_no_event():
+    world = EventWorld()
+    for offset in range(5):
+        world.commit(offset)
+        world.turn()
+    world.restart(world.disk.kill)
+    assert [committed_offsets(value) for value in world.told("CommitDecided")] == [[0], [1], [2], [3], [4]]
+    opened = world.told("EventLogOpened")[-1]
+    assert (opened.state_offset, opened.covered_state_offset, opened.cleanly_closed) == (5, 5, False)
+    assert world.event_log.gaps == 0
+
+
+def test_events_that_a_power_cut_took_are_a_gap_that_is_said(caplog):
+    world = EventWorld()
+    world.commit(1)
+    world.settle()
+    world.event_log.log.sync()
+    world.commit(2)
+    world.commit(3)
+    world.settle()
+
+    def cut():
+        # Everything written to the events' file since its sync is gone; the state was synced.
+        world.disk._file(f"{EVENTS}/00000000000000000000.log").crash(AlwaysFirst())
+        world.disk.kill()
+
+    world.restart(cut)
+    assert [committed_offsets(value) for value in world.told("CommitDecided")] == [[1]]
+    opened = world.told("EventLogOpened")[-1]
+    assert (opened.covered_state_offset, opened.state_offset) == (1, 3)
+    assert world.event_log.gaps == 1
+    assert "event=events_missing shard=0 state_offset_from=1 state_offset_to=3" in caplog.text
+
+
+class AlwaysFirst(Random):
+    """A power cut that keeps the oldest of everything."""
+
+    def randrange(self, *args, **kwargs):
+        return 0
+
+    def random(self):
+        return 0.0
+
+
+def test_events_ahead_of_a_state_that_a_power_cut_took_are_said_to_be_undone(caplog):
+    world = EventWorld()
+    world.commit(1)
+    world.settle()
+    world.commit(8, member_id="m", generation=3)
+    lost = world.commit(2)
+    world.commit(9, member_id="m", generation=3)
+    world.turn()
+    world.event_log.log.sync()
+
+    def cut():
+        world.disk._file(f"{STATE}/00000000000000000000.log").crash(AlwaysFirst())
+        world.disk.kill()
+
+    world.restart(cut)
+    assert lost.answers == []
+    assert len(world.state()) == 1
+    opened = world.told("EventLogOpened")[-1]
+    undone = [value for offset, _, value in world.events() if offset >= opened.undone_from_offset > 0][:-1]
+    assert [committed_offsets(value) for value in undone] == [[2], [9]], "the refusal before it stands"
+    assert opened.state_offset == 1
+    assert "event=events_undone" in caplog.text
+    world.commit(5)
+    world.settle()
+    world.restart(world.disk.kill)
+    assert world.told("EventLogOpened")[-1].undone_from_offset == -1
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_disk_that_takes_no_events_costs_no_commit(number):
+    world = EventWorld()
+    world.commit(1)
+    world.settle()
+    world.disk.errors[EVENTS] = number
+    askers = [world.commit(offset) for offset in (2, 3)]
+    world.settle()
+    assert all(is_success(asker) for asker in askers)
+    assert world.shard.status is ShardStatus.ACTIVE
+    assert world.event_log.status is Status.BLOCKED
+    assert "injected" in world.event_log.reason
+    assert world.event_log.lost == 2
+    world.disk.errors.clear()
+    world.clock.advance(RETRY_MS)
+    world.commit(4)
+    world.settle()
+    assert [committed_offsets(value) for value in world.told("CommitDecided")] == [[1], [4]]
+    resumed = world.told("EventLogOpened")[-1]
+    assert (resumed.cause, resumed.events_lost) == ("resume", 2)
+    assert (resumed.covered_state_offset, resumed.state_offset) == (1, 3)
+    assert world.event_log.status is Status.ACTIVE
+
+
+def test_a_full_disk_is_left_alone_for_a_while():
+    world = EventWorld()
+    world.disk.errors[EVENTS] = errno.ENOSPC
+    world.commit(1)
+    world.settle()
+    world.disk.errors.clear()
+    world.commit(2)
+    world.settle()
+    assert world.event_log.lost == 2
+    assert world.kinds() == []
+
+
+def test_an_event_log_whose_sync_failed_is_given_up_until_a_restart():
+    world = EventWorld()
+    world.commit(1)
+    world.settle()
+    world.event_log.log.failed = OSError(errno.EIO, "sync")
+    asker = world.commit(2)
+    world.settle()
+    assert is_success(asker)
+    assert world.event_log.status is Status.FAILED
+    world.restart(world.disk.kill)
+    assert world.event_log.status is Status.ACTIVE
+    opened = world.told("EventLogOpened")[-1]
+    assert (opened.covered_state_offset, opened.state_offset) == (1, 2)
+
+
+def test_a_state_that_cannot_be_written_takes_its_events_with_it():
+    world = EventWorld()
+    world.commit(1)
+    world.settle()
+    world.disk.errors[STATE] = errno.ENOSPC
+    asker = world.commit(2)
+    world.settle()
+    (refusal,) = asker.answers
+    assert isinstance(refusal, KafkaError)
+    world.disk.errors.clear()
+    assert [committed_offsets(value) for value in world.told("CommitDecided")] == [[1]]
+    reloaded = world.told("EventLogOpened")[-1]
+    assert (reloaded.cause, reloaded.state_offset, reloaded.undone_from_offset) == ("reload", 1, -1)
+
+
+def test_a_state_that_cannot_be_synced_undoes_what_was_told():
+    world = EventWorld()
+    world.commit(1)
+    world.settle()
+    world.commit(2)
+    world.turn()
+    world.disk.sync_errors.append(errno.ENOSPC)
+    world.finish_syncs()
+    reloaded = world.told("EventLogOpened")[-1]
+    assert (reloaded.cause, reloaded.state_offset) == ("reload", 1)
+    (undone,) = [value for offset, _, value in world.events() if offset == reloaded.undone_from_offset]
+    assert committed_offsets(undone) == [2]
+
+
+def test_a_damaged_event_log_keeps_nobody_away():
+    world = EventWorld()
+    world.event_log.log.failed = OSError(errno.EIO, "damaged")
+    world.shard.load()
+    asker = world.commit(1)
+    world.settle()
+    assert is_success(asker)
+    assert world.event_log.status is Status.FAILED
+    assert "damaged" in world.event_log.reason
+    assert world.event_log.lost == 1
+    world.stop()
+
+
+def test_a_name_too_long_to_be_written_costs_its_own_event_only():
+    world = EventWorld()
+    world.commit(1, member_id="m" * 40_000, generation=3)
+    world.commit(2)
+    world.settle()
+    assert [committed_offsets(value) for value in world.told("CommitDecided")] == [[2]]
+    assert world.event_log.lost == 1
+
+
+def test_old_events_go_by_size():
+    world = EventWorld(event_segment_bytes=2_000, event_retention_bytes=4_000)
+    for offset in range(60):
+        world.commit(offset)
+        world.settle()
+    world.event_log.retain(world.clock.wall_ms())
+    assert world.event_log.log.size_bytes < 8_000
+    assert world.event_log.log.start_offset > 0
+    assert committed_offsets(world.told("CommitDecided")[-1]) == [59]
+    world.restart(world.disk.kill)
+    assert world.event_log.gaps == 0
+
+
+WORK = ("commit", "commit", "refuse", "turn", "sync", "settle")
+TROUBLE = ("kill", "crash", "stop", "events-full", "state-full", "space")
+STEPS = st.lists(st.sampled_from([*WORK, *TROUBLE]), max_size=40)
+
+
+@given(STEPS, st.integers(0, 2**32))
+def test_the_state_is_what_the_events_say_but_for_what_is_said_to_be_missing_or_undone(steps, seed):
+    """Each state record is that of an event that stands, or lies in a gap; each event that stands has its records."""
+    random = Random(seed)
+    world = EventWorld()
+    for offset, step in enumerate(steps, 1):
+        match step:
+            case "commit":
+                world.commit(*range(offset * 10, offset * 10 + random.randrange(1, 4)))
+            case "refuse":
+                world.commit(offset * 10, member_id="m", generation=1)
+            case "turn":
+                world.turn()
+            case "sync":
+                world.finish_syncs()
+            case "settle":
+                world.settle()
+            case "kill":
+                world.restart(world.disk.kill)
+            case "crash":
+                world.restart(lambda: world.disk.crash(random))
+            case "stop":
+                world.settle()
+                if world.shard.status is ShardStatus.ACTIVE:
+                    world.stop()
+                    world.restart(world.disk.kill)
+            case "events-full":
+                world.disk.errors = {EVENTS: errno.ENOSPC}
+            case "state-full":
+                world.disk.errors = {STATE: errno.ENOSPC}
+            case "space":
+                world.disk.errors = {}
+                world.advance(2_000)
+    world.disk.errors = {}
+    world.settle()
+    world.restart(world.disk.kill)
+    check_against_state(world)
+
+
+def check_against_state(world):
+    state = world.state()
+    told = [None] * len(state)
+    gaps = set()
+    events = world.events()
+    standing = {}
+    for offset, kind, value in events:
+        if kind == "EventLogOpened":
+            if value.undone_from_offset >= 0:
+                standing = {at: each for at, each in standing.items() if at < value.undone_from_offset}
+            gaps |= set(range(max(value.covered_state_offset, 0), value.state_offset))
+        elif kind == "CommitDecided":
+            standing[offset] = value
+    for value in standing.values():
+        if value.error_code:
+            continue
+        for place, committed in enumerate(committed_offsets(value), value.state_offset):
+            assert state[place].value.offset == committed, "an event that stands has its records"
+            assert told[place] is None
+            told[place] = committed
+    missing = {place for place, committed in enumerate(told) if committed is None}
+    assert missing <= gaps, "what nobody told of is said to be missing"
