@@ -18,6 +18,7 @@ from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import Message
 from coordinator.protocol.subscription import parse_assignment, parse_subscription
+from coordinator.transactions.transaction import NAMES as STATE_NAMES
 
 OFFSETS, TRANSACTIONS, METADATA, PLAIN = "offsets", "transactions", "metadata", "plain"
 KINDS = (OFFSETS, TRANSACTIONS, METADATA, PLAIN)
@@ -96,7 +97,11 @@ def _coordinator(record: LogRecord) -> ShownRecord:
 
 
 def _transaction(record: LogRecord) -> ShownRecord:
-    return _keyed(record, _key_names(transactions=True))
+    shown = _keyed(record, _key_names(transactions=True))
+    if isinstance(shown.value, dict) and "transaction_status" in shown.value:
+        status = shown.value["transaction_status"]
+        shown.value["state"] = STATE_NAMES.get(status, f"unknown state {status}")
+    return shown
 
 
 def _keyed(record: LogRecord, key_names: dict[int, str]) -> ShownRecord:
