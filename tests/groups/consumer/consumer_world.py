@@ -408,10 +408,10 @@ def assert_sound(h: ConsumerHarness) -> None:
         for member in group.members.values():
             if member.member_epoch >= 0:
                 assert member.revocation_epoch < member.member_epoch <= group.target_epoch <= group.group_epoch, member
-            if member.state is MemberState.STABLE:
-                assert not member.pending_revocation, member
-            if member.state is MemberState.UNREVOKED_PARTITIONS:
-                assert member.pending_revocation, member
+                if member.state is MemberState.STABLE:
+                    assert not member.pending_revocation, member
+                if member.state is MemberState.UNREVOKED_PARTITIONS:
+                    assert member.pending_revocation, member
             for held in (member.assigned, member.pending_revocation):
                 for topic_id, partitions in held.items():
                     assert partitions

@@ -1,9 +1,13 @@
 """Random histories of consumer groups: clients of both protocols, lost answers, crashes, time and topics that change.
 
-After every step, from inside: what memory holds is what the log says (I1), also when it was compacted (I2); a partition is
-held once (I8); RevocationEpoch < MemberEpoch <= target epoch <= group epoch (I7). From outside: no two clients that are
-members read the same partition. Commits: none that was made before a partition was lost is taken, under any policy (I9);
-and none is refused that a policy promises to take. In the end the group comes to rest with everything read once (I12).
+After every step, from inside: what memory holds is what the log says (I1, I3, I4: there is no other durable state here), also
+when it was compacted, in whole or in part, before or during the load (I2); a partition is held once (I8); epochs only grow,
+and RevocationEpoch < MemberEpoch <= target epoch <= group epoch (I7); a member's state is what its contract says (I11). From
+outside: no two clients that are members read the same partition; an offset is the last one that was acknowledged (I5),
+and goes only when nobody has needed it for the retention time (I6). Commits: none that was made before a partition was
+lost is taken, under any policy, and requests with old epochs change nothing (I9); none is refused that a policy promises to
+take. In the end the group comes to rest, with everything read once, evenly where all want the same (I12). What assignors
+must do (I13) is in test_assignors.py.
 """
 
 from groups.consumer.consumer_world import (
@@ -12,6 +16,7 @@ from groups.consumer.consumer_world import (
     Modern,
     assert_one_owner,
     assert_sound,
+    cleaned,
     compacted,
     settle,
 )
@@ -40,6 +45,9 @@ def policy(name, ownership=False):
 POLICIES = [policy(name, own) for name in (STRICT, REVOCATION_EPOCH, ASSIGNMENT_EPOCH) for own in (False, True)]
 
 
+RETENTION_MS = 60_000
+
+
 class Seen:
     """What was seen of one member id over the history."""
 
@@ -54,13 +62,20 @@ class Seen:
 class ConsumerHistories(RuleBasedStateMachine):
     @initialize(interval=st.sampled_from([0, 1_000]))
     def start(self, interval):
-        self.h = ConsumerHarness(group_consumer_assignment_interval_ms=interval)
+        self.h = ConsumerHarness(
+            group_consumer_assignment_interval_ms=interval,
+            offsets_retention_minutes=RETENTION_MS // 60_000,
+            offsets_retention_check_interval_ms=10_000,
+        )
         self.clients = []
         self.names = 0
         self.seen = {}
         self.before = {}
-        self.come_modern(("t",), None)
-        self.come_modern(("t",), None)
+        self.epoch = 0
+        self.committed = {}
+        """Partition -> offset, and when it was acknowledged."""
+        for _ in range(3):
+            self.come_modern(("t",), None)
 
     # --- clients come and go ----------------------------------------------------------------------------------------
 
@@ -96,7 +111,7 @@ class ConsumerHistories(RuleBasedStateMachine):
     def dies(self, i):
         """The process is gone; its member is not."""
         client = self.pick(i)
-        if client is not None and len(self.clients) > 2:
+        if client is not None and len(self.clients) > 3:
             self.clients.remove(client)
 
     @rule(i=clients)
@@ -141,6 +156,42 @@ class ConsumerHistories(RuleBasedStateMachine):
             elif client.what == "heartbeat":
                 client.what = "join"
 
+    @rule(i=clients, data=st.data())
+    def commits(self, i, data):
+        """With the epoch it has, or an earlier one of its own."""
+        client = self.pick(i)
+        if not isinstance(client, Modern) or not client.owned:
+            return
+        epochs = sorted(self.seen[client.id].epochs) if client.id in self.seen else []
+        epoch = data.draw(st.sampled_from([client.epoch, *epochs]))
+        self.offset += 1
+        partitions = sorted(client.owned)
+        errors = self.h.commit(client.group, client.id, epoch, partitions, offset=self.offset)
+        for partition, error in zip(partitions, errors, strict=True):
+            if not error:
+                self.committed[partition] = (self.offset, self.h.now_ms)
+
+    offset = 0
+
+    @rule(i=clients, back=st.integers(1, 4), owned=st.booleans())
+    def a_ghost_knocks(self, i, back, owned):
+        """A heartbeat from before: of one that is a member no more, or in an epoch long gone."""
+        if not self.seen:
+            return
+        member_id = sorted(self.seen)[i % len(self.seen)]
+        member = self.before.get(member_id)
+        epochs = self.seen[member_id].epochs | {1}
+        if member is not None:
+            now = {member.member_epoch, member.previous_member_epoch}
+            epochs = {epoch for epoch in epochs if epoch < member.member_epoch and epoch not in now}
+        if not epochs or self.h.groups.classic.get("g") is not None:
+            return
+        epoch = sorted(epochs)[-back % len(epochs)]
+        state, written = self.h.durable(), len(self.h.records)
+        asked = self.h.beat("g", member_id, epoch, owned={"t": [0]} if owned else None)
+        assert not asked.ok
+        assert (self.h.durable(), len(self.h.records)) == (state, written)
+
     # --- the world --------------------------------------------------------------------------------------------------
 
     @rule(ms=st.sampled_from([10, 500, 1_100, 30_000, 46_000]))
@@ -172,6 +223,21 @@ class ConsumerHistories(RuleBasedStateMachine):
         assert_sound(self.h)
         assert self.h.durable(compacted(self.h.records)) == self.h.durable()
         assert_one_owner(self.clients)
+        self.offsets_are_what_was_acknowledged()
+
+    @rule(random=st.randoms(use_true_random=False))
+    def a_log_that_is_being_cleaned_is_read(self, random):
+        assert self.h.durable(cleaned(self.h.records, random)) == self.h.durable()
+
+    def offsets_are_what_was_acknowledged(self):
+        stored = {key: each.offset for key, each in self.h.groups.offsets.by_group.get("g", {}).items()}
+        subscribed = {name for client in self.clients if client.is_in for name in client.topics}
+        for partition, (_, at_ms) in list(self.committed.items()):
+            if partition not in stored:
+                assert partition[0] not in subscribed
+                assert self.h.now_ms >= at_ms + RETENTION_MS
+                del self.committed[partition]
+        assert stored == {partition: offset for partition, (offset, _) in self.committed.items()}
 
     def watch(self):
         group = self.h.groups.consumer.get("g")
@@ -191,8 +257,13 @@ class ConsumerHistories(RuleBasedStateMachine):
         for member_id, now in members.items():
             seen = self.seen.setdefault(member_id, Seen())
             if now.member_epoch > 0:
+                assert now.member_epoch >= max(seen.epochs, default=0)
                 seen.epochs.add(now.member_epoch)
         self.before = members
+        epoch = classic.generation if group is None and classic is not None else getattr(group, "group_epoch", 0)
+        if group is not None or (classic is not None and classic.generation > 1):
+            assert epoch >= self.epoch
+        self.epoch = epoch
         if group is None and (classic is None or classic.generation <= 1 or classic.state.value == "Empty"):
             self.seen = {}  # Another group of the same name: its epochs start anew.
 
@@ -251,6 +322,11 @@ class ConsumerHistories(RuleBasedStateMachine):
         group = h.groups.group("g")
         if self.clients:
             assert group.state.value == "Stable"
+            wants = {(client.topics, getattr(client, "regex", None)) for client in self.clients}
+            names = {getattr(client, "assignor", None) for client in self.clients}
+            if len(wants) == 1 and names == {None} and "g" in h.groups.consumer:
+                sizes = [len(client.owned) for client in self.clients]
+                assert max(sizes) - min(sizes) <= 1, sizes
 
     def is_at_rest(self):
         group = self.h.groups.group("g")
