@@ -20,7 +20,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from coordinator.admin.api import api_routes
 from coordinator.admin.health import health_routes
@@ -312,6 +312,8 @@ class Server:
                 read = shard.load()
                 if read:
                     _log.info("event=shard_loaded topic=%s shard=%d records=%d", name, shard.index, read)
+        states: list[Any] = [shard.state for shard in self.transactions.shards]
+        self.topics.producer_ids_from = max(state.producer_ids_from for state in states)
         for topic in self.config.declared_topics:
             self.topics.declare(topic.name, topic.partitions, topic.configs)
         for listener_config in self.config.listeners:

@@ -98,6 +98,8 @@ class Topics:
         self._commits: deque[_Commit] = deque()
         self._metadata_full = False
         self._turns: deque[Callable[[], None]] = deque()
+        self.producer_ids_from = 0
+        """Below it none is given: a log that came from elsewhere knows producers that this server never named."""
         self._producer_ids = range(0)
         self._producer_id_askers: deque[Callable[[ErrorCode, int], None]] = deque()
         for topic in self.registry.topics.values():
@@ -402,9 +404,8 @@ class Topics:
         self._producer_id_askers.append(done)
         if len(self._producer_id_askers) > 1:
             return
-        block = range(
-            self.registry.next_producer_id, self.registry.next_producer_id + self.config.producer_id_block_size
-        )
+        first = max(self.registry.next_producer_id, self.producer_ids_from)
+        block = range(first, first + self.config.producer_id_block_size)
 
         def reserved(error: ErrorCode) -> None:
             askers, self._producer_id_askers = self._producer_id_askers, deque()

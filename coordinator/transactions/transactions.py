@@ -101,6 +101,11 @@ class Transactions:
         else:
             self.undelivered.pop(transactional_id, None)
 
+    @property
+    def producer_ids_from(self) -> int:
+        """Every id that is known here is smaller: the log may come from a Kafka cluster, which gave ids of its own."""
+        return 1 + max((max(each.producer_id, each.next_producer_id) for each in self.by_id.values()), default=-1)
+
     def loaded(self, now_ms: int) -> Result:
         """Every record of the log was replayed: decided transactions go on, and time begins."""
         del now_ms

@@ -67,3 +67,12 @@ def test_a_state_that_does_not_exist_stops_the_load():
     value = TransactionLogValue(1, -1, -1, 0, transaction_status=9)
     with pytest.raises(DecodeError, match="no state 9"):
         World().state.replay(Record(TransactionLogKey(ID), value, 1))
+
+
+def test_the_producer_ids_of_a_log_from_elsewhere_are_not_given_again():
+    world = World()
+    assert world.state.producer_ids_from == 0
+    world.state.replay(transaction_record(replace(WHOLE, producer_id=41, next_producer_id=-1), 2))
+    assert world.state.producer_ids_from == 42
+    world.state.replay(transaction_record(replace(WHOLE, producer_id=41, next_producer_id=50), 2))
+    assert world.state.producer_ids_from == 51
