@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, Epochs
 from coordinator.groups.consumer.reconcile import Owned
-from coordinator.groups.fencing import names_nobody, verdicts
+from coordinator.groups.fencing import verdicts
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.settings import ConsumerSettings
 from coordinator.protocol.errors import ErrorCode
@@ -262,8 +262,6 @@ class CommitDecision:
         """What strict, revocation-epoch and assignment-epoch say."""
         settings, member = self.settings, self.member
         if settings is None or self.error is ErrorCode.UNSUPPORTED_VERSION:
-            return NO_VERDICTS
-        if member is None and self.is_known and names_nobody(self.request):
             return NO_VERDICTS
         if member is None:
             # There is no epoch to have a policy about: under each, whoever names no member is let through or is not.

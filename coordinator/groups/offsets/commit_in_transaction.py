@@ -50,20 +50,6 @@ def commit_in_transaction(groups: "Groups", verified: VerifiedCommit, call: Call
 
 def _commit(groups: "Groups", verified: VerifiedCommit, call: Call, now_ms: int) -> Result:
     request = verified.request
-    try:
-        result = _commit(groups, verified, call, now_ms)
-    except KafkaError as error:
-        error.facts = commit_decided(groups, request, call, error.code, partly_refused=False)
-        raise
-    asked = sum(len(topic.partitions) for topic in request.topics)
-    partly_refused = len(result.records) < asked
-    if groups.tells_accepted or partly_refused:
-        result.facts = commit_decided(groups, request, call, ErrorCode.NONE, partly_refused=partly_refused)
-    return result
-
-
-def _commit(groups: "Groups", verified: VerifiedCommit, call: Call, now_ms: int) -> Result:
-    request = verified.request
     fence_commit_in_transaction(groups, request, call.api_version)
     group_id = request.group_id
     metadata_max = groups.config.offset_metadata_max_bytes
