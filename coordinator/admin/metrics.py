@@ -19,6 +19,8 @@ from coordinator.admin.served import Served
 from coordinator.groups.fencing import STALE_REASONS, TXN_CHECKS
 from coordinator.protocol.errors import ErrorCode
 from coordinator.requests.exchange import Route
+from coordinator.runtime import event_log
+from coordinator.runtime.event_log import EventLog
 from coordinator.runtime.shard import Status
 from coordinator.runtime.statistics import Histogram
 from coordinator.transactions.decide import ENDS
@@ -234,6 +236,7 @@ def _log_durable(server: Served) -> Samples:
 def _log_bytes(server: Served) -> Samples:
     yield ("groups",), sum(shard.log.size_bytes for shard in server.groups.shards)
     yield ("transactions",), sum(shard.log.size_bytes for shard in server.transactions.shards)
+    yield ("events",), sum(log.log.size_bytes for log in _event_logs(server))
     held = 0
     for topic in server.topics.registry.topics.values():
         for index in range(topic.partitions):
@@ -241,6 +244,31 @@ def _log_bytes(server: Served) -> Samples:
             if partition is not None and partition.log is not None:
                 held += partition.log.size_bytes
     yield ("topics",), held
+
+
+def _event_logs(server: Served) -> list[EventLog]:
+    return [shard.events for shard in server.groups.shards if shard.events is not None]
+
+
+def _event_log_states(server: Served) -> Samples:
+    counts = Counter(log.status for log in _event_logs(server))
+    return (((status.value,), counts[status]) for status in event_log.Status)
+
+
+def _events_written(server: Served) -> Samples:
+    yield (), sum(log.written for log in _event_logs(server))
+
+
+def _events_lost(server: Served) -> Samples:
+    yield (), sum(log.lost for log in _event_logs(server))
+
+
+def _events_bytes(server: Served) -> Samples:
+    yield (), sum(log.written_bytes for log in _event_logs(server))
+
+
+def _events_gaps(server: Served) -> Samples:
+    yield (), sum(log.gaps for log in _event_logs(server))
 
 
 def _syncs_failed(server: Served) -> Samples:
@@ -310,7 +338,12 @@ METRICS = (
     Metric("coordinator_parked_replies", GAUGE, (), "Answers that wait for the disk.", _parked),
     Metric("coordinator_log_end_offset", GAUGE, ("shard",), "The next offset of a shard's log.", _log_end),
     Metric("coordinator_log_durable_offset", GAUGE, ("shard",), "Everything before it is durable.", _log_durable),
-    Metric("coordinator_log_bytes", GAUGE, ("log",), "Bytes of the logs of groups, transactions and topics.", _log_bytes),
+    Metric("coordinator_log_bytes", GAUGE, ("log",), "Bytes of the logs: groups, their events, transactions, topics.", _log_bytes),
+    Metric("coordinator_event_logs", GAUGE, ("status",), "Event logs of the shards.", _event_log_states),
+    Metric("coordinator_event_log_records", COUNTER, (), "Events written to the event logs.", _events_written),
+    Metric("coordinator_event_log_written_bytes", COUNTER, (), "Bytes written to the event logs.", _events_bytes),
+    Metric("coordinator_event_log_lost", COUNTER, (), "Events that could not be written.", _events_lost),
+    Metric("coordinator_event_log_gaps", COUNTER, (), "Starts and reloads that found events missing.", _events_gaps),
     Metric("coordinator_log_sync_seconds", HISTOGRAM, (), "Time of an fdatasync.", _syncs),
     Metric("coordinator_log_syncs_failed", COUNTER, (), "Failed fdatasyncs.", _syncs_failed),
     Metric("coordinator_loop_lag_seconds", HISTOGRAM, (), "How late the loop is for a timer.", _lag),

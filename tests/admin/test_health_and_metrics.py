@@ -14,6 +14,7 @@ from coordinator.admin.metrics import COUNTER, METRICS, metrics_routes
 from coordinator.network.connection import Closed
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.requests.exchange import MEASURED_FIRST, Exchange, Route
+from coordinator.runtime import event_log
 from coordinator.runtime.result import Fact
 from coordinator.runtime.shard import Status
 from coordinator.runtime.statistics import KEYS_MAX, Statistics
@@ -38,6 +39,16 @@ def shard(index: int = 0, status: Status = Status.ACTIVE, reason: str = "", grou
         offset_durable=90 + index,
         parked=[None] * 3,
         timers_armed=5,
+        events=SimpleNamespace(
+            index=index,
+            status=event_log.Status.ACTIVE,
+            reason="",
+            written=30,
+            written_bytes=4000,
+            lost=0,
+            gaps=1,
+            log=SimpleNamespace(size_bytes=500),
+        ),
     )
 
 
@@ -146,6 +157,28 @@ def test_a_failed_partition_is_named_and_keeps_nobody_away():
     assert failed[0] == "t-1 is failed: damaged"
     assert len(failed) == TOLD_MAX + 1
     assert failed[-1] == "and 2 more"
+
+
+def test_an_event_log_that_takes_nothing_is_named_and_keeps_nobody_away():
+    served = server(shard(), shard(1))
+    served.groups.shards[1].events.status = event_log.Status.BLOCKED
+    served.groups.shards[1].events.reason = "no space"
+    answer = get(health_routes(served), "/health/ready")
+    assert answer.status == 200
+    assert json.loads(answer.body)["events_lost"] == ["shard 1: no space"]
+    samples = scraped(served)
+    assert samples["coordinator_event_logs"] == {("active",): 1, ("blocked",): 1, ("failed",): 0}
+    assert samples["coordinator_event_log_records_total"][()] == 60
+    assert samples["coordinator_event_log_written_bytes_total"][()] == 8000
+    assert samples["coordinator_event_log_gaps_total"][()] == 2
+    assert samples["coordinator_log_bytes"]["events",] == 1000
+
+
+def test_a_server_that_tells_nothing_has_no_event_logs():
+    served = server(shard())
+    served.groups.shards[0].events = None
+    assert scraped(served)["coordinator_event_logs"]["active",] == 0
+    assert "events_lost" not in json.loads(get(health_routes(served), "/health/ready").body)
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
@@ -304,7 +337,7 @@ def test_members_given_up_are_counted_by_timeout():
 
 def test_log_bytes_are_told_for_groups_and_topics():
     served = server(shard(), shard(1), transactions=(transactions_shard(),))
-    told = {("groups",): 2000, ("transactions",): 1000, ("topics",): 70}
+    told = {("groups",): 2000, ("transactions",): 1000, ("events",): 1000, ("topics",): 70}
     assert scraped(served)["coordinator_log_bytes"] == told
 
 

@@ -71,6 +71,9 @@ CASES = {
     "CoordinatorMetadataLogFailed": Case(
         {"coordinator_metadata_writable": "0x300"}, {"coordinator_metadata_writable": "1x300"}
     ),
+    "CoordinatorEventsLost": Case(
+        {"coordinator_event_log_lost_total": "0x230 7x70"}, {"coordinator_event_log_lost_total": "7x300"}
+    ),
     "CoordinatorSyncFailed": Case(
         {"coordinator_log_syncs_failed_total": "0x230 1x70"}, {"coordinator_log_syncs_failed_total": "1x300"}
     ),
