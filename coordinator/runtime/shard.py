@@ -130,6 +130,11 @@ class Shard:
         return self._offset_durable
 
     @property
+    def has_unwritten(self) -> bool:
+        """Whether something was decided in this turn that is not yet in the log."""
+        return bool(self._batch.count or self._sealed)
+
+    @property
     def timers_armed(self) -> int:
         return len(self._timers)
 
@@ -370,7 +375,7 @@ class Shard:
     @property
     def idle(self) -> bool:
         """Whether the disk has all that was decided, or has failed: then nothing more is on its way to it."""
-        return self._writer.idle and (self.status is Status.FAILED or not (self._batch.count or self._sealed))
+        return self._writer.idle and (self.status is Status.FAILED or not self.has_unwritten)
 
     def _durable(self, end_offset: int) -> None:
         self._offset_durable = end_offset
