@@ -338,7 +338,7 @@ METRICS = (
     Metric("coordinator_parked_replies", GAUGE, (), "Answers that wait for the disk.", _parked),
     Metric("coordinator_log_end_offset", GAUGE, ("shard",), "The next offset of a shard's log.", _log_end),
     Metric("coordinator_log_durable_offset", GAUGE, ("shard",), "Everything before it is durable.", _log_durable),
-    Metric("coordinator_log_bytes", GAUGE, ("log",), "Bytes of the logs: groups, their events, transactions, topics.", _log_bytes),
+    Metric("coordinator_log_bytes", GAUGE, ("log",), "Bytes of the logs, by what is in them.", _log_bytes),
     Metric("coordinator_event_logs", GAUGE, ("status",), "Event logs of the shards.", _event_log_states),
     Metric("coordinator_event_log_records", COUNTER, (), "Events written to the event logs.", _events_written),
     Metric("coordinator_event_log_written_bytes", COUNTER, (), "Bytes written to the event logs.", _events_bytes),
