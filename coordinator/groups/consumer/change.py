@@ -196,7 +196,7 @@ class Change:
         interval_ms = self.groups.settings.consumer(self.group_id).assignment_interval_ms
         if new.member_id in group.departed and new.member_epoch == JOINING_EPOCH:
             interval_ms = 0
-        if group.target_timestamp_ms and interval_ms and self.now_ms < group.target_timestamp_ms + interval_ms:
+        if group.target_stands(interval_ms, self.now_ms):
             return group.target_epoch, before
         return self.group_epoch, self._new_target(old, new)
 

@@ -180,17 +180,17 @@ class Rebalance:
 class Steady:
     """The answer to a member that has nothing to say and nothing to hear, made once (heartbeat.py)."""
 
-    __slots__ = ("client_host", "client_id", "instance_id", "member_epoch", "result", "settings", "until_ms")
+    __slots__ = ("client_host", "client_id", "instance_id", "is_final", "member_epoch", "result", "settings")
 
-    def __init__(self, member: ConsumerMember, settings: ConsumerSettings, until_ms: int, result: Result) -> None:
+    def __init__(self, member: ConsumerMember, settings: ConsumerSettings, result: Result, *, is_final: bool) -> None:
         self.member_epoch = member.member_epoch
         self.instance_id = member.instance_id
         self.client_id = member.client_id
         self.client_host = member.client_host
         self.settings = settings
-        self.until_ms = until_ms
-        """Wall clock: when the group's next target is due, if one is."""
         self.result = result
+        self.is_final = is_final
+        """The target is for the group's epoch; otherwise the answer is good as long as the target stands."""
 
 
 class ConsumerGroup:
@@ -316,6 +316,11 @@ class ConsumerGroup:
             "regexes": self.regexes,
             "owners": self.owners,
         }
+
+    def target_stands(self, interval_ms: int, now_ms: int) -> bool:
+        """Whether the target was computed so short a time ago that there is no other yet. A wall clock that was set back says
+        nothing about that, and is not waited for."""
+        return self.target_timestamp_ms > 0 and 0 <= now_ms - self.target_timestamp_ms < interval_ms
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscribed

@@ -52,7 +52,6 @@ MEMBER_ID_REQUIRED_SINCE = 1
 """The client makes its member id itself (KIP-1082)."""
 
 _UNCHANGED = -1
-_FOREVER_MS = 1 << 62
 _TopicPartitions = ConsumerGroupHeartbeatResponse.TopicPartitions
 _Assignment = ConsumerGroupHeartbeatResponse.Assignment
 
@@ -102,10 +101,11 @@ def _steady(groups: "Groups", request: ConsumerGroupHeartbeatRequest, call: Call
         return None
     settings = groups.settings.consumer(request.group_id)
     steady = group.steady.get(request.member_id)
-    if steady is None or steady.settings is not settings or now_ms >= steady.until_ms:
+    if steady is None or steady.settings is not settings:
         steady = _make_steady(groups, group, request.member_id, settings, now_ms)
     if (
         steady is None
+        or not (steady.is_final or group.target_stands(settings.assignment_interval_ms, now_ms))
         or steady.member_epoch != request.member_epoch
         or group.catalog_version != groups.catalog.version
         or request.subscribed_topic_names is not None
@@ -133,11 +133,6 @@ def _make_steady(
     member = group.members.get(member_id)
     if member is None or member.classic is not None or not member.is_reconciled_to(group.target_epoch):
         return None
-    until_ms = _FOREVER_MS
-    if group.group_epoch > group.target_epoch:
-        until_ms = group.target_timestamp_ms + settings.assignment_interval_ms
-        if not group.target_timestamp_ms or now_ms >= until_ms:
-            return None
     if (
         group.catalog_version != groups.catalog.version
         or refresh_timer(groups, group, now_ms, is_new=False) is not None
@@ -147,7 +142,8 @@ def _make_steady(
         member_id=member_id, member_epoch=member.member_epoch, heartbeat_interval_ms=settings.heartbeat_interval_ms
     )
     session = Timer(session_key(group.group_id, member_id), settings.session_timeout_ms)
-    steady = Steady(member, settings, until_ms, Result(answer, timers=(session,)))
+    is_final = group.group_epoch == group.target_epoch
+    steady = Steady(member, settings, Result(answer, timers=(session,)), is_final=is_final)
     group.steady[member_id] = steady
     return steady
 

@@ -49,6 +49,14 @@ def test_within_the_assignment_interval_a_joiner_gets_the_old_epoch_and_nothing(
     assert (asked.reply.member_epoch, h.assigned(asked)) == (2, {"t": [0, 1]})
 
 
+def test_a_wall_clock_that_is_set_back_does_not_hold_up_the_next_assignment():
+    h = ConsumerHarness(group_consumer_assignment_interval_ms=1_000)
+    h.join_modern(member_id="a")
+    h.now_ms -= 3_600_000
+    assert h.join_modern(member_id="b").reply.member_epoch == 3
+    assert h.assigned(h.beat(member_id="a", epoch=2)) == {"t": [0, 1]}
+
+
 def test_a_partition_moves_when_it_was_given_up_and_not_before():
     h = ConsumerHarness()
     h.join_modern(member_id="a")
