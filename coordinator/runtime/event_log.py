@@ -143,12 +143,12 @@ class EventLog:
             self._fail(f"the event log cannot be read: {error}; events are lost until the server is restarted")
             return
         self._opened = self._opening(state_offset, cause)
-        covered, undone_from = tail.covered_offset, tail.undone_from
+        covered, undone_from = max(tail.covered_offset, 0), tail.undone_from
         if covered < state_offset:
             self.gaps += 1
             _log.warning(
                 "event=events_missing shard=%d state_offset_from=%d state_offset_to=%d cleanly_closed=%s",
-                self.index, max(covered, 0), state_offset, str(tail.is_closed).lower(),
+                self.index, covered, state_offset, str(tail.is_closed).lower(),
             )  # fmt: skip
         if undone_from != UNKNOWN:
             _log.warning(
