@@ -20,9 +20,7 @@ from google_crc32c import value as crc32c
 from coordinator.log.batch import (
     CHECKSUM_FROM,
     COMPRESSION,
-    COMPRESSION_NAMES,
     CONTROL,
-    DECOMPRESSED_BYTES_MAX,
     DELETE_HORIZON,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -32,6 +30,10 @@ from coordinator.log.batch import (
 )
 from pyspark_coordinator_log.gather import PADDING, Bytes, Ints, Mask
 
+DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+"""A batch that inflates beyond this is hostile: deflate reaches a ratio of a thousand."""
+
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _LENGTH = Struct(">8xi4xB")
 _LEAST = HEADER_BYTES - PREFIX_BYTES
 _RECORD_BYTES_LEAST = 7
@@ -231,7 +233,7 @@ def _inflate(codec: int, content: bytes, position: int) -> bytes:
         return _INFLATE[codec](content)
     except (OSError, ValueError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0]
-        raise BadBatch(position, f"records that are no {COMPRESSION_NAMES[codec]}: {reason}") from error
+        raise BadBatch(position, f"records that are no {_CODECS[codec]}: {reason}") from error
 
 
 def _stream(name: str) -> Callable[[bytes], bytes]:

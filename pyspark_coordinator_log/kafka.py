@@ -1,6 +1,6 @@
 """The same columns from rows that Spark's own Kafka source read from `__consumer_offsets`.
 
-    rows = spark.read.format("kafka").option("kafka.bootstrap.servers", ...).option("subscribe", "__consumer_offsets").load()
+    rows = read_offsets_topic(spark, "broker:9092", shards=50)
     commits = from_kafka(rows, "commits")
 
 For a cluster whose disks one cannot see: any Kafka from 2.4 on, and our server. It takes the connector's jar
@@ -11,17 +11,23 @@ records, batches, leader epochs. That has a meaning to keep in mind: of a transa
 true. `kafka.isolation.level=read_committed` leaves out those that did not, and is held up by transactions that are open.
 There are no decisions in `__consumer_offsets`: who was refused, and why, only our server's event log says.
 
+To find out where the topic begins and ends, Spark asks Kafka's admin client for the list of topics, which leaves out internal
+ones: its source would read nothing at all, without a word. The older way, through a consumer, finds them
+(`spark.sql.streaming.kafka.useDeprecatedOffsetFetching`); `read_offsets_topic` sets it, and names the partitions so that
+this consumer need not join a group, whose records would stand in the very log that is read.
+
 Keys and values are decoded as those of a file are, column by column, in Python workers beside the executors
 (`mapInArrow`); a tenth of the time would go into the decoding, the rest into handing rows over.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_coordinator_log import commits, messages
 from pyspark_coordinator_log.columns import (
@@ -35,11 +41,37 @@ from pyspark_coordinator_log.columns import (
     VIEWS,
     ddl,
 )
+from pyspark_coordinator_log.folders import STATE_TOPIC
 from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers, padded
 from pyspark_coordinator_log.options import BadOption
 from pyspark_coordinator_log.views import Makers, commit_columns, told_columns
 
 _SHARD, _OFFSET, _TIME, _KEY, _VALUE = range(5)
+
+
+def read_offsets_topic(
+    spark: SparkSession,
+    bootstrap: str,
+    shards: int,
+    *,
+    stream: bool = False,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """The rows of `__consumer_offsets` of a cluster whose topic has so many partitions (Kafka's default is 50).
+
+    `options` are more of the Kafka source's own: `kafka.security.protocol`, `startingOffsets`, `maxOffsetsPerTrigger`. A
+    stream begins at the start of the topic if they do not say otherwise. Changes a setting of the session: see above.
+    """
+    spark.conf.set(_CONSUMER_FINDS_OFFSETS, "true")
+    given = {
+        "kafka.bootstrap.servers": bootstrap,
+        "assign": json.dumps({STATE_TOPIC: list(range(shards))}),
+        "startingOffsets": "earliest",
+    } | dict(options or {})
+    return (spark.readStream if stream else spark.read).format("kafka").options(**given).load()
+
+
+_CONSUMER_FINDS_OFFSETS = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 
 def from_kafka(rows: DataFrame, view: str = COMMITS, log_id: str | None = None) -> DataFrame:
