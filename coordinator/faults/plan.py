@@ -8,6 +8,8 @@ only shows when one thing fails. Rates differ from run to run as well. A plan ca
 from dataclasses import dataclass, fields
 from random import Random
 
+from coordinator.groups.settings import FENCING_POLICIES
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -58,6 +60,14 @@ class Plan:
     downtime_s: float
     """Mean time from a crash to the next start."""
 
+    consumer_groups: int
+    """Beside the classic ones, with as many members each."""
+    assignment_interval_ms: int
+    fencing_policy: str
+
+    events_fail: float
+    """Chance that a write to an event log fails."""
+
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
@@ -105,4 +115,8 @@ def draw(seed: int, span_s: float) -> Plan:
         pause_s=sometimes(8, 40, 0.4),
         stop_s=sometimes(15, 60, 0.3),
         downtime_s=random.choice([0.1, 2.0, 10.0]),
+        consumer_groups=random.choice([0, 1, 1, 2]),
+        assignment_interval_ms=random.choice([0, 0, 1_000]),
+        fencing_policy=random.choice(FENCING_POLICIES),
+        events_fail=Random(f"events {seed}").choice([0.0, 0.0, 0.02, 0.3]),
     )

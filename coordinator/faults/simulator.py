@@ -23,6 +23,7 @@ from typing import Any
 from coordinator.config import AdminConfig, DeclaredTopic, ListenerConfig, LogConfig, NetworkConfig, ServerConfig
 from coordinator.faults import clients, data_clients
 from coordinator.faults.clock import LoopClock
+from coordinator.faults.consumer_clients import ConsumerMember, Ownership
 from coordinator.faults.disk import Node, PowerCut, SimulatedDisk, SimulatedFile
 from coordinator.faults.entropy import SeededEntropy
 from coordinator.faults.history import History
@@ -34,7 +35,7 @@ from coordinator.faults.wire import Caller, Lost
 from coordinator.faults.worker import SimulatedWorker
 from coordinator.groups.settings import GroupsConfig
 from coordinator.runtime.shard import Status
-from coordinator.server import CannotStart, Server
+from coordinator.server import EVENTS_TOPIC, CannotStart, Server
 from coordinator.topics.engine import Topics
 from coordinator.topics.partition import State
 from coordinator.world.disk import File
@@ -99,6 +100,8 @@ class MachineDisk(SimulatedDisk):
     ) -> None:
         super().__init__(short_writes=short_writes)
         self.appended = appended
+        self.refuse: Callable[[str], None] = lambda _path: None
+        """Asked before something is appended to a file; raises the OSError that comes of it."""
         self._power_gone = power_gone
 
     def open(self, path: str) -> File:
@@ -122,6 +125,7 @@ class _MachineFile(SimulatedFile):
         self._path = path
 
     def append(self, data: bytes) -> None:
+        self._machine.refuse(self._path)
         super().append(data)
         self._machine.appended(self._path, data)
 
@@ -155,9 +159,15 @@ def config_of(plan: Plan) -> ServerConfig:
             offsets_topic_segment_bytes=plan.segment_bytes,
             log_cleaner_backoff_ms=plan.cleaner_backoff_ms,
             log_cleaner_delete_retention_ms=plan.delete_retention_ms,
+            coordinator_events_segment_bytes=plan.segment_bytes,
         ),
         groups=GroupsConfig(
-            group_initial_rebalance_delay_ms=plan.initial_rebalance_delay_ms, group_new_member_join_timeout_ms=20_000
+            group_initial_rebalance_delay_ms=plan.initial_rebalance_delay_ms,
+            group_new_member_join_timeout_ms=20_000,
+            group_consumer_session_timeout_ms=plan.session_ms,
+            group_consumer_min_session_timeout_ms=plan.session_ms,
+            group_consumer_assignment_interval_ms=plan.assignment_interval_ms,
+            group_consumer_fencing_policy=plan.fencing_policy,
         ),
         declared_topics=tuple(
             DeclaredTopic(name=name, partitions=count)
@@ -190,6 +200,7 @@ class Simulation:
         self.disk = MachineDisk(
             self._random("short writes") if plan.short_writes else None, self._power_gone, self.invariants.appended
         )
+        self.disk.refuse = self._refuse_events
         self.disk.make_folder(LOG_DIR)
         self.disk.sync_folder("")
         self.world = clients.World(
@@ -204,10 +215,13 @@ class Simulation:
         self._random_worker = self._random("worker")
         self._random_crash = self._random("crash")
         self._random_linger = self._random("linger")
+        self._random_events = self._random("events")
         self._config = config_of(plan)
         self._broken: str | None = None
         self._is_down = False
         self._members: list[clients.Member] = []
+        self._ownership = Ownership(self.history, self.broken)
+        self._consumers: list[ConsumerMember] = []
         self._producers: list[data_clients.Producer] = []
         self._healed_s = 0.0
 
@@ -246,7 +260,8 @@ class Simulation:
         report.connections = self.network.connections
         report.records = self.records.acknowledged
         report.acknowledged, report.reads = self.history.acknowledged, self.history.reads
-        report.assignments, report.checks = self.history.assignments, self.invariants.checks
+        report.assignments = self.history.assignments + self._ownership.assignments
+        report.checks = self.invariants.checks
         return report
 
     async def _play(self) -> None:
@@ -255,6 +270,11 @@ class Simulation:
         tasks = [self.loop.create_task(self._watch())]
         for group in range(plan.groups):
             self._members += [clients.Member(self.world, f"group-{group}", number) for number in range(plan.members)]
+        for group in range(plan.consumer_groups):
+            self._consumers += [
+                ConsumerMember(self.world, f"consumers-{group}", number, self._ownership)
+                for number in range(plan.members)
+            ]
         self._producers = [data_clients.Producer(self.world, number, self.records) for number in range(2)]
         auditor = clients.Auditor(self.world, "auditor")
         others: list[Any] = [clients.Simple(self.world, number) for number in range(3)]
@@ -262,7 +282,7 @@ class Simulation:
         others += [auditor, clients.Administrator(self.world, "admin"), clients.Hostile(self.world, "hostile")]
         tasks += [
             self.loop.create_task(self._late(random.uniform(0, 5), client.run))
-            for client in [*self._members, *self._producers, *others]
+            for client in [*self._members, *self._consumers, *self._producers, *others]
         ]
         faults = [self.loop.create_task(fault) for fault in self._faults()]
         await self._rest(plan.span_s)
@@ -273,6 +293,8 @@ class Simulation:
         for task in tasks:
             task.cancel()
         await self._rest(0.1)
+        if self.server is not None:
+            self.invariants.check_events(self.server)
         await self._stop()
 
     async def _late(self, seconds: float, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -499,6 +521,13 @@ class Simulation:
         self.disk.sync_errors.append(errno.EIO)
         return "at the next sync"
 
+    def _refuse_events(self, path: str) -> None:
+        if not self.plan.events_fail or self._healed_s or not path.startswith(f"{LOG_DIR}/{EVENTS_TOPIC}-"):
+            return
+        if self._random_events.random() < self.plan.events_fail:
+            self.report.faults["events"] = self.report.faults.get("events", 0) + 1
+            raise OSError(self._random_events.choice([errno.EIO, errno.ENOSPC]), "no events are taken")
+
     def _full(self) -> Any:
         def begin() -> None:
             self._disk_in_trouble = True
@@ -570,7 +599,8 @@ class Simulation:
             self.broken("I12 converges", f"{generations}, then {self._generations()}: {self._unrest()}")
 
     def _generations(self) -> dict[str, int]:
-        return {member.name: member.generation for member in self._members}
+        generations = {member.name: member.generation for member in self._members}
+        return generations | {member.name: member.epoch for member in self._consumers}
 
     def _unrest(self) -> list[str]:
         """What is not as it must become."""
@@ -592,7 +622,18 @@ class Simulation:
             wanted = sorted((topic, index) for topic in topics for index in range(clients.TOPICS[topic]))
             if owned != wanted:
                 found.append(f"group-{number} owns {owned}")
+        found += [f"{each.name} ({each.member_id}) has no assignment" for each in self._consumers if not each.stable]
+        for group_id in self._consumer_groups():
+            consumers = [member for member in self._consumers if member.group_id == group_id]
+            owned = sorted(partition for member in consumers for partition in member.positions)
+            topics = {topic for member in consumers for topic in member.wants}
+            wanted = sorted((topic, index) for topic in topics for index in range(clients.TOPICS[topic]))
+            if owned != wanted:
+                found.append(f"{group_id} owns {owned}")
         return found
+
+    def _consumer_groups(self) -> list[str]:
+        return list(dict.fromkeys(member.group_id for member in self._consumers))
 
     async def _differences(self, auditor: clients.Auditor) -> list[str]:
         """What the server says differently from the members. Every offset is read on the way."""
@@ -607,6 +648,16 @@ class Simulation:
             described = {member.member_id for member in group.members}
             if group.group_state != "Stable" or described != members:
                 found.append(f"{group.group_id} is {group.group_state} with {sorted(described)}")
+        for group_id in self._consumer_groups():
+            consumers = [member for member in self._consumers if member.group_id == group_id]
+            try:
+                described_group = await consumers[0].describe()
+            except Lost:
+                return ["the server does not answer"]
+            told = {(member.member_id, member.member_epoch) for member in described_group.members}
+            known = {(member.member_id, member.epoch) for member in consumers}
+            if described_group.group_state != "Stable" or told != known:
+                found.append(f"{group_id} is {described_group.group_state} with {sorted(told)}, not {sorted(known)}")
         return found
 
     # --- what is found ------------------------------------------------------------------------------------------------

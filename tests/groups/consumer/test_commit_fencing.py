@@ -145,7 +145,7 @@ def test_reading_offsets_is_strict_whatever_the_policy():
         asked = OffsetFetchRequest.OffsetFetchRequestGroup(
             group_id="g", member_id=member_id, member_epoch=epoch, topics=None
         )
-        return ErrorCode(fetch_group(h.groups, asked, by_id=False).error_code)
+        return ErrorCode(fetch_group(h.groups, asked, by_id=False, require_stable=False).error_code)
 
     assert read("a", 3) is NONE
     assert read(None, -1) is NONE

@@ -1,0 +1,283 @@
+"""Members of consumer groups (KIP-848) in the simulated world, and what may be concluded from what they are told.
+
+Nobody outside sees who owns a partition at an instant. But each member knows what it was told, and tells what it gave up
+*before* it says so. So (I8): when a member is told that it has a partition, whoever believed to have it until then is a
+member no more, or will never again be heard as one that has it. Should a later request of its be taken, one that it sent
+while it still believed, then two members had the partition at the same time. The same sentence covers commits (I9), whatever
+the fencing policy: an honest member commits what it believes to have.
+
+A member's epoch only grows (I7), over crashes of the server too, because an epoch that was told is durable.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from coordinator.faults.clients import ASK_AGAIN, AUDIT, ORDERS, TOPICS, Client, World
+from coordinator.faults.history import Broken, History
+from coordinator.faults.wire import Lost
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    MetadataRequest,
+    OffsetFetchRequest,
+)
+
+JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
+START_ANEW = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}
+PATTERN = "(orders|audit)"
+Partition = tuple[str, int]
+_Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
+
+
+class Ownership:
+    """Who believes to own what, in all consumer groups of a run."""
+
+    def __init__(self, history: History, broken: Broken) -> None:
+        self._history = history
+        self._broken = broken
+        self._told: dict[tuple[str, Partition], tuple[str, int]] = {}
+        """Group and partition -> the member that was told last that it has it, and since when that is known."""
+        self._epochs: dict[tuple[str, str], tuple[int, int]] = {}
+        """Group and member -> its highest epoch, and since when that is known."""
+        self.assignments = 0
+
+    def told(self, group_id: str, member_id: str, partitions: set[Partition]) -> None:
+        """A member learned that it has these."""
+        now = self._history.tick()
+        self.assignments += 1
+        for partition in partitions:
+            before = self._told.get((group_id, partition))
+            if before is None or before[0] != member_id:
+                self._told[group_id, partition] = member_id, now
+
+    def heard(self, group_id: str, member_id: str, believed: set[Partition], asked: int, what: str) -> None:
+        """A request that was sent at `asked` by a member that believed to have these partitions was not refused."""
+        for partition in believed:
+            owner, since = self._told.get((group_id, partition), (member_id, 0))
+            if owner != member_id and since < asked:
+                self._broken(
+                    "I8 single owner",
+                    f"{what} of {member_id} of {group_id} passed, with {partition}, which {owner} was told to have before",
+                )
+
+    def epoch(self, group_id: str, member_id: str, epoch: int, asked: int) -> None:
+        """A member was told its epoch."""
+        highest, since = self._epochs.get((group_id, member_id), (0, 0))
+        if since < asked and epoch < highest:
+            self._broken("I7 epochs grow", f"{member_id} of {group_id} is told epoch {epoch} after {highest}")
+        if epoch > highest:
+            self._epochs[group_id, member_id] = epoch, self._history.tick()
+
+
+class ConsumerMember(Client):
+    """A consumer with `group.protocol=consumer`."""
+
+    def __init__(self, world: World, group_id: str, number: int, ownership: Ownership) -> None:
+        super().__init__(world, f"{group_id}-m{number}")
+        random = self.random
+        self.group_id = group_id
+        self.ownership = ownership
+        self.instance_id = f"i{number}" if random.random() < world.plan.statics else None
+        self.pattern = PATTERN if random.random() < 0.2 else None
+        self.topics: tuple[str, ...] = random.choice([(ORDERS,), (ORDERS, AUDIT)])
+        self.commit_version = 9
+        self.names: dict[bytes, str] = {}
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        """A new process: it has nothing and knows nothing."""
+        self.member_id = str(UUID(bytes=self.random.randbytes(16)))
+        self._rejoin()
+
+    def _rejoin(self) -> None:
+        self.epoch = JOINING
+        self.positions: dict[Partition, int] = {}
+        self.assigned: set[Partition] = set()
+        self.tells = True
+        self.acknowledges = False
+        self.stable = False
+
+    @property
+    def wants(self) -> set[str]:
+        return set(TOPICS) if self.pattern else set(self.topics)
+
+    async def run(self) -> None:
+        """Until the end of the world."""
+        while True:
+            try:
+                await self._live()
+            except Lost:
+                # What it said may have been heard; the next time it tells everything.
+                self.tells = True
+                await self.think()
+
+    async def _live(self) -> None:
+        await self._heartbeat()
+        await self.think()
+        chance = self.random.random()
+        if chance < 0.3 and self.positions:
+            await self._commit()
+        elif chance < 0.4 and self.positions:
+            await self._read()
+        elif chance > 0.93 and not self.world.calm:
+            await self._do_something_rare(self.random.random())
+
+    # --- the protocol -------------------------------------------------------------------------------------------------
+
+    async def _heartbeat(self) -> None:
+        plan, history = self.world.plan, self.world.history
+        # Given up before it is said.
+        self.positions = {each: at for each, at in self.positions.items() if each in self.assigned}
+        believed, joins = set(self.positions), self.epoch == JOINING
+        tells = self.tells or joins
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch, instance_id=self.instance_id
+        )
+        if tells:
+            request.rebalance_timeout_ms = plan.rebalance_ms
+            if self.pattern is None:
+                request.subscribed_topic_names = list(self.topics)
+                request.subscribed_topic_regex = ""
+            else:
+                request.subscribed_topic_names = []
+                request.subscribed_topic_regex = self.pattern
+        if tells or self.acknowledges:
+            request.topic_partitions = self._owned()
+        member_id, asked = self.member_id, history.tick()
+        response = await self.call(request, 1)
+        if response.error_code:
+            self._refused("ConsumerGroupHeartbeat", response.error_code)
+            return
+        if not joins:
+            self.ownership.heard(self.group_id, member_id, believed, asked, "heartbeat")
+        self.ownership.epoch(self.group_id, member_id, response.member_epoch, asked)
+        self.tells = self.acknowledges = False
+        self.epoch = response.member_epoch
+        if response.assignment is not None:
+            await self._hear(response.assignment)
+        self.stable = not self.acknowledges
+
+    async def _hear(self, assignment: Any) -> None:
+        names = [await self._name(topic.topic_id) for topic in assignment.topic_partitions]
+        self.assigned = {
+            (name, index)
+            for name, topic in zip(names, assignment.topic_partitions, strict=True)
+            for index in topic.partitions
+        }
+        self.acknowledges = self.assigned != set(self.positions)
+        gained = self.assigned - self.positions.keys()
+        if not gained:
+            return
+        self.ownership.told(self.group_id, self.member_id, gained)
+        self.positions |= dict.fromkeys(gained, 0)
+        self.world.event(f"{self.name} {self.member_id[:4]} {self.epoch}: has {len(self.assigned)} partitions")
+        await self._read()
+
+    async def _name(self, topic_id: bytes) -> str:
+        while topic_id not in self.names:
+            response = await self.call(MetadataRequest(topics=None), 12)
+            self.names |= {topic.topic_id: topic.name for topic in response.topics}
+            if topic_id not in self.names:
+                raise Lost
+        return self.names[topic_id]
+
+    def _owned(self) -> list[_Owned]:
+        ids = {name: topic_id for topic_id, name in self.names.items()}
+        by_topic: dict[bytes, list[int]] = {}
+        for name, index in sorted(self.positions):
+            by_topic.setdefault(ids[name], []).append(index)
+        return [_Owned(topic_id, indexes) for topic_id, indexes in by_topic.items()]
+
+    def _refused(self, what: str, code: int) -> None:
+        error = ErrorCode(code)
+        self.world.event(f"{self.name} {self.member_id[:4]} {self.epoch}: {what} {error.name}")
+        if error in START_ANEW:
+            self._rejoin()
+        elif error is ErrorCode.FENCED_INSTANCE_ID and self.instance_id is not None:
+            self._start_anew()
+        elif error is ErrorCode.UNRELEASED_INSTANCE_ID and self.instance_id is not None:
+            self.stable = False
+        elif error not in ASK_AGAIN and error is not ErrorCode.UNKNOWN_SERVER_ERROR:
+            self.unexpected(what, code)
+        else:
+            raise Lost
+
+    # --- consuming ----------------------------------------------------------------------------------------------------
+
+    async def _commit(self) -> None:
+        chosen = self.random.sample(sorted(self.positions), self.random.randint(1, len(self.positions)))
+        for partition in chosen:
+            self.positions[partition] += self.random.randint(1, 10)
+        offsets = {partition: self.positions[partition] for partition in chosen}
+        member_id, epoch = self.member_id, self.epoch
+        asked, answer, attempts = await self.send_commit(
+            self.group_id, offsets, self.commit_version, epoch, member_id, None
+        )
+        code = await self.committed(self.group_id, asked, answer, attempts, epoch, "")
+        if code is ErrorCode.NONE:
+            self.ownership.heard(self.group_id, member_id, set(chosen), asked, "commit")
+        elif code is not ErrorCode.STALE_MEMBER_EPOCH:
+            self._refused("OffsetCommit", code)
+
+    async def _read(self) -> None:
+        """As a member: strangers and former members are told nothing."""
+        history = self.world.history
+        partitions = sorted(self.positions)
+        indexes: dict[str, list[int]] = {}
+        for name, index in partitions:
+            indexes.setdefault(name, []).append(index)
+        topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name, bytes(16), some) for name, some in indexes.items()]
+        group = OffsetFetchRequest.OffsetFetchRequestGroup(self.group_id, self.member_id, self.epoch, topics)
+        known = history.known_before((self.group_id, *partition) for partition in partitions)
+        answered = (await self.call(OffsetFetchRequest(groups=[group]), 9)).groups[0]
+        if answered.error_code:
+            if answered.error_code != ErrorCode.STALE_MEMBER_EPOCH:
+                self._refused("OffsetFetch", answered.error_code)
+            return
+        for topic in answered.topics:
+            for each in topic.partitions:
+                key = (self.group_id, topic.name, each.partition_index)
+                if each.error_code:
+                    raise Lost
+                history.read(key, known[key], each.committed_offset, each.metadata or "", self.name)
+                self.positions[topic.name, each.partition_index] = max(0, each.committed_offset)
+
+    # --- what also happens --------------------------------------------------------------------------------------------
+
+    async def _do_something_rare(self, chance: float) -> None:
+        self.stable = False
+        if chance < 0.25:
+            await self._leave(LEAVING)
+        elif chance < 0.4 and self.instance_id is not None:
+            await self._leave(LEAVING_FOR_A_WHILE)
+        elif chance < 0.6:
+            self.caller.give_up()
+            self._start_anew()
+            await self.world.rest(self.random.choice([0.0, 1.0, 15.0]) * self.random.random())
+        elif chance < 0.75:
+            self.topics = self.random.choice([(ORDERS,), (ORDERS, AUDIT)])
+            self.tells = True
+        elif chance < 0.9:
+            await self.world.rest(self.random.uniform(0, 2 * self.world.plan.session_ms / 1000))
+        else:
+            self.caller.give_up()
+
+    async def _leave(self, epoch: int) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
+        )
+        try:
+            await self.call(request, 1)
+        finally:
+            self._start_anew()
+        await self.think()
+
+    # --- what must be in the end --------------------------------------------------------------------------------------
+
+    async def describe(self) -> Any:
+        """The group. Raises Lost."""
+        response = await self.call(ConsumerGroupDescribeRequest([self.group_id]), 1)
+        if response.groups[0].error_code in ASK_AGAIN:
+            raise Lost
+        return response.groups[0]
