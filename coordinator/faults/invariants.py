@@ -5,6 +5,7 @@
 - I2: compaction is invisible. The same state comes from every record that was ever appended, in order.
 - I3: what was announced as durable is in the log after a crash.
 - I4: a log holds nothing that was not appended to it, each record at its offset.
+- I21, I22: the event logs are true and say what they leave out (told.py).
 
 For I2 and I4 every append to a shard's log is recorded as it happens. A log that goes on from an earlier offset (a crash
 took its tail, or a full disk did) takes the recorded tail with it. The log is read from the disk by code of its own: a
@@ -14,6 +15,7 @@ walk over the segment files, batch by batch.
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from coordinator.faults.told import Telling
 from coordinator.groups.groups import RECORD_KEYS, Groups
 from coordinator.log.batch import (
     CONTROL,
@@ -88,6 +90,7 @@ class Invariants:
         self._serde = Serde(Codec.of(None), RECORD_KEYS)
         self._appended: dict[int, list[Appended]] = {}
         self._durable: dict[int, int] = {}
+        self._telling = Telling(records_of, self._appended, broken)
 
     def appended(self, path: str, data: bytes) -> None:
         """Bytes were appended to a file: a batch, if it is a segment of a shard."""
@@ -117,6 +120,13 @@ class Invariants:
                 self._broken("I4 nothing from nowhere", f"shard {shard.index} ends at {end}")
             self._forget_from(shard.index, end)
         self.check(server)
+        self._telling.check(server)
+
+    def check_events(self, server: Server) -> None:
+        """Between two callbacks of a running server: what it told (told.py)."""
+        for shard in server.groups.shards:
+            self._forget_from(shard.index, shard.log.end_offset)
+        self._telling.check(server)
 
     def check(self, server: Server) -> None:
         """Between two callbacks of a running server."""

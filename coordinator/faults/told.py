@@ -1,0 +1,136 @@
+"""What must be true of the event logs, checked from the inside: they tell the truth, and say what they leave out.
+
+- I21: an event that stands is true. A commit that was accepted has its records in the shard's log, from the state offset
+  that the event names, and no other commit claims them.
+- I22: nothing is left out silently. Every offset that was ever committed is told by an event that stands, or lies where an
+  `EventLogOpened` says that events may be missing, or behind all that is covered while the log says that it takes nothing.
+
+An event stands unless a later `EventLogOpened` says that it is undone. The events are read by a walk over the segment
+files and compared with every record that was ever appended to the shard's log, so compaction does not matter.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from coordinator.groups.events import EVENT_KEYS
+from coordinator.groups.groups import RECORD_KEYS
+from coordinator.log.batch import CONTROL
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.messages import (
+    CommitDecidedKey,
+    CommitDecidedValue,
+    EventLogOpenedValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from coordinator.runtime.event_log import EventLog, Status
+from coordinator.runtime.result import Record
+from coordinator.runtime.serde import Serde
+from coordinator.runtime.shard import Shard
+from coordinator.server import Server
+
+Broken = Callable[[str, str], None]
+Commit = tuple[str, str, int, int]
+"""Group, topic, partition, offset."""
+RecordsOf = Callable[[bytes], Iterator[tuple[Any, Sequence[Any]]]]
+
+
+class Telling:
+    """The event logs of one server after the other, on the same disk."""
+
+    def __init__(self, records_of: RecordsOf, appended: Mapping[int, Sequence[Any]], broken: Broken) -> None:
+        """`appended`: the records ever appended to the log of each shard, each at its offset."""
+        self._records_of = records_of
+        self._appended = appended
+        self._broken = broken
+        self._state = Serde(Codec.of(None), RECORD_KEYS)
+        self._events = Serde(Codec.of(None), EVENT_KEYS)
+
+    def check(self, server: Server) -> None:
+        """Between two callbacks of a running server."""
+        for shard in server.groups.shards:
+            events = shard.events
+            if events is None or shard.has_unwritten or events.pending or events.log.failed is not None:
+                continue
+            self._check(shard, events)
+
+    def _check(self, shard: Shard, events: EventLog) -> None:
+        committed = self._committed(shard)
+        told: dict[int, int] = {}
+        """Offset of a state record -> offset of the event that tells of it."""
+        silent: set[int] = set()
+        standing, covered = self._standing(events, silent)
+        for offset, key, value in standing:
+            for state_offset, commit in enumerate(_accepted(key, value), value.state_offset):
+                if committed.get(state_offset) != commit:
+                    self._broken(
+                        "I21 events are true",
+                        f"shard {shard.index}: event {offset} has {commit} at {state_offset}, where there is "
+                        f"{committed.get(state_offset)}",
+                    )
+                if state_offset in told:
+                    self._broken(
+                        "I21 events are true",
+                        f"shard {shard.index}: events {told[state_offset]} and {offset} have {state_offset}",
+                    )
+                told[state_offset] = offset
+        if events.status is not Status.ACTIVE or events.lost:
+            silent.update(range(covered, shard.log.end_offset))
+        missing = sorted(committed.keys() - told.keys() - silent)
+        if missing:
+            self._broken(
+                "I22 nothing is left out silently",
+                f"shard {shard.index}: no event has {missing[:10]}; covered up to {covered}, {events.lost} lost",
+            )
+
+    def _committed(self, shard: Shard) -> dict[int, Commit]:
+        """State offset -> what was committed there."""
+        found = {}
+        for offset, key, value, _, attributes in self._appended[shard.index][: shard.log.end_offset]:
+            if key is None or attributes & CONTROL:
+                continue
+            record = self._state.decode(key, value)
+            if record is not None and isinstance(record.value, OffsetCommitValue):
+                assert isinstance(record.key, OffsetCommitKey)
+                name = record.key
+                found[offset] = (name.group, name.topic, name.partition, record.value.offset)
+        return found
+
+    def _standing(
+        self, events: EventLog, silent: set[int]
+    ) -> tuple[list[tuple[int, CommitDecidedKey, CommitDecidedValue]], int]:
+        """The commits that stand, and the state offset up to which all is told. `silent` gets the state offsets of which
+        it is said that their events may be missing."""
+        standing: list[tuple[int, CommitDecidedKey, CommitDecidedValue]] = []
+        covered = 0
+        for offset, record in self._read(events):
+            value: Any = record.value
+            if isinstance(value, EventLogOpenedValue):
+                if value.undone_from_offset >= 0:
+                    standing = [each for each in standing if each[0] < value.undone_from_offset]
+                silent.update(range(max(value.covered_state_offset, 0), value.state_offset))
+            elif isinstance(value, CommitDecidedValue):
+                assert isinstance(record.key, CommitDecidedKey)
+                standing.append((offset, record.key, value))
+            if value.state_end_offset >= 0:
+                covered = value.state_end_offset
+        return standing, covered
+
+    def _read(self, events: EventLog) -> Iterator[tuple[int, Record]]:
+        log = events.log
+        for segment in log.segments:
+            for _, records in self._records_of(log.disk.read(segment.path)[: segment.size_bytes]):
+                for each in records:
+                    record = self._events.decode(each.key or b"", each.value)
+                    assert record is not None, "an event log holds events"
+                    yield each.offset, record
+
+
+def _accepted(key: CommitDecidedKey, value: CommitDecidedValue) -> Iterator[Commit]:
+    """In the order in which their records are in the state log."""
+    if value.error_code:
+        return
+    for topic in value.topics:
+        for each in topic.partitions:
+            if not each.error_code:
+                yield key.group, topic.topic_name, each.partition, each.committed_offset
