@@ -14,6 +14,8 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # Or the Kafka source reads nothing of an internal topic, and does not say so (pyspark_coordinator_log/kafka.py).
+    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
 }
 LOCAL = {
     "spark.ui.enabled": "false",
