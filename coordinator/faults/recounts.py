@@ -1,0 +1,154 @@
+"""What is counted as it changes must be what is there, and nothing may be left over of what is gone.
+
+- I16: timers belong to somebody who is still there; replies are parked only behind what is not durable; between two
+  callbacks no mailbox holds anything; nobody waits in a group that is gone.
+- I18: gauges, and the counts by which operations find things without looking for them, equal a recount. It is made in the
+  slowest way there is, from the members and offsets themselves.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from coordinator.admin.metrics import Collector
+from coordinator.groups.consumer.group import ConsumerGroup, MemberState
+from coordinator.groups.groups import Groups
+from coordinator.runtime.result import TimerKey
+from coordinator.runtime.shard import Shard, Status
+from coordinator.server import Server
+
+Broken = Callable[[str, str], None]
+
+
+def check(server: Server, broken: Broken) -> None:
+    """Between two callbacks of a running server."""
+    for shard in server.groups.shards:
+        if shard.status is Status.FAILED:
+            continue
+        for what in [*_left_over(shard), *_still_held(shard)]:
+            broken("I16 bounded", f"shard {shard.index}: {what}")
+        for group in shard.state.consumer.values():  # type: ignore[attr-defined]
+            for what in _miscounted(group):
+                broken("I18 counts tell the truth", f"shard {shard.index}, {group.group_id}: {what}")
+    for what in _wrong_gauges(server):
+        broken("I18 counts tell the truth", what)
+
+
+# --- I16 --------------------------------------------------------------------------------------------------------------
+
+
+def _left_over(shard: Shard) -> Iterable[str]:
+    """Timers of nobody."""
+    assert isinstance(shard.state, Groups)
+    for key in shard._timers._entries:  # noqa: SLF001 - to be looked at from the inside is what it is for
+        if not _has_owner(shard.state, key):
+            yield f"a timer is left over: {key}"
+
+
+def _has_owner(groups: Groups, key: TimerKey) -> bool:
+    kind = str(key[0])
+    if not kind.startswith(("classic-", "consumer-")):
+        return True
+    group_id = str(key[1])
+    group: Any = (groups.classic if kind.startswith("classic-") else groups.consumer).get(group_id)
+    if group is None:
+        return False
+    if kind == "classic-pending":
+        return key[2] in group.pending_joins
+    if kind in {"classic-join", "classic-sync", "consumer-regex"}:
+        return True
+    return key[2] in group.members
+
+
+def _still_held(shard: Shard) -> Iterable[str]:
+    assert isinstance(shard.state, Groups)
+    if shard._mailbox:  # noqa: SLF001 - as above
+        yield f"{len(shard._mailbox)} requests are in the mailbox"  # noqa: SLF001 - as above
+    waiting, members = len(shard._waiting), 0  # noqa: SLF001 - as above
+    for group in shard.state.classic.values():
+        members += len(group.members)
+    if waiting > members:
+        yield f"{waiting} requests wait in groups with {members} members"
+    everything_is_durable = shard._offset_written == shard.offset_durable  # noqa: SLF001 - as above
+    if everything_is_durable and len(shard.parked):
+        yield f"{len(shard.parked)} replies are parked behind nothing"
+
+
+# --- I18 --------------------------------------------------------------------------------------------------------------
+
+
+def _miscounted(group: ConsumerGroup) -> Iterable[str]:
+    members = group.members.values()
+    classic = [member.classic for member in members if member.classic is not None]
+    by_regex = Counter(topic for regex in group.regexes.values() for topic in regex.topics)
+    counted: Mapping[str, tuple[Any, Any]] = {
+        "subscribed": (group.subscribed, Counter(topic for member in members for topic in member.topics) + by_regex),
+        "regex_members": (group.regex_members, Counter(member.regex for member in members if member.regex)),
+        "assignors": (group.assignors, Counter(member.assignor for member in members if member.assignor is not None)),
+        "classic_members": (group.classic_members, len(classic)),
+        "classic_protocols": (
+            group.classic_protocols,
+            Counter(name for each in classic for name in {name for name, _ in each.protocols}),
+        ),
+        "static_members": (
+            group.static_members,
+            {member.instance_id: member.member_id for member in members if member.instance_id is not None},
+        ),
+        "unreconciled": (
+            group.unreconciled,
+            {
+                member.member_id
+                for member in members
+                if member.member_epoch != group.target_epoch or member.state is not MemberState.STABLE
+            },
+        ),
+        "owners": (_pairs(group.owners), _held(group)),
+        "meant": (_pairs(group.meant), _meant(group)),
+        "meant_count": (group.meant_count, len(_meant(group))),
+    }
+    for name, (kept, recounted) in counted.items():
+        if kept != recounted:
+            yield f"{name} is {kept}, not {recounted}"
+
+
+def _pairs(turned: Mapping[bytes, Mapping[int, str]]) -> list[tuple[bytes, int, str]]:
+    return sorted((topic_id, each, who) for topic_id, owners in turned.items() for each, who in owners.items())
+
+
+def _held(group: ConsumerGroup) -> list[tuple[bytes, int, str]]:
+    return sorted(
+        (topic_id, partition, member.member_id)
+        for member in group.members.values()
+        for held in (member.assigned, member.pending_revocation)
+        for topic_id, partitions in held.items()
+        for partition in partitions
+    )
+
+
+def _meant(group: ConsumerGroup) -> list[tuple[bytes, int, str]]:
+    return sorted(
+        (topic_id, partition, member_id)
+        for member_id, target in group.target.items()
+        for topic_id, partitions in target.items()
+        for partition in partitions
+    )
+
+
+def _wrong_gauges(server: Server) -> Iterable[str]:
+    """What `/metrics` would say now. Reading all of it also shows that it can always be read."""
+    told: Counter[str] = Counter()
+    for family in Collector(server).collect():
+        for sample in family.samples:
+            told[sample.name] += sample.value
+    states = [shard.state for shard in server.groups.shards]
+    groups = [group for state in states for group in (*state.classic.values(), *state.consumer.values())]  # type: ignore[attr-defined]
+    offsets = [each for state in states for each in state.offsets.by_group.values()]  # type: ignore[attr-defined]
+    recounted = {
+        "coordinator_groups": len(groups),
+        "coordinator_members": sum(len(group.members) for group in groups),
+        "coordinator_offsets": sum(len(each) for each in offsets),
+        "coordinator_parked_replies": sum(len(shard.parked) for shard in server.shards),
+    }
+    for name, count in recounted.items():
+        if told[name] != count:
+            yield f"{name} is {told[name]:.0f}, not {count}"
