@@ -5,6 +5,7 @@
 - I2: compaction is invisible. The same state comes from every record that was ever appended, in order.
 - I3: what was announced as durable is in the log after a crash.
 - I4: a log holds nothing that was not appended to it, each record at its offset.
+- I16 and I18 are in recounts.py.
 - I21, I22: the event logs are true and say what they leave out (told.py).
 
 For I2 and I4 every append to a shard's log is recorded as it happens. A log that goes on from an earlier offset (a crash
@@ -15,6 +16,7 @@ walk over the segment files, batch by batch.
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from coordinator.faults import recounts
 from coordinator.faults.told import Telling
 from coordinator.groups.groups import RECORD_KEYS, Groups
 from coordinator.log.batch import (
@@ -130,6 +132,7 @@ class Invariants:
 
     def check(self, server: Server) -> None:
         """Between two callbacks of a running server."""
+        recounts.check(server, self._broken)
         for shard in server.groups.shards:
             if shard.status is Status.FAILED or shard.has_unwritten:  # which cannot be compared
                 continue
