@@ -31,13 +31,13 @@ and one checksum in all. `key_values` is how a load reads them back: a flat loop
 returning a list per batch. Plain slicing beats a memoryview here: records are short, and views cost more than copies.
 """
 
-import zlib
 from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
+from coordinator.log import codecs
 from coordinator.log.record import LogRecord, raw_varint, unzigzag, varint
 
 HEADER = Struct(">qiibIhiqqqhii")
@@ -54,9 +54,8 @@ CONTROL = 0x20
 DELETE_HORIZON = 0x40
 """The base timestamp is the time after which compaction may drop the batch's tombstones (KIP-534)."""
 
-COMPRESSION_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
-DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
-"""A batch that inflates beyond this is hostile: deflate reaches a ratio of a thousand."""
+COMPRESSION_NAMES = codecs.NAMES
+DECOMPRESSED_BYTES_MAX = codecs.DECOMPRESSED_BYTES_MAX
 
 ABORT_MARKER, COMMIT_MARKER = 0, 1
 """Types of control records (KIP-98); others are not about transactions."""
@@ -306,6 +305,8 @@ def reduce_batch(header: BatchHeader, kept: Sequence[LogRecord], delete_horizon_
         len(kept),
     )
     records = encode_records(kept, header.base_offset, base_timestamp)
+    if attributes & COMPRESSION:
+        records = [codecs.compress(attributes & COMPRESSION, b"".join(records))]
     return seal(header.base_offset, header.leader_epoch, body_header, records)
 
 
@@ -391,17 +392,12 @@ def record_bytes(buffer: bytes, position: int, header: BatchHeader) -> bytes:
     compression = header.attributes & COMPRESSION
     if not compression:
         return content
-    if compression == 1:
-        inflater = zlib.decompressobj(wbits=31)
-        try:
-            plain = inflater.decompress(content, DECOMPRESSED_BYTES_MAX)
-        except zlib.error as error:
-            raise CorruptBatch(f"gzip: {error}") from error
-        if not inflater.eof:
-            raise CorruptBatch("gzip data that does not end or is too large")
-        return plain
-    name = COMPRESSION_NAMES[compression] if compression < len(COMPRESSION_NAMES) else str(compression)
-    raise UnsupportedCompression(f"batch at offset {header.base_offset} is compressed with {name}")
+    if compression >= len(COMPRESSION_NAMES):
+        raise UnsupportedCompression(f"batch at offset {header.base_offset} is compressed with {compression}")
+    try:
+        return codecs.decompress(compression, content)
+    except codecs.BadCompression as error:
+        raise CorruptBatch(str(error)) from error
 
 
 def key_values(buffer: bytes, position: int, header: BatchHeader) -> list[tuple[int, bytes | None, bytes | None]]:

@@ -8,8 +8,8 @@ What a load yields must not change, from any point, whatever is cleaned. The rul
 - A tombstone must be seen by whoever reads the log along, so it stays for `delete_retention_ms` after the first
   cleaning that met it. That time is in the batch itself, as Kafka writes it (KIP-534): it outlives restarts and needs
   no file.
-- Batches that cannot be read because they are compressed are left alone, and do not replace anything. Records without a
-  key stay.
+- Batches that cannot be read, because a producer sealed nonsense, are left alone, and do not replace anything. Records without
+  a key stay. What was compressed stays so, by the same codec.
 
 Transactions add some:
 
@@ -48,6 +48,7 @@ from itertools import takewhile
 from coordinator.log.aborted import Aborted
 from coordinator.log.aborted import write as write_aborted
 from coordinator.log.batch import (
+    COMPRESSION_NAMES,
     BatchHeader,
     CorruptBatch,
     decode_records,
@@ -256,7 +257,7 @@ class _KeptKeys:
 
 
 def _is_readable(header: BatchHeader) -> bool:
-    return not (header.is_control or header.compression)
+    return not header.is_control and header.compression < len(COMPRESSION_NAMES)
 
 
 def _find_latest(

@@ -26,6 +26,7 @@ from coordinator.log.aborted import SUFFIX as ABORTED_SUFFIX
 from coordinator.log.aborted import Aborted
 from coordinator.log.batch import (
     BatchHeader,
+    CorruptBatch,
     UnsupportedCompression,
     decode_records,
     key_values,
@@ -490,8 +491,8 @@ class Log:
                     continue
                 try:
                     records = decode_records(segment.file.pread(at, header.size_bytes), 0, header)
-                except UnsupportedCompression:
-                    # The batch is as near as one can tell: its reader skips what is too early.
+                except (CorruptBatch, UnsupportedCompression):
+                    # Sealed nonsense. The batch is as near as one can tell: its reader skips what is too early.
                     near = max(header.base_offset, self.start_offset)
                     return TimestampOffset(near, header.max_timestamp, header.leader_epoch)
                 for record in records:

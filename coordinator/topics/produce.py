@@ -2,8 +2,8 @@
 
 What is checked is what the header says, and the checksum over everything: a producer's batch is a sealed letter. The
 records inside are not decoded (nor decompressed), so a producer that seals nonsense is told so by its consumers and not
-by this server; Kafka looks inside. Only a compacted topic has its records' keys looked at, where the compression is one
-that can be read. Likewise `compression.type` of a topic is told but batches are never recompressed.
+by this server; Kafka looks inside. Only a compacted topic has its records' keys looked at. Likewise `compression.type` of
+a topic is told but batches are never recompressed on their way in.
 
 Two fields outside the checksum are set: base offset and leader epoch. Where the topic's clock is the server's
 (LogAppendTime) the timestamp is set and the batch sealed anew.

@@ -2,7 +2,6 @@
 
 import gzip
 import warnings
-from io import BytesIO
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
@@ -23,6 +22,7 @@ from coordinator.log.batch import (
     split,
     with_log_append_time,
 )
+from coordinator.log.codecs import compress
 from coordinator.log.record import LogRecord, raw_varint, unzigzag, varint
 
 with warnings.catch_warnings():
@@ -183,19 +183,27 @@ def reseal(head, content):
     return head[:8] + (len(body) + 9).to_bytes(4) + head[12:17] + value(body).to_bytes(4) + body
 
 
-def test_gzip_is_read_and_other_compression_is_named():
-    records = [LogRecord(0, 1, b"k", b"v" * 100)]
-    plain = encode_batch(records)
-    zipped = BytesIO()
-    with gzip.GzipFile(fileobj=zipped, mode="wb") as stream:
-        stream.write(plain[61:])
-    batch = compressed(1, zipped.getvalue(), records)
+@pytest.mark.parametrize("kind", [1, 2, 3, 4])
+def test_compressed_records_are_read_and_reduced_with_the_same_codec(kind):
+    records = [LogRecord(offset, 1_000 + offset, b"k%d" % offset, b"v" * 100) for offset in range(3)]
+    batch = compressed(kind, compress(kind, encode_batch(records)[61:]), records)
     assert decode_records(batch, 0, check_batch(batch)) == records
-    assert [r.value for r in MemoryRecords(batch).next_batch()] == [b"v" * 100]
-    for kind, name in ((2, "snappy"), (3, "lz4"), (4, "zstd"), (5, "5")):
+    reduced = reduce_batch(check_batch(batch), records[1:], None)
+    header = check_batch(reduced)
+    assert (header.compression, header.base_offset, header.next_offset, header.record_count) == (kind, 0, 3, 2)
+    assert decode_records(reduced, 0, header) == records[1:]
+    assert check_batch(reduce_batch(check_batch(batch), [], None)).compression == 0
+
+
+def test_records_that_are_not_what_their_codec_makes_are_corrupt_and_an_unknown_codec_is_named():
+    records = [LogRecord(0, 1, b"k", b"v")]
+    for kind, name in ((1, "gzip"), (2, "snappy"), (3, "lz4"), (4, "zstd")):
         batch = compressed(kind, b"...", records)
-        with pytest.raises(UnsupportedCompression, match=name):
+        with pytest.raises(CorruptBatch, match=name):
             key_values(batch, 0, check_batch(batch))
+    batch = compressed(5, b"...", records)
+    with pytest.raises(UnsupportedCompression, match="5"):
+        key_values(batch, 0, check_batch(batch))
 
 
 def test_a_bomb_is_not_inflated():

@@ -7,7 +7,8 @@ import pytest
 from log.log_helpers import FOLDER, append, content, make_batch, offsets, open_log, reopened
 
 from coordinator.faults.disk import PowerCut, SimulatedDisk
-from coordinator.log.batch import check_batch, split
+from coordinator.log.batch import check_batch, seal, split
+from coordinator.log.codecs import compress
 from coordinator.log.compaction import clean, is_due
 
 DAY = 24 * 3600 * 1000
@@ -287,3 +288,44 @@ def test_power_may_go_at_every_single_operation_of_a_swap():
             assert (state(log), log.recovery) == (before, None)
         operations += 1
     assert len(log.segments) == 2
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 4])
+def test_what_was_compressed_is_compacted_and_stays_compressed(disk, kind):
+    def append_compressed(*pairs):
+        plain = make_batch(log.end_offset, pairs)
+        body = bytearray(plain[21:61])
+        body[1] |= kind
+        batch = seal(log.end_offset, 0, bytes(body), [compress(kind, plain[61:])])
+        log.append(batch, len(pairs), 1000)
+
+    log = open_log(disk)
+    append_compressed((b"a", b"1"), (b"b", b"1"))
+    append(log, (b"a", b"2"))
+    append_compressed((b"c", b"1"), (b"a", b"3"), (b"d", None))
+    roll(log)
+    append(log, (b"b", b"active"))
+    clean_all(log)
+    assert content(log) == [(b"b", b"1"), (b"c", b"1"), (b"a", b"3"), (b"d", None), (b"b", b"active")]
+    assert [header.compression for _, header in split(log.read(0, 10_000))] == [kind, kind]
+    append(log, (b"x", b"y"))
+    roll(log)
+    clean_all(log, now_ms=10 * DAY)
+    assert (b"d", None) not in content(log), "the tombstone went in its time"
+    assert check_batch(log.read(0, 10_000)).compression == kind
+
+
+def test_a_batch_that_is_not_what_its_codec_makes_is_left_alone(disk):
+    log = open_log(disk)
+    append(log, (b"a", b"1"))
+    plain = make_batch(log.end_offset, [(b"a", b"2")])
+    body = bytearray(plain[21:61])
+    body[1] |= 2
+    nonsense = seal(log.end_offset, 0, bytes(body), [b"no snappy"])
+    log.append(nonsense, 1, 1000)
+    append(log, (b"a", b"3"))
+    roll(log)
+    append(log, (b"b", b"active"))
+    clean_all(log)
+    assert nonsense in log.read(0, 10_000)
+    assert [header.base_offset for _, header in split(log.read(0, 10_000))] == [1, 2]

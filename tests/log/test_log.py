@@ -6,7 +6,10 @@ import pytest
 from log.log_helpers import FOLDER, append, content, filled, make_batch, offsets, open_log, reopened
 
 from coordinator.faults.disk import SimulatedDisk
-from coordinator.log.log import Log, OffsetOutOfRange
+from coordinator.log.batch import encode_batch, seal
+from coordinator.log.codecs import compress
+from coordinator.log.log import Log, OffsetOutOfRange, TimestampOffset
+from coordinator.log.record import LogRecord
 from coordinator.log.segment import segment_name
 from coordinator.world.disk import RealDisk
 
@@ -98,6 +101,21 @@ def test_an_offset_is_found_by_time_even_where_times_run_backwards(disk):
             assert (found and (found.offset, found.timestamp)) == (None if first is None else (first, times[first]))
         latest = log_now.latest_timestamp()
         assert (latest.offset, latest.timestamp) == (6, 60)
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 4])
+def test_a_time_is_found_to_the_record_in_a_compressed_batch_and_to_the_batch_if_that_is_nonsense(disk, kind):
+    log = open_log(disk)
+    append(log, timestamp=10)
+    records = [LogRecord(offset, 20 + offset, b"k", b"v") for offset in range(1, 4)]
+    plain = encode_batch(records)
+    body = bytearray(plain[21:61])
+    body[1] |= kind
+    for sealed in (compress(kind, plain[61:]), b"nonsense"):
+        log.append(seal(log.end_offset, 0, bytes(body), [sealed]), 3, 23)
+    assert log.offset_for_time(22) == TimestampOffset(2, 22, 0)
+    log.truncate_before(4)
+    assert log.offset_for_time(22) == TimestampOffset(4, 23, 0)
 
 
 def test_every_offset_is_found_through_a_sparse_index(disk):

@@ -1,6 +1,5 @@
 """`coordinator log dump` and `log check`: what they say of whole, torn and damaged logs, and that they write nothing."""
 
-import gzip
 import io
 import json
 from pathlib import Path
@@ -10,6 +9,7 @@ from wire import Connection
 
 from coordinator import cli
 from coordinator.log.batch import (
+    COMPRESSION_NAMES,
     HEADER_BYTES,
     TRANSACTIONAL,
     LogRecord,
@@ -20,6 +20,7 @@ from coordinator.log.batch import (
     seal,
 )  # fmt: skip
 from coordinator.log.checkpoint import Offsets
+from coordinator.log.codecs import compress
 from coordinator.operations.progress import progress
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
@@ -233,10 +234,14 @@ def test_compressed_batches_are_shown_where_they_can_be_read_and_named_where_not
         body[1] |= codec
         return seal(offset, 0, bytes(body), [data])
 
-    write(tmp_path / "orders-0", compressed(1, gzip.compress(records), 0), compressed(4, b"opaque", 1))
-    shown, named = dumped(capsys, tmp_path)
-    assert (shown["value"], shown["batch"]["compression"]) == ("v", "gzip")
-    assert "zstd" in named["type"]
+    write(
+        tmp_path / "orders-0", *(compressed(n, compress(n, records), n) for n in range(1, 5)), compressed(5, b"..", 5)
+    )
+    *shown, named = dumped(capsys, tmp_path)
+    assert [(row["value"], row["batch"]["compression"]) for row in shown] == [
+        ("v", name) for name in COMPRESSION_NAMES[1:]
+    ]
+    assert "compressed with 5" in named["type"]
     assert run(capsys, "check", tmp_path)[0] == 0
 
 

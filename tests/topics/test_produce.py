@@ -135,9 +135,7 @@ def test_a_compacted_topic_wants_keys():
     assert answer.error_code == ErrorCode.INVALID_RECORD
     assert [error.batch_index for error in answer.record_errors] == [0, 1]
     assert plane.produce(batch()).error_code == ErrorCode.NONE
-    assert (
-        plane.produce(batch(b"snappy as far as anybody can tell", key=None, attributes=2)).error_code == ErrorCode.NONE
-    )
+    assert plane.produce(batch(b"no snappy at all", attributes=2)).error_code == ErrorCode.INVALID_RECORD
 
 
 def test_the_answer_leaves_when_every_partition_is_durable():

@@ -1,0 +1,149 @@
+"""The codecs of record batches: what a producer sealed is read where its keys or times matter, and sealed again as it was.
+
+Kafka's forms differ from the plain codecs in two cases. Snappy of Java's clients comes in blocks behind a header of their own
+(that of snappy-java), that of others as one plain block; both are read, the first is written, since every client reads it.
+LZ4 is the frame format with independent blocks: Java's reader knows no others, and the library writes linked ones, so frames
+are put together here from blocks.
+
+Sizes are the peer's word. What is read goes into room that grows up to `DECOMPRESSED_BYTES_MAX`; a batch that wants more is
+hostile, or at any rate not looked into.
+
+The library takes two milliseconds to import, and a server whose topics are not compacted never needs it.
+"""
+
+import zlib
+from collections.abc import Callable
+from struct import Struct
+from typing import Any
+
+NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+"""Deflate reaches a ratio of a thousand; a batch that inflates beyond this is not looked into."""
+
+_SNAPPY_JAVA = b"\x82SNAPPY\0"
+_SNAPPY_HEADER = _SNAPPY_JAVA + b"\0\0\0\1\0\0\0\1"
+_SNAPPY_BLOCK_BYTES = 32 * 1024
+_SIZE = Struct(">i")
+_LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
+"""Magic; version 1, independent blocks; of at most 64 KiB; the checksum of these two bytes."""
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_SIZE = Struct("<I")
+_LZ4_PLAIN = 1 << 31
+"""A block that did not get smaller."""
+_ROOM_BYTES = 64 * 1024
+_NO_ROOM = "whole buffer"
+"""In the library's words for an output that is larger than its room."""
+
+
+class BadCompression(ValueError):
+    """The bytes are not what their codec makes, or too many come out of them."""
+
+
+def decompress(codec: int, content: bytes) -> bytes:
+    """The plain bytes. KeyError for a codec that Kafka has not."""
+    read = _READ[codec]
+    try:
+        return read(content)
+    except BadCompression:
+        raise
+    except Exception as error:  # the library has exceptions of its own, and panics are none of Exception
+        raise BadCompression(f"{NAMES[codec]}: {error}") from error
+
+
+def compress(codec: int, plain: bytes) -> bytes:
+    """Bytes that every client reads. KeyError for a codec that Kafka has not."""
+    return _WRITE[codec](plain)
+
+
+def _read_gzip(content: bytes) -> bytes:
+    inflater = zlib.decompressobj(wbits=31)
+    plain = inflater.decompress(content, DECOMPRESSED_BYTES_MAX)
+    if not inflater.eof:
+        raise BadCompression("gzip data that does not end or is too large")
+    return plain
+
+
+def _write_gzip(plain: bytes) -> bytes:
+    deflater = zlib.compressobj(wbits=31)
+    return deflater.compress(plain) + deflater.flush()
+
+
+def _read_snappy(content: bytes) -> bytes:
+    if not content.startswith(_SNAPPY_JAVA):
+        return _snappy_block(content, DECOMPRESSED_BYTES_MAX)
+    parts, position, left = [], len(_SNAPPY_HEADER), DECOMPRESSED_BYTES_MAX
+    while position < len(content):
+        (size,) = _SIZE.unpack_from(content, position)
+        position += _SIZE.size
+        if not 0 <= size <= len(content) - position:
+            raise BadCompression("snappy: a block that is not whole")
+        parts.append(_snappy_block(content[position : position + size], left))
+        left -= len(parts[-1])
+        position += size
+    return b"".join(parts)
+
+
+def _snappy_block(block: bytes, bytes_max: int) -> bytes:
+    snappy = _library().snappy
+    if snappy.decompress_raw_len(block) > bytes_max:
+        raise BadCompression("snappy data that is too large")
+    return bytes(snappy.decompress_raw(block))
+
+
+def _write_snappy(plain: bytes) -> bytes:
+    parts = [_SNAPPY_HEADER]
+    for start in range(0, len(plain), _SNAPPY_BLOCK_BYTES):
+        block = bytes(_library().snappy.compress_raw(plain[start : start + _SNAPPY_BLOCK_BYTES]))
+        parts += (_SIZE.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _read_lz4(content: bytes) -> bytes:
+    return _into_room(_library().lz4.decompress_into, content)
+
+
+def _write_lz4(plain: bytes) -> bytes:
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(plain), _LZ4_BLOCK_BYTES):
+        piece = plain[start : start + _LZ4_BLOCK_BYTES]
+        block = bytes(_library().lz4.compress_block(piece, store_size=False))
+        if len(block) < len(piece):
+            parts += (_LZ4_SIZE.pack(len(block)), block)
+        else:
+            parts += (_LZ4_SIZE.pack(len(piece) | _LZ4_PLAIN), piece)
+    parts.append(_LZ4_SIZE.pack(0))
+    return b"".join(parts)
+
+
+def _read_zstd(content: bytes) -> bytes:
+    return _into_room(_library().zstd.decompress_into, content)
+
+
+def _write_zstd(plain: bytes) -> bytes:
+    return bytes(_library().zstd.compress(plain))
+
+
+def _into_room(read_into: Callable[[bytes, bytearray], int], content: bytes) -> bytes:
+    """Reads into room that is made larger while it does not suffice."""
+    room_bytes = max(_ROOM_BYTES, 4 * len(content))
+    while True:
+        room = bytearray(min(room_bytes, DECOMPRESSED_BYTES_MAX))
+        try:
+            return bytes(memoryview(room)[: read_into(content, room)])
+        except _library().DecompressionError as error:
+            if _NO_ROOM not in str(error) or len(room) == DECOMPRESSED_BYTES_MAX:
+                raise
+            room_bytes *= 4
+
+
+def _library() -> Any:
+    import cramjam  # noqa: PLC0415 - see the module's text
+
+    return cramjam
+
+
+_READ: dict[int, Callable[[bytes], bytes]] = {GZIP: _read_gzip, SNAPPY: _read_snappy, LZ4: _read_lz4, ZSTD: _read_zstd}
+_WRITE: dict[int, Callable[[bytes], bytes]] = {
+    GZIP: _write_gzip, SNAPPY: _write_snappy, LZ4: _write_lz4, ZSTD: _write_zstd,
+}  # fmt: skip

@@ -1,0 +1,81 @@
+"""What compaction leaves of compressed batches was compressed by the server: every library must read it."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from compatibility.members import Client, Program
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from server_process import ServerProcess
+
+CODECS = ("gzip", "snappy", "lz4", "zstd")
+READS_ONLY = {"kafkajs": ("gzip", "snappy"), "kafka_python": ("gzip",)}
+"""For the others they want packages that are not installed here."""
+WITHIN_S = 30.0
+LONG = 200
+"""Values that are worth compressing, and more than one block of them."""
+
+
+def values_of(key: int, turn: int) -> str:
+    return f"key {key}, turn {turn}: " + f"{key * 7919 + turn} " * LONG
+
+
+@pytest.fixture(scope="module")
+def compacted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with a topic for each codec, all compacted: half of a batch has been overwritten."""
+    with ServerProcess(tmp_path_factory.mktemp("compacted"), settings={"log.cleaner.backoff.ms": 50}) as server:
+        quiet = {"bootstrap.servers": server.bootstrap, "log_level": 0}
+        configs = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0"}
+        admin = AdminClient(quiet)  # kept: one that is let go of gives up what it was asked
+        made = admin.create_topics([NewTopic(codec, 1, 1, config=configs) for codec in CODECS])
+        for future in made.values():
+            future.result(WITHIN_S)
+        for codec in CODECS:
+            producer = Producer(quiet | {"compression.type": codec, "linger.ms": 100})
+            for turn, keys in enumerate((range(300), range(0, 300, 2), (999,))):
+                for key in keys:
+                    producer.produce(codec, values_of(key, turn), key=str(key))
+                assert producer.flush(WITHIN_S) == 0
+                time.sleep(0.002)  # a segment is a millisecond
+        for codec in CODECS:
+            wait_until_compacted(quiet, codec)
+        yield server
+
+
+def wait_until_compacted(quiet: dict, topic: str) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        consumer = Consumer(quiet | {"group.id": "look", "enable.auto.commit": False, "enable.partition.eof": True})
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        values, ended = [], False
+        while not ended:
+            for message in consumer.consume(1_000, 0.5):
+                ended = ended or message.error() is not None
+                values += [] if message.error() else [message.value().decode()]
+        consumer.close()
+        if values == expected():
+            return
+        assert time.monotonic() < deadline, f"{topic}: {len(values)} records"
+
+
+def expected() -> list[str]:
+    return [
+        *(values_of(key, 0) for key in range(1, 300, 2)),
+        *(values_of(key, 1) for key in range(0, 300, 2)),
+        values_of(999, 2),
+    ]
+
+
+def test_every_library_reads_it(
+    client: Client,
+    compacted: ServerProcess,
+    start: Callable[[Client, ServerProcess], Program],
+    fresh: Callable[[str], str],
+) -> None:
+    codecs = READS_ONLY.get(client.name, CODECS)
+    member = start(client, compacted)
+    member.join(fresh("group"), list(codecs), name="reader")
+    member.wait_until(lambda: len(member.records) >= len(codecs) * len(expected()), "all records")
+    for codec in codecs:
+        assert [value for topic, _, _, value in member.records if topic == codec] == expected(), codec

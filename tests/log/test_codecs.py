@@ -1,0 +1,83 @@
+"""What clients compress is read, what is compressed here they read, and what is too large or nonsense is refused."""
+
+from random import Random
+
+import pytest
+from aiokafka import codec as aiokafka
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.log.codecs import DECOMPRESSED_BYTES_MAX, NAMES, BadCompression, compress, decompress
+
+CODECS = range(1, len(NAMES))
+TEXT = b"".join(b"key %d and some value %d " % (number, number * 7919 % 65_521) for number in range(10_000))
+NOISE = Random(1).randbytes(200_000)
+THEIRS = {
+    "gzip": (aiokafka.gzip_encode, aiokafka.gzip_decode),
+    "snappy": (aiokafka.snappy_encode, aiokafka.snappy_decode),
+    "lz4": (aiokafka.lz4_encode, aiokafka.lz4_decode),
+    "zstd": (aiokafka.zstd_encode, aiokafka.zstd_decode),
+}
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=NAMES.__getitem__)
+@pytest.mark.parametrize(
+    "plain", [b"", b"x", TEXT, NOISE, TEXT + NOISE], ids=["nothing", "byte", "text", "noise", "both"]
+)
+def test_both_directions_and_against_another_client(codec, plain):
+    encode, decode = THEIRS[NAMES[codec]]
+    made = compress(codec, plain)
+    assert decompress(codec, made) == plain
+    assert decompress(codec, bytes(encode(plain))) == plain
+    if plain:
+        assert bytes(decode(made)) == plain
+    assert len(made) < len(plain) + 1_000
+
+
+def test_snappy_without_blocks_is_read_too():
+    """As librdkafka and franz-go write it."""
+    assert decompress(2, bytes(aiokafka.snappy_encode(TEXT, xerial_compatible=False))) == TEXT
+
+
+def test_lz4_has_independent_blocks_and_the_checksum_of_its_header():
+    """Java's reader takes no others."""
+    import xxhash
+
+    made = compress(3, TEXT)
+    assert made[:4] == b"\x04\x22\x4d\x18"
+    assert made[4] & 0x20
+    assert made[6] == xxhash.xxh32(made[4:6]).intdigest() >> 8 & 0xFF
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=NAMES.__getitem__)
+def test_as_much_as_is_allowed_comes_out_and_not_a_byte_more(codec):
+    most = bytes(DECOMPRESSED_BYTES_MAX)
+    assert len(decompress(codec, compress(codec, most))) == len(most)
+    with pytest.raises(BadCompression):
+        decompress(codec, compress(codec, most + b"\0"))
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=NAMES.__getitem__)
+def test_nonsense_is_refused_and_nothing_worse(codec):
+    chance, whole = Random(codec), compress(codec, TEXT)
+    refused = 0
+    for _ in range(2_000):
+        harmed = bytearray(whole[: chance.randrange(1, len(whole))] if chance.random() < 0.3 else whole)
+        for _ in range(chance.randrange(1, 6)):
+            harmed[chance.randrange(min(len(harmed), 80) if chance.random() < 0.5 else len(harmed))] = chance.randrange(
+                256
+            )
+        try:
+            decompress(codec, bytes(harmed))
+        except BadCompression:
+            refused += 1
+    assert refused > 1_000
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(content=st.binary(max_size=80), codec=st.sampled_from(CODECS))
+def test_any_bytes_are_data_or_refused(content, codec):
+    try:
+        decompress(codec, content)
+    except BadCompression:
+        return
