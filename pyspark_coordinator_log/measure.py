@@ -1,0 +1,216 @@
+"""How fast the source is, on this machine: `python -m pyspark_coordinator_log.measure`.
+
+    read      committed offsets, every column, from four shards through Spark into nothing: records per core-second
+    decode    the same bytes through the decoder alone, without Spark
+    plan      seconds to plan a log of 114 GB: 50 shards of 20 segments (sparse files with real indexes)
+    memory    the largest resident size of a Python worker while it reads
+
+A core-second is a second of CPU time of any process that takes part: this one, the JVM, Spark's Python daemon and its workers.
+Wall time depends on how many cores there are and what else they do; CPU time hardly does. The figure is the best of several
+runs, behind one that warms up the JVM. Linux only: it reads /proc.
+"""
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from struct import Struct
+
+from coordinator.log.batch import HEADER, BatchBuilder, restamp
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
+from pyspark_coordinator_log import planning
+from pyspark_coordinator_log.columns import COMMITS, SCHEMAS
+from pyspark_coordinator_log.folders import STATE_TOPIC
+from pyspark_coordinator_log.options import parse
+from pyspark_coordinator_log.reading import read
+
+RECORDS = 5_000_000
+RECORDS_IN_A_BATCH = 20
+SHARDS = 4
+RUNS = 4
+_DIFFERENT_BATCHES = 2000
+_INDEX_ENTRY = Struct(">ii")
+_INDEX_INTERVAL_BYTES = 4096
+_PLANNED_SHARDS, _PLANNED_SEGMENTS, _PLANNED_SEGMENT_BYTES = 50, 20, 114 * 1024 * 1024
+_PLANNED_SPLIT_BYTES = 32 * 1024 * 1024
+
+
+def make_log(data: Path, records: int, records_in_a_batch: int) -> int:
+    """Writes commits of many groups into a data folder; returns their bytes. Batches have that many records on average."""
+    (data / "meta.properties").write_text("version=1\ncluster.id=measured\n")
+    templates = list(_batches(records_in_a_batch))
+    size = 0
+    for shard in range(SHARDS):
+        folder = data / f"{STATE_TOPIC}-{shard}"
+        folder.mkdir()
+        offset, number = 0, 0
+        with (folder / f"{0:020d}.log").open("wb") as file:
+            while offset < records // SHARDS:
+                count, content = templates[number % len(templates)]
+                size += file.write(restamp(content, offset, 0))
+                offset += count
+                number += 1
+    return size
+
+
+def _batches(records_in_a_batch: int) -> Iterator[tuple[int, bytes]]:
+    chance = random.Random(0)  # noqa: S311 - the same log each time is the point
+    encode_key, encode_value = Codec.of().encoder("OffsetCommitKey", 0), Codec.of().encoder("OffsetCommitValue", 4)
+    topic_ids = [chance.randbytes(16) for _ in range(50)]
+    for _ in range(_DIFFERENT_BATCHES):
+        batch = BatchBuilder()
+        now_ms = 1_700_000_000_000 + chance.randrange(10**9)
+        for _ in range(max(1, min(1000, round(chance.expovariate(1 / records_in_a_batch))))):
+            topic = chance.randrange(50)
+            key = OffsetCommitKey(f"group-{chance.randrange(2000)}", f"topic-{topic}", chance.randrange(64))
+            value = OffsetCommitValue(
+                offset=chance.randrange(10**9), commit_timestamp=now_ms, topic_id=topic_ids[topic], metadata=""
+            )
+            dead = chance.random() < 0.01
+            batch.add(b"\0\1" + encode_key(key), None if dead else b"\0\4" + encode_value(value))
+        yield batch.count, batch.build(0, now_ms)
+
+
+def make_sparse_log(data: Path) -> None:
+    """A log of 114 GB that takes a quarter of one: indexes are whole, segments have the headers that a plan looks at."""
+    entries = range(_INDEX_INTERVAL_BYTES, _PLANNED_SEGMENT_BYTES, _INDEX_INTERVAL_BYTES)
+    index = b"".join(_INDEX_ENTRY.pack(at // 100, at) for at in entries)
+    parts = -(-_PLANNED_SEGMENT_BYTES // _PLANNED_SPLIT_BYTES)
+    for shard in range(_PLANNED_SHARDS):
+        folder = data / f"{STATE_TOPIC}-{shard}"
+        folder.mkdir()
+        for segment in range(_PLANNED_SEGMENTS):
+            base = segment * (_PLANNED_SEGMENT_BYTES // 100 + 1)
+            with (folder / f"{base:020d}.log").open("wb") as file:
+                file.truncate(_PLANNED_SEGMENT_BYTES)
+                for part in range(1, parts):
+                    at = _PLANNED_SEGMENT_BYTES * part // parts // _INDEX_INTERVAL_BYTES * _INDEX_INTERVAL_BYTES
+                    file.seek(at)
+                    file.write(HEADER.pack(base + at // 100, 4084, 0, 2, 0, 0, 40, 0, 0, -1, -1, 0, 41))
+            (folder / f"{base:020d}.index").write_bytes(index)
+
+
+def processes() -> list[int]:
+    """This process and all that came from it."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                parents[int(entry.name)] = int(_stat(int(entry.name))[1])
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+    mine = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in mine} - mine:
+        mine |= more
+    return sorted(mine)
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat behind the name, which may have anything in it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def cpu_seconds() -> float:
+    """CPU time of all processes so far, and of those that they have seen the end of."""
+    ticks = 0
+    for pid in processes():
+        try:
+            ticks += sum(int(field) for field in _stat(pid)[11:15])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def worker_bytes_max() -> int:
+    """The largest resident size that a Python process below the JVM has had."""
+    found = 0
+    for pid in processes():
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            status = Path(f"/proc/{pid}/status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if b"pyspark.daemon" in command:
+            lines = dict(line.partition(":")[::2] for line in status.splitlines())
+            found = max(found, int(lines.get("VmHWM", "0 kB").split()[0]) * 1024)
+    return found
+
+
+def _decode_seconds(data: Path) -> float:
+    options = parse({"path": str(data)})
+    how = options.reading(SCHEMAS[COMMITS].names)
+    begun = time.process_time()
+    for task in planning.tasks(options):
+        for part in task:
+            for _ in read(part, how):
+                pass
+    return time.process_time() - begun
+
+
+def _read_seconds(data: Path, cores: int) -> list[tuple[float, float]]:
+    """CPU and wall time of each run through Spark."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - the other figures need none
+
+    from pyspark_coordinator_log.source import FORMAT, DefaultSource  # noqa: PLC0415 - as above
+
+    spark = (
+        SparkSession.builder.master(f"local[{cores}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    try:
+        spark.dataSource.register(DefaultSource)
+        out = []
+        for _ in range(RUNS + 1):
+            begun, began = cpu_seconds(), time.monotonic()
+            spark.read.format(FORMAT).load(str(data)).write.format("noop").mode("overwrite").save()
+            out.append((cpu_seconds() - begun, time.monotonic() - began))
+        print(f"memory  {worker_bytes_max() / 1e6:.0f} MB in the largest Python worker")
+    finally:
+        spark.stop()
+    return out[1:]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pyspark_coordinator_log.measure", description=__doc__, add_help=True
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--records", type=int, default=RECORDS, help=f"commits in the log ({RECORDS})")
+    parser.add_argument(
+        "--batch", type=int, default=RECORDS_IN_A_BATCH, help=f"records in a batch ({RECORDS_IN_A_BATCH})"
+    )
+    parser.add_argument("--cores", type=int, default=2, help="Spark's local cores (2)")
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        sparse = Path(folder, "sparse")
+        sparse.mkdir()
+        make_sparse_log(sparse)
+        options = parse({"path": str(sparse), "splitBytes": str(_PLANNED_SPLIT_BYTES)})
+        begun = time.monotonic()
+        tasks = len(planning.tasks(options))
+        print(f"plan    {time.monotonic() - begun:.2f} s for {tasks} tasks of a log of 114 GB")
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder)
+        size = make_log(data, given.records, given.batch)
+        print(f"log     {given.records:,} commits, {size / 1e6:.0f} MB, {given.batch} in a batch")
+        best = min(_decode_seconds(data) for _ in range(RUNS))
+        print(f"decode  {given.records / best / 1e6:.2f} M commits per core-second without Spark")
+        cpu, wall = min(_read_seconds(data, given.cores))
+        print(f"read    {given.records / cpu / 1e6:.2f} M commits per core-second ({cpu:.1f} CPU-s, {wall:.1f} s)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
