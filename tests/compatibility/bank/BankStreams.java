@@ -1,0 +1,48 @@
+import java.util.List;
+import java.util.Properties;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Produced;
+
+/** The bank's worker on Kafka Streams with processing.guarantee=exactly_once_v2. */
+public final class BankStreams {
+    public static void main(String[] arguments) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", arguments[0]);
+        settings.put("application.id", arguments[1]);
+        settings.put("client.id", arguments[2]);
+        settings.put("state.dir", arguments[4]);
+        settings.put("processing.guarantee", "exactly_once_v2");
+        settings.put("commit.interval.ms", "100");
+        settings.put("num.stream.threads", "1");
+        settings.put("default.key.serde", Serdes.StringSerde.class.getName());
+        settings.put("default.value.serde", Serdes.StringSerde.class.getName());
+        settings.put("consumer.auto.offset.reset", "earliest");
+        settings.put("consumer.session.timeout.ms", "1500");
+        settings.put("consumer.heartbeat.interval.ms", "300");
+        settings.put("metadata.recovery.strategy", "none");
+        settings.put("reconnect.backoff.max.ms", "200");
+        StreamsBuilder builder = new StreamsBuilder();
+        builder.stream("transfers", Consumed.with(Serdes.String(), Serdes.String()))
+            .flatMap((key, transfer) -> {
+                String[] parts = transfer.split(":");
+                return List.of(
+                    KeyValue.pair(parts[1], parts[0] + ":" + parts[1] + ":-" + parts[3]),
+                    KeyValue.pair(parts[2], parts[0] + ":" + parts[2] + ":" + parts[3]));
+            })
+            .to("ledger", Produced.with(Serdes.String(), Serdes.String(), (topic, account, entry, partitions) ->
+                java.util.Optional.of(java.util.Set.of(Integer.valueOf(account)))));
+        KafkaStreams streams = new KafkaStreams(builder.build(), settings);
+        streams.setUncaughtExceptionHandler(failure -> StreamThreadExceptionResponse.REPLACE_THREAD);
+        streams.setStateListener((now, before) -> {
+            if (now == KafkaStreams.State.RUNNING) {
+                System.out.println("{\"event\": \"began\"}");
+            }
+        });
+        streams.start();
+    }
+}

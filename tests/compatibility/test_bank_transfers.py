@@ -1,0 +1,298 @@
+"""Money moves between accounts by transactions of real clients while everything around them breaks; none is lost or made.
+
+Workers read transfers, write two entries for each and commit their offsets, all in one transaction. In turn a worker is
+killed, the server is killed, and a worker is stopped in the middle of a transaction until its group has gone on without it:
+a zombie, whose offsets are refused when it wakes up, because it is no member any more. In the end each transfer has its two
+entries once, and the accounts add up to nothing.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from java_support import KAFKA_VERSION, compile_java, kafka_classpath
+from server_process import ServerProcess
+from wire import Connection
+
+BANK = Path(__file__).parent / "bank"
+GROUP = "bank"
+TRANSFER_PARTITIONS, ACCOUNTS, WORKERS = 4, 2, 3
+CHUNK = 120
+WITHIN_S = 60.0
+REFUSED_AS_NO_MEMBER = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH", "CommitFailedError"}
+STREAMS = "org.apache.kafka:kafka-streams:4.3.1"
+"""The newest there is; 4.4.0 was published without it."""
+SMALL_JVM = ["-Xmx160m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+SETTINGS = {
+    "group.consumer.session.timeout.ms": 1_500,
+    "group.consumer.min.session.timeout.ms": 1_000,
+    "group.consumer.heartbeat.interval.ms": 300,
+    "group.consumer.min.heartbeat.interval.ms": 300,
+    "group.consumer.assignment.interval.ms": 0,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+}
+
+
+class Worker:
+    """A worker process and what it said."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self.events: list[dict[str, Any]] = []
+        with log.open("ab") as file:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+
+    def whys(self, event: str) -> list[str]:
+        return [said["why"] for said in list(self.events) if said["event"] == event]
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def is_stopped(self) -> bool:
+        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+        self._reader.join(10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+class Bank:
+    """A server, its workers, and what the ledger says."""
+
+    def __init__(self, server: ServerProcess, command: Callable[[str], list[str]], folder: Path) -> None:
+        self.server = server
+        self.ended: list[Worker] = []
+        self.transfers: dict[int, tuple[int, int, int]] = {}
+        self.entries: Counter[str] = Counter()
+        self._command = command
+        self._folder = folder
+        self._producer = Producer({"bootstrap.servers": server.bootstrap, "log_level": 0})
+        self._ledger = Consumer(
+            {
+                "bootstrap.servers": server.bootstrap,
+                "group.id": "auditor",
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
+            }
+        )
+        self._ledger.assign([TopicPartition("ledger", account, 0) for account in range(ACCOUNTS)])
+        self.workers = [self._start(index) for index in range(WORKERS)]
+
+    def _start(self, index: int) -> Worker:
+        """A successor has the transactional id of whom it follows, so that what that one left open is aborted."""
+        name = f"worker-{index}"
+        return Worker(self._command(name), self._folder / f"{name}.log")
+
+    def order(self, count: int) -> None:
+        """So many transfers more."""
+        for number in range(len(self.transfers), len(self.transfers) + count):
+            giver, amount = number % ACCOUNTS, 1 + number % 97
+            self.transfers[number] = (giver, 1 - giver, amount)
+            text = f"{number}:{giver}:{1 - giver}:{amount}"
+            self._producer.produce("transfers", text.encode(), partition=number % TRANSFER_PARTITIONS)
+        assert self._producer.flush(20) == 0
+
+    def look(self) -> None:
+        """Reads the ledger for a moment; a worker that ended is followed by another."""
+        for message in self._ledger.consume(200, 0.1):
+            if message.error() is None:
+                self.entries[message.value().decode()] += 1
+        for index, worker in enumerate(self.workers):
+            if not worker.alive:
+                worker.kill()
+                self.ended.append(worker)
+                self.workers[index] = self._start(index)
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + WITHIN_S
+        while not condition():
+            said = [worker.events for worker in self.workers]
+            assert time.monotonic() < deadline, f"waited in vain for {what}: {self.done} entries, workers said {said}"
+            self.look()
+
+    @property
+    def done(self) -> int:
+        """Entries in the ledger."""
+        return self.entries.total()
+
+    @property
+    def expected(self) -> Counter[str]:
+        return Counter(
+            text
+            for number, (giver, taker, amount) in self.transfers.items()
+            for text in (f"{number}:{giver}:-{amount}", f"{number}:{taker}:{amount}")
+        )
+
+    def wait_until_all_is_done(self) -> None:
+        self.wait_until(lambda: self.done >= 2 * len(self.transfers), "all entries")
+        assert self.entries == self.expected
+
+    def group_position(self) -> int:
+        """How many transfers the group has committed."""
+        with Connection(self.server.bootstrap) as link:
+            topics = [{"name": "transfers", "partition_indexes": list(range(TRANSFER_PARTITIONS))}]
+            answer = link.call("OffsetFetch", 7, group_id=GROUP, topics=topics, require_stable=False)
+        return sum(max(0, place["committed_offset"]) for place in answer["topics"][0]["partitions"])
+
+    def close(self) -> None:
+        self._ledger.close()
+        for worker in self.workers:
+            worker.kill()
+
+
+@pytest.fixture
+def open_bank(
+    coordinator_process: Callable[..., ServerProcess], tmp_path: Path
+) -> Iterator[Callable[[list[str], str, int], Bank]]:
+    with ExitStack() as stack:
+
+        def open_bank(program: list[str], protocol: str, transaction_version: int) -> Bank:
+            server = coordinator_process(settings=SETTINGS | {"transaction.version": transaction_version})
+            with Connection(server.bootstrap) as link:
+                sizes = {"transfers": TRANSFER_PARTITIONS, "ledger": ACCOUNTS}
+                topics = [{"name": name, "num_partitions": n, "replication_factor": 1} for name, n in sizes.items()]
+                link.call("CreateTopics", 7, topics=topics, timeout_ms=10_000)
+            bank = Bank(
+                server, lambda name: [*program, server.bootstrap, GROUP, name, protocol, str(tmp_path / name)], tmp_path
+            )
+            stack.callback(bank.close)
+            return bank
+
+        yield open_bank
+
+
+def python_program(name: str) -> list[str]:
+    return [sys.executable, str(BANK / f"{name}_worker.py")]
+
+
+@pytest.fixture(scope="session")
+def java_program(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[str]]:
+    """How to run a Java program of the bank, compiled once."""
+    compiled: dict[str, str] = {}
+
+    def command(name: str) -> list[str]:
+        if name not in compiled:
+            artifact = STREAMS if name == "BankStreams" else f"org.apache.kafka:kafka-clients:{KAFKA_VERSION}"
+            classpath = kafka_classpath([artifact, "org.slf4j:slf4j-nop:1.7.36"])
+            compiled[name] = compile_java(BANK / f"{name}.java", classpath, tmp_path_factory.mktemp(name))
+        return ["java", *SMALL_JVM, "-cp", compiled[name], name]
+
+    return command
+
+
+def kill_a_worker_and_the_server(bank: Bank) -> None:
+    bank.order(CHUNK)
+    bank.wait_until(lambda: bank.done > 0, "the first entries")
+    bank.workers[0].process.kill()
+    bank.wait_until_all_is_done()
+
+    before = bank.done
+    bank.order(CHUNK)
+    bank.wait_until(lambda: bank.done > before, "more entries")
+    bank.server.restart(kill=True)
+    bank.wait_until_all_is_done()
+
+
+def make_a_zombie(bank: Bank, stop: Callable[[Worker], None]) -> Worker:
+    """A worker stands still until its group has committed all that there is; then it wakes up."""
+    zombie = bank.workers[1]
+    stop(zombie)
+    deadline = time.monotonic() + WITHIN_S
+    while bank.group_position() < len(bank.transfers):
+        assert time.monotonic() < deadline, f"the group did not go on: {bank.group_position()}"
+        bank.look()
+    os.kill(zombie.process.pid, signal.SIGCONT)
+    bank.wait_until_all_is_done()
+    return zombie
+
+
+def in_mid_transaction(bank: Bank) -> Callable[[Worker], None]:
+    def stop(worker: Worker) -> None:
+        worker.process.send_signal(signal.SIGUSR1)
+        while not worker.is_stopped:  # it may just own nothing
+            bank.order(CHUNK)
+            bank.wait_until(
+                lambda: worker.is_stopped or bank.done == 2 * len(bank.transfers), "the worker to stop in a transaction"
+            )
+
+    return stop
+
+
+def at_any_moment(bank: Bank) -> Callable[[Worker], None]:
+    def stop(worker: Worker) -> None:
+        before = bank.done
+        bank.order(CHUNK)
+        bank.wait_until(lambda: bank.done > before, "more entries")
+        worker.process.send_signal(signal.SIGSTOP)
+
+    return stop
+
+
+@pytest.mark.parametrize("transaction_version", [1, 2])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_sums_are_exact_with_librdkafka(
+    open_bank: Callable[..., Bank], protocol: str, transaction_version: int
+) -> None:
+    """Killed workers, a killed server and a zombie change no account; the zombie is told that it is no member."""
+    bank = open_bank(python_program("confluent"), protocol, transaction_version)
+    kill_a_worker_and_the_server(bank)
+    zombie = make_a_zombie(bank, in_mid_transaction(bank))
+    assert set(zombie.whys("aborted") + zombie.whys("ended")) & REFUSED_AS_NO_MEMBER, zombie.events
+
+
+def test_the_sums_are_exact_with_kafka_python(open_bank: Callable[..., Bank]) -> None:
+    """The same on another library."""
+    bank = open_bank(python_program("kafka_python"), "classic", 2)
+    kill_a_worker_and_the_server(bank)
+    zombie = make_a_zombie(bank, in_mid_transaction(bank))
+    assert zombie.whys("aborted") + zombie.whys("ended"), zombie.events
+
+
+@pytest.mark.java
+@pytest.mark.parametrize(("protocol", "transaction_version"), [("classic", 1), ("consumer", 2)])
+def test_the_sums_are_exact_with_the_java_client(
+    open_bank: Callable[..., Bank],
+    java_program: Callable[[str], list[str]],
+    protocol: str,
+    transaction_version: int,
+) -> None:
+    """The same on Kafka's own client, which under transaction.version 2 adds its partitions implicitly (KIP-890)."""
+    bank = open_bank(java_program("BankWorker"), protocol, transaction_version)
+    kill_a_worker_and_the_server(bank)
+    make_a_zombie(bank, at_any_moment(bank))
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_the_sums_are_exact_with_kafka_streams(
+    open_bank: Callable[..., Bank], java_program: Callable[[str], list[str]], transaction_version: int
+) -> None:
+    """The same on Kafka Streams with exactly_once_v2."""
+    bank = open_bank(java_program("BankStreams"), "classic", transaction_version)
+    kill_a_worker_and_the_server(bank)
+    make_a_zombie(bank, at_any_moment(bank))
