@@ -41,6 +41,7 @@ class Axis:
     def ticks(self) -> list[tuple[float, str]]:
         span = max(self.to_ms - self.from_ms, 1)
         step = next((each for each in _STEPS_MS if span / each <= _TICKS_MAX), _STEPS_MS[-1])
+        step *= -(-span // (step * _TICKS_MAX))
         first = -(-self.from_ms // step) * step
         return [(self.x(at), _moment(at, step)) for at in range(first, self.to_ms + 1, step)]
 
