@@ -5,10 +5,13 @@ only shows when one thing fails. Rates differ from run to run as well. A plan ca
 `dataclasses.replace`: a found seed is kept as its plan, for a seed's meaning changes with every change of this file.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from random import Random
+from typing import Any
 
 from coordinator.groups.settings import FENCING_POLICIES
+
+SPAN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,20 @@ class Plan:
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
+
+    @classmethod
+    def parse(cls, text: str) -> "Plan":
+        """A plan from what `str` made of it. Raises ValueError; what it does not say is as in the plan of its seed."""
+        values: dict[str, Any] = {}
+        for word in text.split():
+            name, equals, value = word.partition("=")
+            kind = cls.__annotations__.get(name)
+            if not equals or kind is None:
+                raise ValueError(f"{word}: not part of a plan")
+            values[name] = value == "True" if kind is bool else kind(value)
+        if "seed" not in values:
+            raise ValueError("a plan has a seed")
+        return replace(draw(values["seed"], values.get("span_s", SPAN_S)), **values)
 
 
 def draw(seed: int, span_s: float) -> Plan:

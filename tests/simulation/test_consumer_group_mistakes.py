@@ -1,0 +1,111 @@
+"""Known mistakes in consumer groups are caught by the simulation; and what breaks a run is made small."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator.cli import main
+from coordinator.faults import simulator
+from coordinator.faults.plan import Plan, draw
+from coordinator.faults.shrink import shrink
+from coordinator.faults.simulator import Report
+from coordinator.groups.consumer import change, reconcile
+from coordinator.groups.consumer.change import Change
+from coordinator.groups.consumer.group import ConsumerGroup
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def given_before_it_was_given_up(patch: pytest.MonkeyPatch) -> None:
+    """Every partition passes for free."""
+    real = reconcile.reconcile
+
+    def step(member: Any, **how: Any) -> Any:
+        return real(member, **how | {"is_free": lambda topic_id, partition: True})
+
+    patch.setattr(change, "reconcile", step)
+
+
+def not_waited_for_revocation(patch: pytest.MonkeyPatch) -> None:
+    """A member that is told to give up partitions is taken to have done so."""
+    patch.setattr(reconcile, "_owns_any", lambda owned, held: False)
+
+
+def timers_outlive_their_members(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Change, "disarm_all_of", lambda self, member_id: None)
+
+
+def what_is_given_up_stays_taken(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConsumerGroup, "_disown", lambda self, held, member_id: None)
+
+
+def a_clock_set_back_is_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """Found by this simulation, and so in Kafka."""
+
+    def target_stands(self: ConsumerGroup, interval_ms: int, now_ms: int) -> bool:
+        return self.target_timestamp_ms > 0 and now_ms < self.target_timestamp_ms + interval_ms
+
+    patch.setattr(ConsumerGroup, "target_stands", target_stands)
+
+
+MISTAKES: Mapping[Patch, tuple[str, Mapping[str, Any]]] = {
+    given_before_it_was_given_up: ("I", {}),
+    not_waited_for_revocation: ("I8", {}),
+    timers_outlive_their_members: ("I16", {}),
+    what_is_given_up_stays_taken: ("I", {}),
+    a_clock_set_back_is_waited_for: ("I12", {"clock_jump_s": 5.0, "assignment_interval_ms": 1_000}),
+}
+"""The mistake -> the invariant that breaks, and how a plan is changed so that it can show."""
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_known_mistake_in_consumer_groups_is_caught(mistake: Patch, monkeypatch: pytest.MonkeyPatch):
+    invariant, changes = MISTAKES[mistake]
+    mistake(monkeypatch)
+    for seed in range(1, 21):
+        plan = replace(draw(seed, 40.0), consumer_groups=2, members=3, think_s=0.3, **changes)
+        broken = simulator.run(plan).broken
+        if broken is not None:
+            assert broken.startswith(invariant), broken
+            return
+    pytest.fail(f"{mistake.__name__} was not caught")
+
+
+# --- shrinking --------------------------------------------------------------------------------------------------------
+
+
+def test_what_breaks_a_run_is_made_small():
+    """Here a run breaks when a server is killed while a consumer group of two has been there for ten seconds."""
+
+    def run(plan: Plan) -> Report:
+        breaks = plan.kill_s and plan.consumer_groups and plan.members >= 2 and plan.span_s > 10
+        return Report(plan, broken="I8 single owner: of this plan" if breaks else None, seconds=plan.span_s)
+
+    plan = replace(draw(6, 40.0), consumer_groups=2, members=5, kill_s=9.0, cut_s=3.0, short_writes=True)
+    steps: list[Report] = []
+    best = shrink(plan, run, steps.append)
+    assert steps[-1] is best
+    small = best.plan
+    assert (small.kill_s, small.cut_s, small.short_writes, small.shards) == (9.0, 0.0, False, 1)
+    assert (small.consumer_groups, small.groups, small.members) == (1, 1, 2)
+    assert 10 < small.span_s <= 20
+
+
+def test_what_broke_can_be_run_again_from_what_was_printed(monkeypatch: pytest.MonkeyPatch):
+    timers_outlive_their_members(monkeypatch)
+    first = simulator.run(replace(draw(6, 20.0), consumer_groups=2, members=3, think_s=0.3))
+    assert first.broken is not None
+    again = simulator.run(Plan.parse(str(first.plan)))
+    assert (again.trace, again.broken) == (first.trace, first.broken)
+
+
+def test_a_plan_that_was_printed_can_be_given(capsys: pytest.CaptureFixture[str]):
+    plan = replace(draw(3, 5.0), members=1)
+    assert Plan.parse(str(plan)) == plan
+    assert main(["simulate", "--plan", str(plan)]) == 0
+    assert f"plan: {plan}" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="no_such_fault"):
+        Plan.parse("seed=1 no_such_fault=2")
+    assert main(["simulate", "--plan", "members=1"]) == 2
