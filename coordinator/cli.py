@@ -116,6 +116,8 @@ def parser(*, serves: bool = False) -> argparse.ArgumentParser:
     simulate_parser.add_argument(
         "--seconds", type=float, default=60.0, metavar="S", help="how long faults happen in each"
     )
+    simulate_parser.add_argument("--plan", metavar="TEXT", help="this one plan, as it was printed, instead of seeds")
+    simulate_parser.add_argument("--shrink", action="store_true", help="what fails is made as small as still fails")
     simulate_parser.set_defaults(command=simulate)
     return top
 
@@ -344,18 +346,28 @@ def log_check(options: argparse.Namespace) -> int:
 
 def simulate(options: argparse.Namespace) -> int:
     """A line for each seed; all there is to know about one that fails."""
-    from coordinator.faults import plan, simulator  # noqa: PLC0415 - see the module's text
+    from coordinator.faults import plan, shrink, simulator  # noqa: PLC0415 - see the module's text
 
+    if options.plan is None:
+        plans = [plan.draw(seed, options.seconds) for seed in range(options.seed, options.seed + options.seeds)]
+    else:
+        try:
+            plans = [plan.Plan.parse(options.plan)]
+        except ValueError as error:
+            return _refused(error)
     failed = 0
-    for seed in range(options.seed, options.seed + options.seeds):
-        drawn = plan.draw(seed, options.seconds)
-        if options.seeds == 1:
-            print(f"plan: {drawn}")
-        report = simulator.run(drawn)
+    for each in plans:
+        if len(plans) == 1:
+            print(f"plan: {each}")
+        report = simulator.run(each)
         print(report, flush=True)
-        if report.broken is not None:
-            failed += 1
-            print("\n".join(["", f"plan: {drawn}", "last events:", *report.events, "", f"broken: {report.broken}", ""]))
+        if report.broken is None:
+            continue
+        failed += 1
+        if options.shrink:
+            report = shrink.shrink(each, simulator.run, lambda smaller: print(f"smaller: {smaller}", flush=True))
+        told = [f"plan: {report.plan}", "last events:", *report.events, "", f"broken: {report.broken}"]
+        print("\n".join(["", *told, ""]))
     return 1 if failed else 0
 
 
