@@ -23,6 +23,8 @@ from coordinator.groups.offsets.store import Offsets
 from coordinator.log.log import Log
 from coordinator.log.writer import Writer
 from coordinator.network.connection import Connection
+from coordinator.runtime import event_log
+from coordinator.runtime.event_log import EventLog
 from coordinator.runtime.parking import Parking
 from coordinator.runtime.shard import Shard
 from coordinator.topics.partition import Partition
@@ -179,6 +181,24 @@ def producers_are_not_recognised(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProducerState, "record", lambda self, *batch, transactional: None)
 
 
+def missing_events_are_not_said(patch: pytest.MonkeyPatch) -> None:
+    """An opening finds that everything was told, whatever the log has."""
+    real = EventLog._opening
+
+    def opening(self: EventLog, state_offset: int, cause: str) -> Any:
+        value = real(self, state_offset, cause)
+        value.covered_state_offset = state_offset
+        return value
+
+    patch.setattr(EventLog, "_opening", opening)
+
+
+def events_outlive_their_records(patch: pytest.MonkeyPatch) -> None:
+    """What the state's log has lost is told all the same, and stands."""
+    patch.setattr(EventLog, "drop_after", lambda self, state_offset: None)
+    patch.setattr(event_log, "_is_undone", lambda value, state_offset: False)
+
+
 MUTANTS: list[tuple[Patch, dict[str, Any]]] = [
     (reply_before_durable, {"power_s": 5.0, "fsync_s": 0.2}),
     (parking_released_early, {"power_s": 5.0, "fsync_s": 0.2}),
@@ -192,6 +212,8 @@ MUTANTS: list[tuple[Patch, dict[str, Any]]] = [
     (parked_joins_are_forgotten, {}),
     (readers_see_what_is_not_durable, {"power_s": 5.0, "fsync_s": 0.2}),
     (producers_are_not_recognised, {"cut_s": 1.0, "network_delay_s": 0.1}),
+    (missing_events_are_not_said, {"events_fail": 0.3}),
+    (events_outlive_their_records, {"power_s": 3.0, "fsync_s": 1.5, "power_in_write": 0.0, "events_fail": 0.0}),
 ]
 """What is broken, and how a plan is changed so that it can show."""
 
