@@ -87,6 +87,15 @@ async def _fetch(port: int) -> None:
         raise SystemExit(f"bench: an acknowledged offset is gone: {answer}")
 
 
+def ready_ms(folder: str) -> float:
+    """From exec until a server on this data folder is ready."""
+    server = _Server(folder)
+    try:
+        return server.since_start_ms()
+    finally:
+        server.kill()
+
+
 def measure(offsets: int) -> Footprint:
     """Starts a server on an empty folder, looks at it, fills it, kills it, and starts it again."""
     with TemporaryDirectory() as folder:

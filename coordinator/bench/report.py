@@ -16,6 +16,7 @@ from coordinator.bench.consumer import GIVE_UP_S, Convergence, assignor_seconds
 from coordinator.bench.data import DATA_ROWS, DataOutcome, DataPlan
 from coordinator.bench.load import Outcome, Plan
 from coordinator.bench.rebalance import Rebalances
+from coordinator.bench.transactions import IDS_LOADED, TRANSACTION_ROWS, TransactionOutcome, TransactionPlan, write_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +175,52 @@ def report(match: str, seconds: float, repetitions: int, durability: str, target
             ratio = costs[f"consumer heartbeat, {how}"] / costs[f"heartbeat, {how}"]
             print(f"a consumer heartbeat costs {ratio:.2f} of a classic one ({how})", flush=True)  # noqa: T201
     report_data(match, seconds, repetitions, durability, target)
+    report_transactions(match, seconds, repetitions, durability, target)
     report_rebalances(match, repetitions, durability, target)
     report_consumer_groups(match, repetitions, durability, target)
     if target is None:
+        report_ids_loaded(match, repetitions)
         report_footprint(match)
+
+
+def report_transactions(match: str, seconds: float, repetitions: int, durability: str, target: Target | None) -> None:
+    """Transactions per second, what one costs the server, and how long one takes."""
+    rows = [row for row in TRANSACTION_ROWS if match in row.name]
+    if rows:
+        head = ("per second", "server CPU us each", "median ms", "p99 ms")
+        print(f"\n{'':56} " + " ".join(f"{title:>22}" for title in head))  # noqa: T201
+    for row in rows:
+        runs: list[TransactionOutcome] = []
+        for _ in range(repetitions):
+            # One shard of each kind, as the single-node Kafka that it is compared with.
+            one = "transaction.state.log.num.partitions=1"
+            with own_server(durability, one) if target is None else nullcontext(target) as server:
+                plan = TransactionPlan(server.host, server.port, row.producers, 1.0, seconds, server.pid)
+                runs.append(TransactionOutcome(**_loaded("coordinator.bench.transactions", asdict(plan))))
+        columns = (
+            [run.transactions / run.seconds for run in runs],
+            [run.server_cpu_s / run.transactions * 1e6 for run in runs],
+            [run.p50_ms for run in runs],
+            [run.p99_ms for run in runs],
+        )
+        repeated = sum(run.repeated for run in runs) / sum(run.transactions for run in runs)
+        figures = " ".join(f"{spread(column):>22}" for column in columns)
+        print(f"{row.name:56} {figures}   {repeated:.2f} repeated requests each", flush=True)  # noqa: T201
+
+
+def report_ids_loaded(match: str, repetitions: int) -> None:
+    """How much later a server is ready with so many transactional ids in its log; of our own server only."""
+    name = f"{IDS_LOADED:,} transactional ids loaded at the start"
+    if match not in name:
+        return
+    extra_ms = []
+    for _ in range(repetitions):
+        with TemporaryDirectory() as folder:
+            empty_ms = footprint.ready_ms(folder)
+        with TemporaryDirectory() as folder:
+            write_ids(IDS_LOADED, folder)
+            extra_ms.append(footprint.ready_ms(folder) - empty_ms)
+    print(f"\n{name}: {spread(extra_ms, 0).strip()} ms more than an empty start", flush=True)  # noqa: T201
 
 
 def report_rebalances(match: str, repetitions: int, durability: str, target: Target | None) -> None:
