@@ -115,12 +115,60 @@ class Count:
         self.was_committed(name, f"was read in {group}")
 
 
-class Counter(Client):
+class Onlooker(Client):
+    """Reads stable offsets, whoever has the id at the moment."""
+
+    def __init__(self, world: World, count: Count, name: str) -> None:
+        super().__init__(world, f"{count.transactional_id}-{name}")
+        self.count = count
+
+    async def run(self) -> None:
+        while True:
+            await self.think()
+            try:
+                for group in self.random.sample(self.count.groups, 2):
+                    await self.read(group)
+            except Lost:
+                continue
+
+    def refused(self, what: str, code: int) -> None:
+        """Raises Lost for an error that may be."""
+        if code not in _AGAIN:
+            self.unexpected(what, code)
+        raise Lost
+
+    async def read(self, group: str) -> int:
+        """The stable offset; -1 for none."""
+        version = self.random.choice([7, 8, 9])
+        while True:
+            known = self.count.known
+            if version == 7:
+                asked = OffsetFetchRequest.OffsetFetchRequestTopic(ORDERS, [0])
+                request = OffsetFetchRequest(group_id=group, topics=[asked], require_stable=True)
+            else:
+                topics = [OffsetFetchRequest.OffsetFetchRequestTopics(ORDERS, bytes(16), [0])]
+                request = OffsetFetchRequest(
+                    groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group, None, -1, topics)], require_stable=True
+                )
+            response = await self.call(request, version)
+            answered = response if version == 7 else response.groups[0]
+            if answered.error_code:
+                self.refused("OffsetFetch", answered.error_code)
+            partition = answered.topics[0].partitions[0]
+            if partition.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                await self.think()
+                continue
+            if partition.error_code:
+                self.refused("OffsetFetch", partition.error_code)
+            self.count.read(group, partition.committed_offset, partition.metadata or "", known)
+            return int(partition.committed_offset)
+
+
+class Counter(Onlooker):
     """One of the workers of a count."""
 
     def __init__(self, world: World, count: Count, number: int) -> None:
-        super().__init__(world, f"{count.transactional_id}-w{number}")
-        self.count = count
+        super().__init__(world, count, f"worker-{number}")
         self.answered_s = -1.0
         """When a step of its own was last committed."""
         self._gives_way = number > 0
@@ -154,12 +202,10 @@ class Counter(Client):
             return
         if code in _FENCED:
             raise Fenced
-        if code not in _AGAIN:
-            self.unexpected(what, code)
-        raise Lost
+        self.refused(what, code)
 
     async def _take_a_step(self) -> None:
-        first, second = [await self._read(group) for group in self.count.groups]
+        first, second = [await self.read(group) for group in self.count.groups]
         value = max(first, second) + 1
         name = self.count.step(value, self.name)
         try:
@@ -182,30 +228,6 @@ class Counter(Client):
         self.answered_s = self.world.loop.time()
         if first != second:
             self.world.broken(INVARIANT, f"{self.name}: the groups had {first} and {second} while it had the id")
-
-    async def _read(self, group: str) -> int:
-        """The stable offset; -1 for none."""
-        version = self.random.choice([7, 8, 9])
-        while True:
-            known = self.count.known
-            if version == 7:
-                asked = OffsetFetchRequest.OffsetFetchRequestTopic(ORDERS, [0])
-                request = OffsetFetchRequest(group_id=group, topics=[asked], require_stable=True)
-            else:
-                topics = [OffsetFetchRequest.OffsetFetchRequestTopics(ORDERS, bytes(16), [0])]
-                request = OffsetFetchRequest(
-                    groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group, None, -1, topics)], require_stable=True
-                )
-            response = await self.call(request, version)
-            answered = response if version == 7 else response.groups[0]
-            self._pass("OffsetFetch", answered.error_code)
-            partition = answered.topics[0].partitions[0]
-            if partition.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                await self.think()
-                continue
-            self._pass("OffsetFetch", partition.error_code)
-            self.count.read(group, partition.committed_offset, partition.metadata or "", known)
-            return int(partition.committed_offset)
 
     async def _commit_offsets(self, value: int, name: str) -> None:
         """Of both groups, in any order."""
