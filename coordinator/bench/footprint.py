@@ -109,6 +109,13 @@ async def _fetch(port: int) -> None:
         raise SystemExit(f"bench: an acknowledged offset is gone: {answer}")
 
 
+def ready_ms(folder: str) -> float:
+    """From exec until a server on this data folder is ready."""
+    began = time.perf_counter()
+    with served(folder):
+        return (time.perf_counter() - began) * 1e3
+
+
 async def _connect(port: int, count: int) -> list[asyncio.StreamWriter]:
     return [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(count)]
 

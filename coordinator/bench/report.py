@@ -21,6 +21,7 @@ from coordinator.bench.consumer import GIVE_UP_S, Convergence, assignor_seconds
 from coordinator.bench.data import DATA_ROWS, DataOutcome, DataPlan
 from coordinator.bench.load import Outcome, Plan
 from coordinator.bench.rebalance import Rebalances
+from coordinator.bench.transactions import IDS_LOADED, TRANSACTION_ROWS, TransactionOutcome, TransactionPlan, write_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +155,12 @@ def report(
     print(f"{'':54} {'server':>20} {'echo':>20} {'ratio':>6} {'req/s':>9}")  # noqa: T201
     report_requests([row for row in ROWS if match in row.name], servers, seconds, repetitions, warm_up_s)
     report_data(match, servers, seconds, repetitions, warm_up_s)
+    report_transactions(match, servers, seconds, repetitions, warm_up_s)
     report_rebalances(match, servers, repetitions)
     if target is None or not with_ours:
         report_consumer_groups(match, repetitions, durability, target)
     if target is None or with_ours:
+        report_ids_loaded(match, repetitions)
         report_footprint(match)
 
 
@@ -193,6 +196,49 @@ def report_requests(
         if f"heartbeat, {how}" in costs and f"consumer heartbeat, {how}" in costs:
             ratio = costs[f"consumer heartbeat, {how}"] / costs[f"heartbeat, {how}"]
             print(f"a consumer heartbeat costs {ratio:.2f} of a classic one ({how})", flush=True)  # noqa: T201
+
+
+def report_transactions(
+    match: str, servers: Sequence[Contender], seconds: float, repetitions: int, warm_up_s: float
+) -> None:
+    """Transactions per second, what one costs the server, and how long one takes."""
+    rows = [row for row in TRANSACTION_ROWS if match in row.name]
+    if rows:
+        head = ("per second", "server CPU us each", "median ms", "p99 ms")
+        print(f"\n{'':56} " + " ".join(f"{title:>22}" for title in head))  # noqa: T201
+    for row in rows:
+        found: dict[str, list[TransactionOutcome]] = {server.suffix: [] for server in servers}
+        for _ in range(repetitions):
+            for server in servers:
+                with server.start("transaction.state.log.num.partitions=1") as at:
+                    plan = TransactionPlan(at.host, at.port, row.producers, warm_up_s, seconds, at.pid)
+                    outcome = TransactionOutcome(**_loaded("coordinator.bench.transactions", asdict(plan)))
+                    found[server.suffix].append(outcome)
+        for suffix, runs in found.items():
+            columns = (
+                [run.transactions / run.seconds for run in runs],
+                [run.server_cpu_s / run.transactions * 1e6 for run in runs],
+                [run.p50_ms for run in runs],
+                [run.p99_ms for run in runs],
+            )
+            repeated = sum(run.repeated for run in runs) / sum(run.transactions for run in runs)
+            figures = " ".join(f"{spread(column):>22}" for column in columns)
+            print(f"{row.name + suffix:56} {figures}   {repeated:.2f} repeated requests each", flush=True)  # noqa: T201
+
+
+def report_ids_loaded(match: str, repetitions: int) -> None:
+    """How much later a server is ready with so many transactional ids in its log; of our own server only."""
+    name = f"{IDS_LOADED:,} transactional ids loaded at the start"
+    if match not in name:
+        return
+    extra_ms = []
+    for _ in range(repetitions):
+        with TemporaryDirectory() as folder:
+            empty_ms = footprint.ready_ms(folder)
+        with TemporaryDirectory() as folder:
+            write_ids(IDS_LOADED, folder)
+            extra_ms.append(footprint.ready_ms(folder) - empty_ms)
+    print(f"\n{name}: {spread(extra_ms, 0).strip()} ms more than an empty start", flush=True)  # noqa: T201
 
 
 def report_rebalances(match: str, servers: Sequence[Contender], repetitions: int) -> None:

@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 from coordinator.config import AdminConfig, DeclaredTopic, ListenerConfig, LogConfig, NetworkConfig, ServerConfig
-from coordinator.faults import clients, data_clients
+from coordinator.faults import clients, data_clients, transaction_clients
 from coordinator.faults.clock import LoopClock
 from coordinator.faults.consumer_clients import ConsumerMember, Ownership
 from coordinator.faults.disk import Node, PowerCut, SimulatedDisk, SimulatedFile
@@ -38,6 +38,7 @@ from coordinator.runtime.shard import Status
 from coordinator.server import EVENTS_TOPIC, CannotStart, Server
 from coordinator.topics.engine import Topics
 from coordinator.topics.partition import State
+from coordinator.transactions.settings import TransactionsConfig
 from coordinator.world.disk import File
 
 ADDRESS = ("10.0.0.9", 9092)
@@ -73,13 +74,24 @@ class Report:
     faults: dict[str, int] = field(default_factory=dict)
     acknowledged: int = 0
     records: int = 0
+    transactions: int = 0
     reads: int = 0
     assignments: int = 0
     checks: int = 0
 
     def __str__(self) -> str:
         faults = " ".join(f"{name}={count}" for name, count in self.faults.items())
-        counts = ("callbacks", "connections", "starts", "acknowledged", "records", "reads", "assignments", "checks")
+        counts = (
+            "callbacks",
+            "connections",
+            "starts",
+            "acknowledged",
+            "records",
+            "transactions",
+            "reads",
+            "assignments",
+            "checks",
+        )
         numbers = " ".join(f"{name}={getattr(self, name)}" for name in counts)
         outcome = "BROKEN" if self.broken else "ok"
         return (
@@ -160,7 +172,10 @@ def config_of(plan: Plan) -> ServerConfig:
             log_cleaner_backoff_ms=plan.cleaner_backoff_ms,
             log_cleaner_delete_retention_ms=plan.delete_retention_ms,
             coordinator_events_segment_bytes=plan.segment_bytes,
+            transaction_state_log_num_partitions=plan.shards,
+            transaction_state_log_segment_bytes=plan.segment_bytes,
         ),
+        transactions=TransactionsConfig(transaction_abort_timed_out_transaction_cleanup_interval_ms=2_000),
         groups=GroupsConfig(
             group_initial_rebalance_delay_ms=plan.initial_rebalance_delay_ms,
             group_new_member_join_timeout_ms=20_000,
@@ -169,16 +184,23 @@ def config_of(plan: Plan) -> ServerConfig:
             group_consumer_assignment_interval_ms=plan.assignment_interval_ms,
             group_consumer_fencing_policy=plan.fencing_policy,
         ),
-        declared_topics=tuple(
-            DeclaredTopic(name=name, partitions=count)
-            for name, count in {**clients.TOPICS, data_clients.EVENTS: data_clients.PARTITIONS}.items()
+        declared_topics=(
+            *(DeclaredTopic(name=name, partitions=count) for name, count in clients.TOPICS.items()),
+            DeclaredTopic(name=data_clients.EVENTS, partitions=data_clients.PARTITIONS),
+            _LEDGER,
         ),
     )
 
 
+_LEDGER = DeclaredTopic(
+    name=transaction_clients.LEDGER, partitions=transaction_clients.PARTITIONS, configs=transaction_clients.CONFIGS
+)
+
+
 def _has_failed(topics: Topics) -> bool:
     """Whether some log of the data plane takes no more until a restart."""
-    partitions = [topics.user_partition(data_clients.EVENTS, index) for index in range(data_clients.PARTITIONS)]
+    wanted = {data_clients.EVENTS: data_clients.PARTITIONS, _LEDGER.name: _LEDGER.partitions}
+    partitions = [topics.user_partition(name, index) for name, count in wanted.items() for index in range(count)]
     return topics._log.failed is not None or any(  # noqa: SLF001 - nothing else says so
         partition is not None and partition.state is State.FAILED for partition in partitions
     )
@@ -207,6 +229,7 @@ class Simulation:
             loop=self.loop, plan=plan, history=self.history, broken=self.broken, event=self.event, caller=self._caller
         )
         self.records = data_clients.Records(self.broken)
+        self.ledger = transaction_clients.Ledger(self.broken)
         self.server: Server | None = None
         self.process: Process | None = None
         self.fsync_s = plan.fsync_s
@@ -222,7 +245,7 @@ class Simulation:
         self._members: list[clients.Member] = []
         self._ownership = Ownership(self.history, self.broken)
         self._consumers: list[ConsumerMember] = []
-        self._producers: list[data_clients.Producer] = []
+        self._producers: list[data_clients.Producer | transaction_clients.Accountant] = []
         self._healed_s = 0.0
 
     def _random(self, purpose: str) -> Random:
@@ -258,7 +281,7 @@ class Simulation:
         report.events = list(self.events)
         report.seconds, report.callbacks = self.loop.time(), self.loop.callbacks
         report.connections = self.network.connections
-        report.records = self.records.acknowledged
+        report.records, report.transactions = self.records.acknowledged, self.ledger.committed
         report.acknowledged, report.reads = self.history.acknowledged, self.history.reads
         report.assignments = self.history.assignments + self._ownership.assignments
         report.checks = self.invariants.checks
@@ -279,6 +302,11 @@ class Simulation:
         auditor = clients.Auditor(self.world, "auditor")
         others: list[Any] = [clients.Simple(self.world, number) for number in range(3)]
         others += [data_clients.Reader(self.world, number, self.records) for number in range(2)]
+        if plan.accountants:
+            self._producers += [
+                transaction_clients.Accountant(self.world, number, self.ledger) for number in range(plan.accountants)
+            ]
+            others += [transaction_clients.CommittedReader(self.world, number, self.ledger) for number in range(2)]
         others += [auditor, clients.Administrator(self.world, "admin"), clients.Hostile(self.world, "hostile")]
         tasks += [
             self.loop.create_task(self._late(random.uniform(0, 5), client.run))
@@ -415,7 +443,10 @@ class Simulation:
             if server is None or self.process is None or self.process.paused:
                 continue
             self.invariants.check(server)
-            if any(shard.status is Status.FAILED for shard in server.groups.shards) or _has_failed(server.topics):
+            for found in transaction_clients.hanging(server):
+                self.broken(transaction_clients.INVARIANT, f"nobody will end what is open: {found}")
+            shards = [*server.groups.shards, *server.transactions.shards]
+            if any(shard.status is Status.FAILED for shard in shards) or _has_failed(server.topics):
                 if self.plan.durability == "write" or self._random_crash.random() < 0.5:
                     self.event("a shard has failed: the server is started anew")
                     self.kill()
@@ -606,7 +637,7 @@ class Simulation:
         """What is not as it must become."""
         if self.server is None:
             return ["there is no server"]
-        shards = self.server.groups.shards
+        shards = [*self.server.groups.shards, *self.server.transactions.shards]
         found = [f"{each.name} ({each.member_id}) has no assignment" for each in self._members if not each.stable]
         found += [f"shard {each.index} is {each.status}" for each in shards if each.status is not Status.ACTIVE]
         waiting = [(shard.index, len(shard._waiting)) for shard in shards if shard._waiting]  # noqa: SLF001 - I16
@@ -639,6 +670,10 @@ class Simulation:
         """What the server says differently from the members. Every offset is read on the way."""
         try:
             await auditor.audit()
+            if self.plan.accountants:
+                reader = transaction_clients.CommittedReader(self.world, -1, self.ledger)
+                for partition in range(transaction_clients.PARTITIONS):
+                    await reader.read_all(partition)
             groups = await auditor.describe([f"group-{number}" for number in range(self.plan.groups)])
         except Lost:
             return ["the server does not answer"]

@@ -59,11 +59,15 @@ Operation = Callable[[Any, Any, Call, int], Result]
 
 
 class Status(StrEnum):
-    """Whether a shard answers. ACTIVE: yes. FULL: reads only, until the disk takes a write. FAILED: no, until a restart."""
+    """Whether a shard answers. ACTIVE: yes. FULL: reads only, until the disk takes a write. FAILED: no, until a restart.
+
+    STOPPED: no; what was decided before is on its way to the disk.
+    """
 
     ACTIVE = "active"
     FULL = "full"
     FAILED = "failed"
+    STOPPED = "stopped"
 
 
 class Shard:
@@ -183,7 +187,7 @@ class Shard:
 
     def _tell(self, change: Callable[[Any, int], Result]) -> None:
         """Runs what no request asked for; a bug in it costs a reload, like one in a request."""
-        if self.status is Status.FAILED:
+        if self.status in (Status.FAILED, Status.STOPPED):
             return
         self._busy = True
         try:
@@ -362,7 +366,11 @@ class Shard:
         self._sealed, self._sealed_records, self._sealed_bytes = [], 0, 0
 
     def stop(self) -> None:
-        """No timer fires any more; what was decided is written, and durable once `idle`."""
+        """No timer fires and no request is taken any more; what was decided is written, and durable once `idle`.
+
+        Those that still ask are parts of the server itself: markers of a transaction, say, that begin when another shard's
+        log is durable. They come again after the next start.
+        """
         self._timers.clear()
         if self._watchdog is not None:
             self._watchdog.cancel()
@@ -371,6 +379,8 @@ class Shard:
             self._space_watch.cancel()
             self._space_watch = None
         self.flush()
+        if self.status is not Status.FAILED:
+            self.status = Status.STOPPED
 
     @property
     def idle(self) -> bool:
@@ -437,7 +447,8 @@ class Shard:
     def _refuse_unless_serving(self, *, writes: bool) -> None:
         if self.status is Status.ACTIVE:
             return
-        if self.status is Status.FAILED or (writes and self._clock.monotonic_ms() < self._full_until_ms):
+        refuses_all = self.status in (Status.FAILED, Status.STOPPED)
+        if refuses_all or (writes and self._clock.monotonic_ms() < self._full_until_ms):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _watch(self) -> None:

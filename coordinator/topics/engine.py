@@ -298,10 +298,8 @@ class Topics:
                 return topic_id
 
     def wake(self, name: str, index: int) -> None:
-        """More of an internal partition became durable."""
-        partition = self._internal[name][index]
-        for reader in [*partition.readers, *partition.stable_readers]:
-            reader.arrived(1)
+        """More of an internal partition became durable: its readers are told."""
+        self._internal[name][index].grew(self.clock.wall_ms())
 
     # --- changes ------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ said is noted when it is really said: a request that waits has said nothing yet.
 
 from collections.abc import Callable, Mapping
 
+from coordinator.log.batch import read_header
 from coordinator.log.log import Log, OffsetOutOfRange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
@@ -261,7 +262,7 @@ class Fetch:
         try:
             data.records = log.read(offset, limit, offset_end=offset_end, at_least_one=at_least_one)
             if self._committed and data.records:
-                data.aborted_transactions = self._aborted(partition, log, offset, len(data.records))
+                data.aborted_transactions = self._aborted(partition, log, offset, data.records)
         except OffsetOutOfRange:
             return _error(index, ErrorCode.OFFSET_OUT_OF_RANGE)
         except (OSError, ValueError):
@@ -270,10 +271,12 @@ class Fetch:
         return data
 
     def _aborted(
-        self, partition: Partition | InternalPartition, log: Log, offset: int, size_bytes: int
+        self, partition: Partition | InternalPartition, log: Log, offset: int, records: bytes
     ) -> list[FetchResponse.AbortedTransaction]:
         """A few more than lie in the records do no harm: their reader passes over them."""
-        bound = log.upper_bound(offset, size_bytes)
+        # Where the offset was, compaction may have left nothing: the records can be from a later segment.
+        first_offset = read_header(records).base_offset
+        bound = log.upper_bound(max(offset, first_offset), len(records))
         return [
             FetchResponse.AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
             for entry in partition.aborted_between(offset, bound)

@@ -71,6 +71,21 @@ class InternalPartition:
         """As of a log."""
         return [entry for entry in self._aborted if entry.last_offset >= offset and entry.first_offset < offset_end]
 
+    def grew(self, now_ms: int) -> None:
+        """More of the log became durable."""
+        for reader in list(self.readers):
+            reader.arrived(1)
+        if not self.stable_readers:
+            return
+        before = self.last_stable_offset
+
+        def known() -> None:
+            if self.last_stable_offset > before:
+                for reader in list(self.stable_readers):
+                    reader.arrived(1)
+
+        self.know_producers(now_ms, known)
+
     def know_producers(self, now_ms: int, then: Callable[[], None]) -> None:
         """Calls `then` when the transactions up to the high watermark are known, or cannot be."""
         if self.producers_known:

@@ -389,6 +389,9 @@ def _try_append(
         if header.attributes & LOG_APPEND_TIME:
             data = _without_log_append_time(data)
     if header.producer_id >= 0:
+        if not partition.producers_known:
+            # The log has lost its end on a full disk while the coordinator was asked.
+            raise _Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         try:
             earlier = partition.producers.check(
                 header.producer_id,

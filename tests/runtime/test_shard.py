@@ -215,3 +215,17 @@ def test_every_acknowledged_commit_survives_the_death_of_the_process(durability)
         assert is_success(asker)
     world.restart(world.disk.kill)
     assert committed(world) == 4
+
+
+def test_a_shard_that_was_stopped_finishes_what_it_has_and_takes_nothing_more():
+    """What asks then is the server itself, on behalf of a transaction; its worker may be gone by the next turn."""
+    world = ShardWorld()
+    kept = send_commit(world, 1)
+    world.shard.stop()
+    refused = send_commit(world, 2)
+    assert refused.answers[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.settle()
+    assert is_success(kept)
+    assert world.shard.idle
+    world.restart(world.disk.kill)
+    assert committed(world) == 1

@@ -20,6 +20,7 @@ from coordinator.groups.classic import sync
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.offsets import commit
 from coordinator.groups.offsets.store import Offsets
+from coordinator.log import compaction
 from coordinator.log.log import Log
 from coordinator.log.writer import Writer
 from coordinator.network.connection import Connection
@@ -29,6 +30,7 @@ from coordinator.runtime.parking import Parking
 from coordinator.runtime.shard import Shard
 from coordinator.topics.partition import Partition
 from coordinator.topics.producer_state import ProducerState
+from coordinator.verification import Verification
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SEEDS = 20
@@ -199,6 +201,38 @@ def events_outlive_their_records(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(event_log, "_is_undone", lambda value, state_offset: False)
 
 
+def aborted_transactions_are_not_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "aborted_between", lambda self, offset, offset_end: [])
+
+
+def all_is_stable_that_is_durable(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+def late_batches_are_not_verified(patch: pytest.MonkeyPatch) -> None:
+    """Whoever says that it belongs to a transaction opens one."""
+
+    def check(self: Verification, *arguments: Any, **options: Any) -> None:
+        arguments[4]({})
+
+    patch.setattr(Verification, "check", check)
+
+
+def open_transactions_are_forgotten_by_a_restart(patch: pytest.MonkeyPatch) -> None:
+    restored = ProducerState.restore
+
+    def restore(self: ProducerState, remembered: Any) -> None:
+        restored(self, [each._replace(first_offset=-1) for each in remembered])
+
+    patch.setattr(ProducerState, "restore", restore)
+
+
+def compaction_takes_markers_before_their_records(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(compaction._Rewriter, "_reduced_marker", lambda self, batch, header: None)
+
+
+TRANSACTIONS = {"accountants": 3, "groups": 1, "think_s": 0.1}
+
 MUTANTS: list[tuple[Patch, dict[str, Any]]] = [
     (reply_before_durable, {"power_s": 5.0, "fsync_s": 0.2}),
     (parking_released_early, {"power_s": 5.0, "fsync_s": 0.2}),
@@ -214,6 +248,11 @@ MUTANTS: list[tuple[Patch, dict[str, Any]]] = [
     (producers_are_not_recognised, {"cut_s": 1.0, "network_delay_s": 0.1}),
     (missing_events_are_not_said, {"events_fail": 0.3}),
     (events_outlive_their_records, {"power_s": 3.0, "fsync_s": 1.5, "power_in_write": 0.0, "events_fail": 0.0}),
+    (aborted_transactions_are_not_told, TRANSACTIONS),
+    (all_is_stable_that_is_durable, TRANSACTIONS),
+    (late_batches_are_not_verified, TRANSACTIONS | {"stall_s": 3.0, "cut_s": 1.0, "ghosts": 1.0}),
+    (open_transactions_are_forgotten_by_a_restart, TRANSACTIONS | {"stop_s": 5.0, "kill_s": 5.0}),
+    (compaction_takes_markers_before_their_records, TRANSACTIONS | {"cleaner_backoff_ms": 500}),
 ]
 """What is broken, and how a plan is changed so that it can show."""
 
@@ -223,7 +262,9 @@ def test_a_known_mistake_is_caught(mutant: Patch, changes: dict[str, Any], monke
     """The tests of the tests: a server with this mistake does not get through a few seeds."""
     mutant(monkeypatch)
     for seed in range(1, 21):
-        plan: Plan = replace(draw(seed, 40.0), durability="fsync", downtime_s=0.5, members=3, think_s=0.3, **changes)
+        plan: Plan = replace(
+            draw(seed, 40.0), **{"durability": "fsync", "downtime_s": 0.5, "members": 3, "think_s": 0.3} | changes
+        )
         broken = simulator.run(plan).broken
         if broken is not None:
             assert re.match(r"I\d+ ", broken), broken

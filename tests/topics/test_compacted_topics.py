@@ -120,3 +120,24 @@ def test_a_topic_may_go_and_come_back_at_any_step_of_its_cleaning():
         assert plane.topics.partition("t", 0).log.checkpoint.offsets == offsets
         plane.killed()
         assert read(plane) == [(0, b"a", b"new")]
+
+
+def test_a_reader_of_what_is_committed_is_told_what_to_leave_out_behind_a_segment_that_became_empty():
+    plane = DataPlane(producer_id_expiration_ms=1)
+    plane.create("t", configs=SMALL)
+
+    def abort(sequence):
+        data = batch(producer_id=7, epoch=0, sequence=sequence, attributes=16, timestamp=plane.clock.wall_ms())
+        plane.produce(data, version=11, transactional_id="x")
+        plane.clock.advance(10)
+        plane.end(commit=False)
+
+    abort(0)
+    log = plane.topics.partition("t", 0).log
+    log.last_batches = dict
+    list(steps(plane))
+    assert log.segments[0].size_bytes == 0
+    abort(1)
+    answer = plane.fetch(isolation_level=1)
+    assert [header.base_offset for _, header in split(answer.records)] == [1, 2]
+    assert [one.first_offset for one in answer.aborted_transactions] == [0, 2]

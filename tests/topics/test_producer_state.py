@@ -1,5 +1,6 @@
 """Idempotent producers: a retry is answered as the first attempt was, a gap is refused, and a restart forgets neither."""
 
+from errno import ENOSPC
 from functools import partial
 
 import pytest
@@ -130,3 +131,36 @@ def test_whatever_is_sent_twice_is_kept_once(steps):
             assert check(producer_id, 0, sequence, count) == appended
         with pytest.raises(KafkaError):
             check(producer_id, 0, sequence + count + 1, 1)
+
+
+def test_what_a_full_disk_took_back_is_forgotten():
+    """Two batches wait for a sync that finds no space: both are refused, and neither is known when it comes again."""
+    plane = DataPlane(late=True)
+    plane.create("t")
+    plane.sync()
+    plane.produce_many({("t", 0): batch(producer_id=7, epoch=0, sequence=0)})
+    plane.sync()
+    waiting = [plane.produce_many({("t", 0): batch(producer_id=7, epoch=0, sequence=at)}) for at in (1, 2)]
+    plane.disk.sync_errors.append(ENOSPC)
+    plane.sync()
+    refused = [answers[0][0].responses[0].partition_responses[0] for answers in waiting]
+    assert [answer.error_code for answer in refused] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    plane.late = False
+    assert [send(plane, 2), send(plane, 1), send(plane, 2)] == ["OUT_OF_ORDER_SEQUENCE_NUMBER", 1, 2]
+
+
+def test_a_transaction_that_a_full_disk_took_back_is_not_open():
+    plane = DataPlane(late=True)
+    plane.create("t")
+    plane.sync()
+    plane.produce_many({("t", 0): batch()})
+    plane.sync()
+    data = batch(producer_id=7, epoch=0, sequence=0, attributes=16)
+    waiting = plane.produce_many({("t", 0): data}, version=11, transactional_id="x")
+    plane.disk.sync_errors.append(ENOSPC)
+    plane.sync()
+    assert waiting[0][1]
+    plane.late = False
+    assert plane.fetch(isolation_level=1).last_stable_offset == 1
+    assert plane.produce(data, version=11, transactional_id="x").base_offset == 1
+    assert plane.fetch(isolation_level=1).last_stable_offset == 1

@@ -1,0 +1,242 @@
+"""Transactions as a consume-transform-produce loop makes them: ten records and one offset, committed.
+
+    python -m coordinator.bench.transactions PLAN      PLAN is JSON (`TransactionPlan`); prints one JSON line
+
+Each producer has a connection, a transactional id, a partition and a group of its own, and speaks the protocol of
+transaction.version 2: Produce and TxnOffsetCommit add their partitions by themselves, EndTxn gives the next epoch. A producer
+that begins before the markers of its last transaction are everywhere is told to come again, and does so at once.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import uvloop
+
+from coordinator.bench.load import ask, cpu_seconds
+from coordinator.log.batch import TRANSACTIONAL, BatchBuilder
+from coordinator.log.log import Log, LogSettings
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.java import positive_hash
+from coordinator.protocol.messages import (
+    CreateTopicsRequest,
+    EndTxnRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    Message,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+)
+from coordinator.runtime.serde import Serde
+from coordinator.topics.names import TRANSACTION_STATE
+from coordinator.transactions.records import transaction_record
+from coordinator.transactions.transaction import NO_PRODUCER_ID, State, Transaction
+from coordinator.transactions.transactions import RECORD_KEYS
+from coordinator.world.disk import RealDisk
+
+TOPIC = "bench-transactions"
+PARTITIONS = 16
+RECORDS, RECORD_BYTES = 10, 100
+READY_WITHIN_S = 30.0
+_PRODUCE, _COMMIT, _END = 12, 5, 5
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+SHARDS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRow:
+    """One line of the table."""
+
+    name: str
+    producers: int
+
+
+TRANSACTION_ROWS = (
+    TransactionRow("transactions of 10 records and 1 offset, 1 producer", 1),
+    TransactionRow("transactions of 10 records and 1 offset, 16 producers", 16),
+    TransactionRow("transactions of 10 records and 1 offset, 100 producers", 100),
+)
+IDS_LOADED = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPlan:
+    """One measurement."""
+
+    host: str
+    port: int
+    producers: int
+    warm_up_s: float
+    seconds: float
+    server_pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionOutcome:
+    """Transactions committed in the measured span, the server's CPU in it, and requests that were told to come again."""
+
+    transactions: int
+    seconds: float
+    server_cpu_s: float
+    p50_ms: float
+    p99_ms: float
+    repeated: int
+
+
+class Loop:
+    """One producer."""
+
+    def __init__(self, plan: TransactionPlan, index: int) -> None:
+        self.transactional_id = f"bench-transactions-{index}"
+        self.group_id = f"bench-transactions-{index}"
+        self.partition = index % PARTITIONS
+        self.took_s: list[float] = []
+        self.repeated = 0
+        self._codec = Codec.of(None)
+        self._plan = plan
+        self._producer = (NO_PRODUCER_ID, -1)
+
+    async def begin(self) -> None:
+        """Connects, and becomes the producer of its id."""
+        self._reader, self._writer = await asyncio.open_connection(self._plan.host, self._plan.port)
+        await self._ask("FindCoordinator", 4, FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), _found)
+        request = InitProducerIdRequest(self.transactional_id, 60_000)
+        self._producer = await self._ask("InitProducerId", 5, request, _producer)
+
+    async def run(self) -> None:
+        """Transactions for ever."""
+        while True:
+            began_s = time.perf_counter()
+            await self._transaction()
+            self.took_s.append(time.perf_counter() - began_s)
+
+    async def _transaction(self) -> None:
+        producer_id, epoch = self._producer
+        builder = BatchBuilder()
+        for _ in range(RECORDS):
+            builder.add(b"key", b"v" * RECORD_BYTES)
+        records = builder.build(
+            0, int(time.time() * 1000), producer_id=producer_id, producer_epoch=epoch, attributes=TRANSACTIONAL
+        )
+        data = ProduceRequest.PartitionProduceData(index=self.partition, records=records)
+        topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])
+        produce = ProduceRequest(self.transactional_id, -1, 10_000, [topic])
+        await self._ask("Produce", _PRODUCE, produce, _produced)
+        offset = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(self.partition, 42, committed_metadata="")
+        commit = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=self.group_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[offset])],
+        )
+        await self._ask("TxnOffsetCommit", _COMMIT, commit, _committed)
+        end = EndTxnRequest(self.transactional_id, producer_id, epoch, committed=True)
+        self._producer = await self._ask("EndTxn", _END, end, _producer)
+
+    async def _ask(self, name: str, version: int, message: Message, read: Any) -> Any:
+        """What `read(answer)` finds behind its error; asked again while that is retriable."""
+        deadline = time.monotonic() + READY_WITHIN_S
+        while True:
+            answer = await ask(self._codec, self._reader, self._writer, name, version, message)
+            error, found = read(answer)
+            if error == ErrorCode.NONE:
+                return found
+            if error not in _RETRIABLE or time.monotonic() > deadline:
+                raise SystemExit(f"transactions: {name} answered error {error}")
+            self.repeated += 1
+            await asyncio.sleep(0 if error == ErrorCode.CONCURRENT_TRANSACTIONS else 0.1)
+
+
+def _found(answer: Any) -> tuple[int, None]:
+    return answer.coordinators[0].error_code, None
+
+
+def _producer(answer: Any) -> tuple[int, tuple[int, int]]:
+    return answer.error_code, (answer.producer_id, answer.producer_epoch)
+
+
+def _produced(answer: Any) -> tuple[int, None]:
+    return answer.responses[0].partition_responses[0].error_code, None
+
+
+def _committed(answer: Any) -> tuple[int, None]:
+    return answer.topics[0].partitions[0].error_code, None
+
+
+async def run(plan: TransactionPlan) -> TransactionOutcome:
+    """Makes the topic, warms up and measures."""
+    codec = Codec.of(None)
+    reader, writer = await asyncio.open_connection(plan.host, plan.port)
+    topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
+    await ask(codec, reader, writer, "CreateTopics", 7, CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
+    writer.close()
+    loops = [Loop(plan, index) for index in range(plan.producers)]
+    for loop in loops:
+        await loop.begin()
+    tasks = [asyncio.ensure_future(loop.run()) for loop in loops]
+    await asyncio.sleep(plan.warm_up_s)
+    for loop in loops:
+        loop.took_s.clear()
+        loop.repeated = 0
+    cpu_s, began_s = cpu_seconds(plan.server_pid), time.perf_counter()
+    await asyncio.wait(tasks, timeout=plan.seconds)
+    seconds, spent_s = time.perf_counter() - began_s, cpu_seconds(plan.server_pid) - cpu_s
+    took_s = sorted(each for loop in loops for each in loop.took_s)
+    for task in tasks:
+        task.cancel()
+    for failed in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(failed, BaseException) and not isinstance(failed, asyncio.CancelledError):
+            raise failed
+    p50_ms, p99_ms = (took_s[len(took_s) * percent // 100] * 1e3 for percent in (50, 99))
+    return TransactionOutcome(len(took_s), seconds, spent_s, p50_ms, p99_ms, sum(loop.repeated for loop in loops))
+
+
+def write_ids(count: int, folder: str) -> None:
+    """The log of so many transactional ids, each with a committed transaction behind it."""
+    serde = Serde(Codec.of(None), RECORD_KEYS)
+    by_shard: list[list[Transaction]] = [[] for _ in range(SHARDS)]
+    now_ms = int(time.time() * 1000)
+    for number in range(count):
+        name = f"bench-application-{number:06d}"
+        done = Transaction(
+            name,
+            number,
+            number,
+            NO_PRODUCER_ID,
+            number % 1000,
+            60_000,
+            State.COMPLETE_COMMIT,
+            frozenset(),
+            now_ms,
+            now_ms,
+            2,
+        )
+        by_shard[positive_hash(name) % SHARDS].append(done)
+    for shard, transactions in enumerate(by_shard):
+        path = f"{folder}/{TRANSACTION_STATE}-{shard}"
+        log = Log.open(RealDisk(), path, LogSettings(segment_ms=None, retention_ms=None))
+        for at in range(0, len(transactions), 500):
+            builder = BatchBuilder()
+            for each in transactions[at : at + 500]:
+                builder.add(*serde.encode(transaction_record(each, 2)))
+            log.append(builder.build(log.end_offset, now_ms), builder.count, now_ms)
+        log.sync()
+        log.close()
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(uvloop.run(run(TransactionPlan(**json.loads(sys.argv[1])))))))  # noqa: T201

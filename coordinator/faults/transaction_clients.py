@@ -1,0 +1,343 @@
+"""Producers of transactions and readers of committed records, and what they hold the server to (I10).
+
+A transaction writes values to some partitions and ends one way or the other; only its producer knows how, and sometimes
+nobody does: the answer to a commit was lost and then the producer was fenced. So each has an outcome that is known or not:
+
+    a value of a transaction that was aborted, or of one that nobody has asked to commit, is never read      (aborted read)
+    a value of one that was committed is never missing below the last stable offset                       (lost write)
+    where nobody knows: all of its values, or none                                                       (torn transaction)
+    a value is read at one offset only, and an offset gives one value only
+    a transaction that is open in a partition is one that its coordinator will end               (hanging transaction)
+
+The producers speak the second protocol (KIP-890) and share nothing but the topic, which is compacted: every value has a key
+of its own, so that what is aborted may go and what is committed may not. Their requests come late and twice, like those of
+all clients here; a transactional id that is begun anew while its transaction is open ends that.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, cast
+
+from coordinator.faults.clients import ASK_AGAIN, Client, World
+from coordinator.faults.wire import Lost
+from coordinator.log.batch import (
+    TRANSACTIONAL,
+    BatchHeader,
+    CorruptBatch,
+    encode_batch,
+    key_values,
+    read_end_transaction,
+    split,
+)
+from coordinator.log.record import LogRecord
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import EndTxnRequest, FetchRequest, InitProducerIdRequest, ProduceRequest
+from coordinator.runtime.shard import Status
+from coordinator.server import Server
+from coordinator.topics.partition import State
+from coordinator.transactions.transactions import Transactions
+
+LEDGER, PARTITIONS = "ledger", 2
+CONFIGS = {"cleanup.policy": "compact", "segment.ms": "200"}
+INVARIANT = "I10 transactions"
+TIMEOUT_MS = 15_000
+_READ_COMMITTED = 1
+_AGAIN = ASK_AGAIN | {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+_FENCED = {
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+}
+"""The transaction timed out, or a late request of this producer's own began it anew."""
+
+
+class Outcome(Enum):
+    """What became of a transaction, as far as anybody knows."""
+
+    OPEN = "open"
+    ASKED = "its commit was asked for"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One of a producer's; `places` are those of its acknowledged values."""
+
+    name: str
+    outcome: Outcome = Outcome.OPEN
+    places: dict[tuple[int, int], str] = field(default_factory=dict)
+    """Partition and offset -> value."""
+    seen: str = ""
+    """A value of it that somebody read."""
+
+
+class Ledger:
+    """All transactions of a run."""
+
+    def __init__(self, broken: Callable[[str, str], None]) -> None:
+        self.transactions: dict[str, Transaction] = {}
+        self.committed = 0
+        self._broken = broken
+        self._values: list[dict[int, str]] = [{} for _ in range(PARTITIONS)]
+        self._offsets: list[dict[str, int]] = [{} for _ in range(PARTITIONS)]
+
+    def begin(self, name: str) -> Transaction:
+        """A transaction that nobody has asked to commit."""
+        return self.transactions.setdefault(name, Transaction(name))
+
+    def ended(self, transaction: Transaction, outcome: Outcome) -> None:
+        """Its producer knows what became of it."""
+        transaction.outcome = outcome
+        if outcome is Outcome.COMMITTED:
+            self.committed += 1
+        elif transaction.seen:
+            self._broken(INVARIANT, f"{transaction.seen!r} was read, and {transaction.name} is {outcome.value}")
+
+    def read(self, partition: int, offset: int, value: str) -> None:
+        """A reader of committed records got this."""
+        name = value.rpartition(" ")[0]
+        transaction = self.transactions[name]
+        transaction.seen = value
+        if transaction.outcome in {Outcome.OPEN, Outcome.ABORTED}:
+            self._broken(INVARIANT, f"{value!r} was read at {offset}, and {name} is {transaction.outcome.value}")
+        there = self._values[partition].setdefault(offset, value)
+        place = self._offsets[partition].setdefault(value, offset)
+        if there != value or place != offset:
+            self._broken(
+                INVARIANT, f"partition {partition}: {value!r} was read at {offset}, {there!r} was, or at {place}"
+            )
+
+    def must_have(self, partition: int) -> dict[int, str]:
+        """Offset -> value, of everything of which it is sure by now that it is committed."""
+        return {
+            offset: value
+            for transaction in self.transactions.values()
+            if transaction.outcome is Outcome.COMMITTED or transaction.seen
+            for (where, offset), value in transaction.places.items()
+            if where == partition
+        }
+
+
+def hanging(server: Server) -> list[str]:
+    """Transactions that are open in a partition and that their coordinator does not know of: nobody will end them."""
+    shards = server.transactions.shards
+    if any(shard.status is not Status.ACTIVE for shard in shards):
+        return []
+    states = [cast(Transactions, shard.state) for shard in shards]
+    known = {each.producer_id for state in states for each in [*state.ongoing.values(), *state.prepared.values()]}
+    partitions = [server.topics.user_partition(LEDGER, index) for index in range(PARTITIONS)]
+    return [
+        f"producer {producer.producer_id} at {producer.first_offset} of {partition.name}"
+        for partition in partitions
+        if partition is not None and partition.state is State.ACTIVE and partition.producers_known
+        for producer in partition.producers
+        if producer.first_offset >= 0 and producer.producer_id not in known
+    ]
+
+
+class Accountant(Client):
+    """Writes transactions, one after the other."""
+
+    def __init__(self, world: World, number: int, ledger: Ledger) -> None:
+        super().__init__(world, f"accountant-{number}")
+        self.ledger = ledger
+        self.answered_s = -1.0
+        """When a transaction of its own was last committed or aborted."""
+        self._producer_id = -1
+        self._epoch = -1
+        self._sequences = [0] * PARTITIONS
+        self._count = 0
+        self._written_ms = 1_700_000_000_000 - 86_400_000
+        """A day ago: the server's clock may jump back, and it takes no records from its future."""
+
+    async def run(self) -> None:
+        while True:
+            await self.think()
+            try:
+                if self._producer_id < 0:
+                    await self._begin_anew()
+                else:
+                    await self._transaction()
+            except Lost:
+                continue
+
+    async def _until_known(self, ask: Callable[[], Any]) -> tuple[Any, ErrorCode, bool]:
+        """Asks until there is an answer that says something: it, its error, and whether it was asked more than once."""
+        again = False
+        while True:
+            try:
+                answer, code = await ask()
+            except Lost:
+                code = None
+            if code is not None and code not in _AGAIN:
+                return answer, code, again
+            again = True
+            await self.think()
+
+    async def _begin_anew(self) -> None:
+        request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=TIMEOUT_MS)
+        response = await self.call(request, self.random.choice([4, 5]))
+        code = ErrorCode(response.error_code)
+        if code is not ErrorCode.NONE:
+            if code not in _AGAIN:
+                self.unexpected("InitProducerId", code)
+            raise Lost
+        self._take_epoch(response.producer_id, response.producer_epoch)
+
+    def _take_epoch(self, producer_id: int, epoch: int) -> None:
+        self._producer_id, self._epoch, self._sequences = producer_id, epoch, [0] * PARTITIONS
+
+    async def _transaction(self) -> None:
+        self._count += 1
+        transaction = self.ledger.begin(f"{self.name} {self._count}")
+        for step in range(self.random.randint(1, 4)):
+            if not await self._produce(transaction, step):
+                self._give_up(transaction)
+                return
+            await self.think()
+        if not self.world.calm and self.random.random() < 0.1:
+            self._give_up(transaction)
+            return
+        await self._end(transaction, committed=self.random.random() < 0.7)
+
+    def _give_up(self, transaction: Transaction) -> None:
+        """Its commit was never asked for."""
+        self.ledger.ended(transaction, Outcome.ABORTED)
+        self._producer_id = -1
+
+    async def _produce(self, transaction: Transaction, step: int) -> bool:
+        """Whether a batch of the transaction is written."""
+        partition = self.random.randrange(PARTITIONS)
+        values = [f"{transaction.name} {step}.{each}" for each in range(self.random.randint(1, 3))]
+        self._written_ms += 20
+        batch = encode_batch(
+            [
+                LogRecord(index, self._written_ms, value.encode(), value.encode(), ())
+                for index, value in enumerate(values)
+            ],
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=self._sequences[partition],
+            attributes=TRANSACTIONAL,
+        )
+        data = ProduceRequest.PartitionProduceData(partition, batch)
+        topic = ProduceRequest.TopicProduceData(name=LEDGER, partition_data=[data])
+        request = ProduceRequest(transactional_id=self.name, acks=-1, timeout_ms=5_000, topic_data=[topic])
+
+        async def ask() -> tuple[Any, ErrorCode]:
+            response = await self.call(request, 12)
+            answer = response.responses[0].partition_responses[0]
+            return answer, ErrorCode(answer.error_code)
+
+        answer, code, _ = await self._until_known(ask)
+        if code is not ErrorCode.NONE:
+            if code not in _FENCED:
+                self.unexpected("Produce", code)
+            return False
+        self._sequences[partition] += len(values)
+        for index, value in enumerate(values):
+            transaction.places[partition, answer.base_offset + index] = value
+        return True
+
+    async def _end(self, transaction: Transaction, *, committed: bool) -> None:
+        if committed:
+            transaction.outcome = Outcome.ASKED
+        request = EndTxnRequest(
+            transactional_id=self.name, producer_id=self._producer_id, producer_epoch=self._epoch, committed=committed
+        )
+
+        async def ask() -> tuple[Any, ErrorCode]:
+            response = await self.call(request, 5)
+            return response, ErrorCode(response.error_code)
+
+        response, code, again = await self._until_known(ask)
+        if code is ErrorCode.NONE:
+            self.ledger.ended(transaction, Outcome.COMMITTED if committed else Outcome.ABORTED)
+            self._take_epoch(response.producer_id, response.producer_epoch)
+            self.answered_s = self.world.loop.time()
+            return
+        if code not in _FENCED:
+            self.unexpected("EndTxn", code)
+        if not committed or not again:
+            self.ledger.ended(transaction, Outcome.ABORTED)
+        self._producer_id = -1
+
+
+class CommittedReader(Client):
+    """Reads what is committed, from the beginning to the last stable offset, over and over."""
+
+    def __init__(self, world: World, number: int, ledger: Ledger) -> None:
+        super().__init__(world, f"committed-reader-{number}")
+        self.ledger = ledger
+
+    async def run(self) -> None:
+        while True:
+            await self.think()
+            try:
+                await self.read_all(self.random.randrange(PARTITIONS))
+            except Lost:
+                continue
+
+    async def read_all(self, partition: int) -> None:
+        """Everything that was sure to be committed when this began must be there. Raises Lost."""
+        must_have = self.ledger.must_have(partition)
+        seen: set[str] = set()
+        offset = 0
+        while True:
+            batches, left_out, stable_offset = await self._fetch(partition, offset)
+            aborting: set[int] = set()
+            for header, records in batches:
+                while left_out and left_out[0][0] <= header.last_offset:
+                    aborting.add(left_out.pop(0)[1])
+                if header.is_control:
+                    ends = [read_end_transaction(key, value) for _, key, value in records]
+                    if any(end is not None and not end[0] for end in ends):
+                        aborting.discard(header.producer_id)
+                elif header.producer_id not in aborting:
+                    for at, _, value in records:
+                        if at >= offset and value is not None:
+                            self.ledger.read(partition, at, value.decode())
+                            seen.add(value.decode())
+                offset = max(offset, header.next_offset)
+            if not batches or offset >= stable_offset:
+                break
+        lost = [(at, value) for at, value in must_have.items() if at < stable_offset and value not in seen]
+        if lost:
+            self.world.broken(INVARIANT, f"partition {partition} is stable to {stable_offset} and has lost {lost[:3]}")
+
+    async def _fetch(
+        self, partition: int, offset: int
+    ) -> tuple[list[tuple[BatchHeader, Any]], list[tuple[int, int]], int]:
+        """Batches, the aborted transactions in the order in which they begin, and the last stable offset."""
+        asked = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=2_000)
+        request = FetchRequest(
+            max_wait_ms=self.random.choice([0, 500]),
+            min_bytes=self.random.choice([0, 1]),
+            max_bytes=10_000,
+            isolation_level=_READ_COMMITTED,
+            session_epoch=-1,
+            topics=[FetchRequest.FetchTopic(topic=LEDGER, partitions=[asked])],
+        )
+        response = await self.call(request, self.random.randrange(4, 13))
+        answer = response.responses[0].partitions[0]
+        if answer.error_code:
+            if answer.error_code not in _AGAIN:
+                self.unexpected("Fetch", answer.error_code)
+            raise Lost
+        content = answer.records or b""
+        try:
+            batches = [(header, key_values(content, at, header)) for at, header in split(content)]
+        except CorruptBatch as error:
+            self.world.broken(INVARIANT, f"partition {partition} at {offset}: {error}")
+            raise Lost from None
+        left_out = sorted((one.first_offset, one.producer_id) for one in answer.aborted_transactions or [])
+        return batches, left_out, answer.last_stable_offset
