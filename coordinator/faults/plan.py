@@ -33,6 +33,8 @@ class Plan:
     """Of each group."""
     accountants: int
     """Producers of transactions."""
+    counters: int
+    """Pairs of workers that commit offsets in transactions."""
     statics: float
     """Share of the members that have an instance id."""
     think_s: float
@@ -114,6 +116,7 @@ def draw(seed: int, span_s: float) -> Plan:
         members=random.choice([1, 2, 3, 5]),
         # Of a chance of its own, like whatever is added later, so that a seed keeps the rest of its meaning.
         accountants=Random(f"accountants {seed}").choice([0, 1, 2, 3]),
+        counters=Random(f"counters {seed}").choice([0, 1, 2]),
         statics=random.choice([0.0, 0.0, 0.5, 1.0]),
         think_s=random.choice([0.3, 0.6, 1.2]),
         session_ms=random.choice([6_000, 8_000, 12_000]),

@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 from coordinator.config import AdminConfig, DeclaredTopic, ListenerConfig, LogConfig, NetworkConfig, ServerConfig
-from coordinator.faults import clients, data_clients, transaction_clients
+from coordinator.faults import clients, counters, data_clients, transaction_clients
 from coordinator.faults.clock import LoopClock
 from coordinator.faults.consumer_clients import ConsumerMember, Ownership
 from coordinator.faults.disk import Node, PowerCut, SimulatedDisk, SimulatedFile
@@ -230,6 +230,7 @@ class Simulation:
         )
         self.records = data_clients.Records(self.broken)
         self.ledger = transaction_clients.Ledger(self.broken)
+        self.counts = [counters.Count(number, self.broken) for number in range(plan.counters)]
         self.server: Server | None = None
         self.process: Process | None = None
         self.fsync_s = plan.fsync_s
@@ -245,7 +246,7 @@ class Simulation:
         self._members: list[clients.Member] = []
         self._ownership = Ownership(self.history, self.broken)
         self._consumers: list[ConsumerMember] = []
-        self._producers: list[data_clients.Producer | transaction_clients.Accountant] = []
+        self._producers: list[data_clients.Producer | transaction_clients.Accountant | counters.Counter] = []
         self._healed_s = 0.0
 
     def _random(self, purpose: str) -> Random:
@@ -281,7 +282,8 @@ class Simulation:
         report.events = list(self.events)
         report.seconds, report.callbacks = self.loop.time(), self.loop.callbacks
         report.connections = self.network.connections
-        report.records, report.transactions = self.records.acknowledged, self.ledger.committed
+        report.records = self.records.acknowledged
+        report.transactions = self.ledger.committed + sum(count.committed for count in self.counts)
         report.acknowledged, report.reads = self.history.acknowledged, self.history.reads
         report.assignments = self.history.assignments + self._ownership.assignments
         report.checks = self.invariants.checks
@@ -307,6 +309,10 @@ class Simulation:
                 transaction_clients.Accountant(self.world, number, self.ledger) for number in range(plan.accountants)
             ]
             others += [transaction_clients.CommittedReader(self.world, number, self.ledger) for number in range(2)]
+        for count in self.counts:
+            self._producers.append(counters.Counter(self.world, count, 0))
+            others += [counters.Counter(self.world, count, number) for number in range(1, counters.WORKERS)]
+            others.append(counters.Onlooker(self.world, count, "onlooker"))
         others += [auditor, clients.Administrator(self.world, "admin"), clients.Hostile(self.world, "hostile")]
         tasks += [
             self.loop.create_task(self._late(random.uniform(0, 5), client.run))

@@ -19,7 +19,6 @@ def handle(server: Any, exchange: Exchange) -> None:
     request: ProduceRequest = exchange.request
     size = sum(len(data.records or b"") for topic in request.topic_data for data in topic.partition_data)
     counted_bytes = size if size > COUNTED_BYTES else 0
-
     replied = False
 
     def reply(response: ProduceResponse, failed: bool) -> None:
@@ -34,25 +33,21 @@ def handle(server: Any, exchange: Exchange) -> None:
         else:
             exchange.no_reply()
 
-    verified = False
-
     def verify(*arguments: Any, **options: Any) -> None:
-        nonlocal verified
-        verified = True
         server.verification.check(*arguments, **options)
 
     if counted_bytes:
         server.memory.take(counted_bytes)
     try:
-        produce(server.topics, request, exchange.api_version, verify, reply)
+        waits = produce(server.topics, request, exchange.api_version, verify, reply)
     except KafkaError:
         if counted_bytes:
             server.memory.give_back(counted_bytes)
         if request.acks:
             raise
         exchange.close("a request sent with acks=0 was refused")
-    if verified and not replied:
-        # What follows on this connection must not overtake the batches of which it is asked whether they may be written.
+        return
+    if waits and not replied:
         exchange.wait()
 
 

@@ -233,6 +233,8 @@ class Fetch:
             return _error(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if asked.current_leader_epoch > LEADER_EPOCH:
             return _error(index, ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if self._committed and partition.state is State.FAILED and not partition.producers_known:
+            return _error(index, self._storage_error())
         start_offset, high_watermark = partition.start_offset, partition.high_watermark
         tells_stable = self._committed or partition.producers_known
         stable_offset = partition.last_stable_offset if tells_stable else high_watermark
@@ -266,9 +268,12 @@ class Fetch:
         except OffsetOutOfRange:
             return _error(index, ErrorCode.OFFSET_OUT_OF_RANGE)
         except (OSError, ValueError):
-            known = self._version >= _STORAGE_ERROR_IS_KNOWN_SINCE
-            return _error(index, ErrorCode.KAFKA_STORAGE_ERROR if known else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return _error(index, self._storage_error())
         return data
+
+    def _storage_error(self) -> ErrorCode:
+        known = self._version >= _STORAGE_ERROR_IS_KNOWN_SINCE
+        return ErrorCode.KAFKA_STORAGE_ERROR if known else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _aborted(
         self, partition: Partition | InternalPartition, log: Log, offset: int, records: bytes

@@ -138,10 +138,11 @@ def produce(
     api_version: int,
     verify: Verify,
     reply: Callable[[ProduceResponse, bool], None],
-) -> None:
+) -> bool:
     """Appends, and replies when all of it is durable: `reply(response, any_error)`. With acks=0 it does not wait for that.
 
-    Raises KafkaError for an error of the whole request.
+    Returns whether batches of a transaction are still to be appended: what comes behind on the connection must not overtake
+    them. Raises KafkaError for an error of the whole request.
     """
     if request.acks not in {-1, 0, 1}:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -197,11 +198,16 @@ def produce(
         else:
             partition.know_producers(now_ms, _nothing)
             append()
+    waits = False
     if transactional:
-        _Transactional(request.transactional_id or "", transactional, api_version, verify, now_ms, acked=acked).know()
+        transactional_id = request.transactional_id or ""
+        batches = _Transactional(transactional_id, transactional, api_version, verify, now_ms, acked=acked)
+        batches.know()
+        waits = not batches.taken
     left -= 1
     if not left:
         reply(response, failed)
+    return waits
 
 
 class _Transactional:
@@ -229,6 +235,8 @@ class _Transactional:
         self._now_ms = now_ms
         self._acked = acked
         self._unknown = len(entries)
+        self.taken = False
+        """Whether each batch was appended or refused."""
 
     def know(self) -> None:
         """Begins as soon as it is known what the producer did in each of the partitions."""
@@ -259,6 +267,7 @@ class _Transactional:
                 wanted.setdefault(entry.topic, []).append(entry.partition.index)
 
         def answered(found: dict[tuple[str, int], ErrorCode]) -> None:
+            self.taken = True
             for entry in self._entries:
                 place = entry.topic, entry.partition.index
                 error = found.get(place, refused.get(place))

@@ -18,7 +18,9 @@ from coordinator.faults.plan import Plan, draw
 from coordinator.groups import fencing
 from coordinator.groups.classic import sync
 from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.groups import Groups
 from coordinator.groups.offsets import commit
+from coordinator.groups.offsets.pending import PendingOffsets
 from coordinator.groups.offsets.store import Offsets
 from coordinator.log import compaction
 from coordinator.log.log import Log
@@ -231,7 +233,27 @@ def compaction_takes_markers_before_their_records(patch: pytest.MonkeyPatch) -> 
     patch.setattr(compaction._Rewriter, "_reduced_marker", lambda self, batch, header: None)
 
 
+def aborted_offsets_count(patch: pytest.MonkeyPatch) -> None:
+    end = PendingOffsets.end
+    patch.setattr(PendingOffsets, "end", lambda self, marker: end(self, marker._replace(commit=True)))
+
+
+def offsets_do_not_wait_for_their_marker(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Groups, "replay_pending", lambda self, record, producer: self.replay(record))
+
+
+def pending_offsets_are_forgotten_by_a_restart(patch: pytest.MonkeyPatch) -> None:
+    loaded = Groups.loaded
+
+    def forget(self: Groups, now_ms: int) -> Any:
+        self.offsets.pending = PendingOffsets()
+        return loaded(self, now_ms)
+
+    patch.setattr(Groups, "loaded", forget)
+
+
 TRANSACTIONS = {"accountants": 3, "groups": 1, "think_s": 0.1}
+COUNTERS = {"counters": 2, "groups": 1, "think_s": 0.1}
 
 MUTANTS: list[tuple[Patch, dict[str, Any]]] = [
     (reply_before_durable, {"power_s": 5.0, "fsync_s": 0.2}),
@@ -253,6 +275,9 @@ MUTANTS: list[tuple[Patch, dict[str, Any]]] = [
     (late_batches_are_not_verified, TRANSACTIONS | {"stall_s": 3.0, "cut_s": 1.0, "ghosts": 1.0}),
     (open_transactions_are_forgotten_by_a_restart, TRANSACTIONS | {"stop_s": 5.0, "kill_s": 5.0}),
     (compaction_takes_markers_before_their_records, TRANSACTIONS | {"cleaner_backoff_ms": 500}),
+    (aborted_offsets_count, COUNTERS),
+    (offsets_do_not_wait_for_their_marker, COUNTERS),
+    (pending_offsets_are_forgotten_by_a_restart, COUNTERS | {"kill_s": 5.0}),
 ]
 """What is broken, and how a plan is changed so that it can show."""
 

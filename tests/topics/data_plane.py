@@ -180,7 +180,7 @@ class DataPlane:
             partition = ProduceRequest.PartitionProduceData(index=index, records=data)
             request.topic_data.append(ProduceRequest.TopicProduceData(name=name, partition_data=[partition]))
         answers = []
-        produce(
+        self.waits = produce(
             self.topics,
             request,
             version,

@@ -142,6 +142,8 @@ def test_a_log_that_cannot_be_walked_fails_its_partition(plane):
     plane.disk.flip(f"{FOLDER}/t-0/{0:020d}.log", 16, 5)
     assert send(plane, 2).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert plane.produce(batch()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert plane.fetch(isolation_level=1).error_code == ErrorCode.KAFKA_STORAGE_ERROR, "what is stable nobody knows"
+    assert plane.fetch(offset=1).error_code == ErrorCode.NONE
 
 
 def test_a_snapshot_of_a_log_that_lost_its_end_is_forgotten(plane):

@@ -228,6 +228,23 @@ def test_nothing_is_answered_before_the_coordinator_did(plane):
     assert [topic.partition_responses[0].error_code for topic in answers[0][0].responses] == [0, 0]
 
 
+def test_only_what_waits_for_the_coordinator_holds_up_the_connection(plane, monkeypatch):
+    """Else the next batch of the connection could come before; and a producer's pipeline is not stopped without need."""
+    plane.coordinator.waits = True
+    plane.produce_many({("t", 0): txn_batch(0)}, version=11, transactional_id="x")
+    assert plane.waits
+    plane.coordinator.answer()
+    plane.late = True
+    plane.produce_many({("t", 0): txn_batch(1)}, version=11, transactional_id="x")
+    assert not plane.waits, "the transaction is open there"
+    plane.produce_many({("t", 1): batch(producer_id=8, epoch=0, sequence=0)}, version=11)
+    assert not plane.waits
+    plane.killed()
+    monkeypatch.setattr(partition_module, "WALK_BYTES", -1)
+    plane.produce_many({("t", 0): txn_batch(2)}, version=11, transactional_id="x")
+    assert plane.waits, "nobody knows yet what is open"
+
+
 def test_without_acks_the_producer_still_hears_that_it_was_refused(plane):
     plane.coordinator.refuses = {("t", 0): ErrorCode.INVALID_TXN_STATE}
     ((_, failed),) = plane.produce_many({("t", 0): txn_batch()}, version=11, transactional_id="x", acks=0)
