@@ -84,20 +84,20 @@ def table(
 def key_types(records: Records) -> Any:
     """The type of each record: the number its key begins with, -1 for a control record (its key begins with 0 too)."""
     types = records.source.at("i2", np.where(records.key_length >= 2, records.key_start, 0))
-    types[(records.key_length < 2) | records.headers.is_control[records.batch]] = _NO_TYPE
+    typeless = records.key_length < 2
+    if records.headers.is_control.any():
+        typeless |= records.headers.is_control[records.batch]
+    types[typeless] = _NO_TYPE
     return types
 
 
 def _of_view(view: str, types: Any, records: Records) -> Mask:
-    data = ~records.headers.is_control[records.batch]
-    is_commit = np.isin(types, commits.KEY_TYPES) & data
-    match view:
-        case "raw":
-            return np.ones(len(records), bool)
-        case "commits":
-            return is_commit
-        case _:
-            return data & ~is_commit
+    if view == RAW:
+        return np.ones(len(records), bool)
+    is_commit: Mask = types.view(np.uint16) <= max(commits.KEY_TYPES)
+    if view == COMMITS:
+        return is_commit
+    return ~(is_commit | records.headers.is_control[records.batch])
 
 
 def _of_groups(records: Records, types: Any, groups: frozenset[str]) -> Mask:
