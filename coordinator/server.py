@@ -66,6 +66,8 @@ from coordinator.world.entropy import Entropy, RealEntropy
 from coordinator.world.worker import Threads, Worker
 
 _log = logging.getLogger(__name__)
+_as_json = json.JSONEncoder(default=str).encode
+"""As json.dumps, which would make an encoder each time."""
 
 OFFSETS_TOPIC = names.CONSUMER_OFFSETS
 EVENTS_TOPIC = names.COORDINATOR_EVENTS
@@ -399,7 +401,7 @@ def _assignors(names: Sequence[str]) -> dict[str, Assignor]:
 
 
 def _say(fact: Fact, where: str) -> None:
-    fields = " ".join(f"{name}={json.dumps(value, default=str)}" for name, value in fact.fields.items())
+    fields = " ".join(f"{name}={_as_json(value)}" for name, value in fact.fields.items())
     _log.info("event=%s%s %s", fact.name, where, fields)
 
 

@@ -141,13 +141,26 @@ class Bytes:
 
     def texts(self, starts: Ints, lengths: Ints, present: Mask | None) -> Any:
         """As `slices`, as text; what is no UTF-8 gets replacement characters, as Kafka's own reader does it."""
+        if not lengths.any():
+            return _empty_texts(len(starts), present)
         found = self.slices(starts, lengths, present)
+        content = found.buffers()[2]
+        if content is None or not (np.frombuffer(content, np.uint8) & 128).any():
+            return found.view(pa.string())  # all of it is ASCII, and needs no other check
         try:
             return found.cast(pa.string())
         except pa.ArrowInvalid:
             return pa.array(
                 [None if each is None else each.decode("utf-8", "replace") for each in found.to_pylist()], pa.string()
             )
+
+
+def _empty_texts(count: int, present: Mask | None) -> Any:
+    """What most commits have for metadata."""
+    empty = pa.repeat(pa.scalar(""), count)
+    if present is None or present.all():
+        return empty
+    return pa.Array.from_buffers(pa.string(), count, [pa.array(present).buffers()[1], *empty.buffers()[1:]])
 
 
 ENDLESS = 1 << 40

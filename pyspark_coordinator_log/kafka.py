@@ -142,11 +142,9 @@ def _commits(part: pa.RecordBatch, keys: Bytes, key_start: Ints, key_length: Int
 
 
 def _told(part: pa.RecordBatch, keys: Bytes, key_start: Ints, key_length: Ints, types: Any) -> Makers:
-    rows = [
-        messages.row(key, value)
-        for key, value in zip(part.column(_KEY).to_pylist(), part.column(_VALUE).to_pylist(), strict=True)
-    ]
-    makers = told_columns(rows)
+    keyed = zip(part.column(_KEY).to_pylist(), part.column(_VALUE).to_pylist(), strict=True)
+    rows = [messages.row(key, value) for key, value in keyed]
+    makers = told_columns(rows, None, np.zeros(len(rows), bool))
     del makers["state_offset"]
     return makers | {"is_state": lambda: pa.repeat(pa.scalar(value=True), len(rows))}
 

@@ -27,6 +27,8 @@ EVENT_TYPES_FROM = 1000
 Row = dict[str, Any]
 
 _VERSION_BYTES = 2
+_DECIDED = "CommitDecided"
+"""All of it is in columns; as JSON it would be the largest of them."""
 _ZERO_ID = b"\0" * 16
 _GROUP_KINDS = ("classic", "consumer", "streams", "share")
 _MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
@@ -80,6 +82,8 @@ def row(key: bytes | None, value: bytes | None) -> Row:
             out |= columns(message)
         if number >= EVENT_TYPES_FROM:
             out |= _event_columns(message)
+        if kind == _DECIDED:
+            return out
         shown = {"version": version, **plain(message, value_name, version)}
         out["value_json"] = json.dumps({"key": shown_key, "value": shown})
     except DecodeError as error:

@@ -77,6 +77,8 @@ def tasks(options: Options) -> list[tuple[Range, ...]]:
                 segment=segment,
                 start=0,
                 end=segment.size_bytes,
+                first_offset=None,
+                is_growing=is_last,
                 is_last=is_last,
             )
             ranges += split(whole, share)
@@ -110,6 +112,8 @@ def split(whole: Range, share: int) -> list[Range]:
                 segment=whole.segment,
                 start=start,
                 end=end,
+                first_offset=whole.first_offset if start == whole.start else offset_from,
+                is_growing=whole.is_growing,
                 is_last=whole.is_last and end == whole.end,
             )
         )

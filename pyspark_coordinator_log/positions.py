@@ -288,6 +288,12 @@ def _is_there(segments: Sequence[Segment], position: Position) -> bool:
     )
 
 
+def offset_at(segment: Segment, at: int) -> int | None:
+    """The base offset of the batch at a position; None if none is there."""
+    header = _header_at(segment, at)
+    return None if header is None else header.base_offset
+
+
 def _header_at(segment: Segment, at: int) -> BatchHeader | None:
     descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
     try:

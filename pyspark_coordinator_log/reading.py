@@ -35,7 +35,8 @@ class DataLoss(Exception):
 class Range:
     """Offsets `[offset_from, offset_to)` of a shard; None is the end of what was there when it was planned.
 
-    `segment`, `start` and `end` say where they were then. `is_last`: in the log's last segment, which may have a torn tail.
+    `segment`, `start` and `end` say where they were then, `first_offset` which batch begins at `start` (None at the file's
+    beginning, where it may be any). `is_growing`: in the log's last segment; `is_last`: up to its end, where a torn tail is.
     """
 
     folder: ShardFolder
@@ -46,6 +47,8 @@ class Range:
     segment: Segment
     start: int
     end: int
+    first_offset: int | None
+    is_growing: bool
     is_last: bool
 
     @property
@@ -71,14 +74,28 @@ def read(part: Range, how: Reading) -> Iterator[Any]:
         yield from _relocated(part, how)
         return
     try:
-        status = os.fstat(descriptor)
-        if status.st_ino != part.segment.inode or status.st_size < part.end:
+        if not _is_as_planned(descriptor, part):
             yield from _relocated(part, how)
             return
         begins = part.offset_from if part.start else part.segment.base_offset
         yield from _file(descriptor, part, part.segment.path, (part.start, part.end), begins, part.is_last, how)
     finally:
         os.close(descriptor)
+
+
+def _is_as_planned(descriptor: int, part: Range) -> bool:
+    """Whether the file is the one that was planned for. A file system may give an inode's number to the next file."""
+    status = os.fstat(descriptor)
+    if status.st_ino != part.segment.inode or status.st_size < part.end:
+        return False
+    if not part.is_growing and status.st_size != part.segment.size_bytes:
+        return False
+    if part.first_offset is None:
+        return True
+    try:
+        return read_header(os.pread(descriptor, HEADER_BYTES, part.start)).base_offset == part.first_offset
+    except CorruptBatch:
+        return False
 
 
 def _relocated(part: Range, how: Reading) -> Iterator[Any]:

@@ -61,23 +61,24 @@ def find(source: Bytes, headers: Headers) -> Records:
     out = Records()
     out.source, out.headers, out.batch = source, headers, batch
     limit = ends
+    # Reading is harmless anywhere in the padded buffer, and what was read beyond a record's end is told from that end.
     timestamp_delta, position = source.signed(starts + 1)
-    offset_delta, position = source.signed(np.minimum(position, limit))
-    out.key_length, out.key_start = source.signed(np.minimum(position, limit))
-    position = np.minimum(out.key_start + np.maximum(out.key_length, 0), limit)
-    out.value_length, out.value_start = source.signed(position)
+    offset_delta, position = source.signed(position)
+    out.key_length, out.key_start = source.signed(position)
+    key_end = out.key_start + np.maximum(out.key_length, 0)
+    out.value_length, out.value_start = source.signed(np.minimum(key_end, limit))
     after = out.value_start + np.maximum(out.value_length, 0)
-    overlong = (out.key_start + np.maximum(out.key_length, 0) > limit) | (after > limit)
+    overlong = (key_end > limit) | (after > limit)
     wrong = overlong | (out.key_length < -1) | (out.value_length < -1) | (ends - starts < _LEAST)
     if wrong.any():
         raise _bad(headers, int(batch[np.flatnonzero(wrong)[0]]), "a record whose fields do not fill it")
     out.offset = headers.base_offset[batch] + offset_delta
-    out.timestamp = np.where(
-        headers.has_append_time[batch], headers.max_timestamp[batch], headers.base_timestamp[batch] + timestamp_delta
-    )
-    if ((offset_delta < 0) | (offset_delta > headers.last_offset_delta[batch])).any():
-        first = int(np.flatnonzero((offset_delta < 0) | (offset_delta > headers.last_offset_delta[batch]))[0])
-        raise _bad(headers, int(batch[first]), "an offset that is not its batch's")
+    out.timestamp = headers.base_timestamp[batch] + timestamp_delta
+    if headers.has_append_time.any():
+        out.timestamp = np.where(headers.has_append_time[batch], headers.max_timestamp[batch], out.timestamp)
+    outside = (offset_delta < 0) | (offset_delta > headers.last_offset_delta[batch])
+    if outside.any():
+        raise _bad(headers, int(batch[np.flatnonzero(outside)[0]]), "an offset that is not its batch's")
     return out
 
 

@@ -201,6 +201,8 @@ def _between(folder: DataFolder, shard: ShardFolder, log_id: str, start: Positio
                 segment=segment,
                 start=begins,
                 end=ends,
+                first_offset=positions.offset_at(segment, begins) if begins else None,
+                is_growing=is_last,
                 is_last=is_last,
             )
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_coordinator_log import commits, messages
+from pyspark_coordinator_log import commits, decisions, messages
 from pyspark_coordinator_log.batches import Headers
 from pyspark_coordinator_log.columns import COMMITS, ENVELOPE, EVENTS, HISTORY, RAW, SCHEMAS, STATE
 from pyspark_coordinator_log.gather import Bytes, Mask, numbers
@@ -84,20 +84,20 @@ def table(
 def key_types(records: Records) -> Any:
     """The type of each record: the number its key begins with, -1 for a control record (its key begins with 0 too)."""
     types = records.source.at("i2", np.where(records.key_length >= 2, records.key_start, 0))
-    types[(records.key_length < 2) | records.headers.is_control[records.batch]] = _NO_TYPE
+    typeless = records.key_length < 2
+    if records.headers.is_control.any():
+        typeless |= records.headers.is_control[records.batch]
+    types[typeless] = _NO_TYPE
     return types
 
 
 def _of_view(view: str, types: Any, records: Records) -> Mask:
-    data = ~records.headers.is_control[records.batch]
-    is_commit = np.isin(types, commits.KEY_TYPES) & data
-    match view:
-        case "raw":
-            return np.ones(len(records), bool)
-        case "commits":
-            return is_commit
-        case _:
-            return data & ~is_commit
+    if view == RAW:
+        return np.ones(len(records), bool)
+    is_commit: Mask = types.view(np.uint16) <= max(commits.KEY_TYPES)
+    if view == COMMITS:
+        return is_commit
+    return ~(is_commit | records.headers.is_control[records.batch])
 
 
 def _of_groups(records: Records, types: Any, groups: frozenset[str]) -> Mask:
@@ -189,27 +189,49 @@ def _problems(found: commits.Commits) -> Any:
 
 
 def _told(records: Records, types: Any, origin: Origin) -> Makers:
-    """State and events: record by record."""
-    rows = [messages.row(key, value) for key, value in key_values(records)]
-    makers = told_columns(rows)
-    makers["is_state"] = lambda: pa.repeat(pa.scalar(origin.is_state), len(rows))
+    """State and events: decisions a column at a time, the others record by record."""
+    source = records.source
+    is_decision = types == decisions.RECORD_TYPE
+    decided = None
+    if is_decision.any():
+        some = records.select(is_decision)
+        decided = decisions.decode(source, some.key_start, some.key_length, source, some.value_start, some.value_length)
+        is_decision[is_decision] = decided.plain
+    rows = [messages.row(key, value) for key, value in key_values(records.select(~is_decision))]
+    makers = told_columns(rows, decided, is_decision)
+    makers["is_state"] = lambda: pa.repeat(pa.scalar(origin.is_state), len(records))
     if origin.is_state:
         makers["state_offset"] = lambda: numbers(records.offset)
     return makers
 
 
-def told_columns(rows: Sequence[messages.Row]) -> Makers:
-    """The columns of state and events that come from keys and values alone."""
+def told_columns(rows: Sequence[messages.Row], decided: decisions.Decisions | None, is_decision: Mask) -> Makers:
+    """The columns of state and events that come from keys and values alone: of decisions and rows, as they alternate."""
     names = [name for name in SCHEMAS[HISTORY].names if name not in _ENVELOPE_NAMES and name != "is_state"]
-    return {name: _column(rows, name) for name in names}
+    return {name: _column(name, rows, decided, is_decision) for name in names}
+
+
+def _column(
+    name: str, rows: Sequence[messages.Row], decided: decisions.Decisions | None, is_decision: Mask
+) -> Callable[[], Any]:
+    kind = SCHEMAS[HISTORY].field(name).type
+
+    def make() -> Any:
+        slow = pa.array([row.get(name) for row in rows], kind)
+        if decided is None:
+            return slow
+        fast = decided.column(name, kind)
+        if not rows:
+            return fast
+        place = np.empty(len(is_decision), np.int64)
+        place[is_decision] = np.arange(len(fast))
+        place[~is_decision] = np.arange(len(fast), len(is_decision))
+        return pa.concat_arrays([fast, slow]).take(pa.array(place))
+
+    return make
 
 
 _ENVELOPE_NAMES = {name for name, _ in ENVELOPE}
-
-
-def _column(rows: Sequence[messages.Row], name: str) -> Callable[[], Any]:
-    kind = SCHEMAS[HISTORY].field(name).type
-    return lambda: pa.array([row.get(name) for row in rows], kind)
 
 
 def key_values(records: Records) -> list[tuple[bytes | None, bytes | None]]:

@@ -52,6 +52,12 @@ ROWS = (
 )
 
 
+EVENT_ROWS = (
+    Row("events of commits of 1 partition, 1 connection x16", "commit", 1, 16, 1),
+    Row("events of commits of 1 partition, 100 connections", "commit", 100, 1, 1),
+    Row("events of commits of 10 partitions, 100 connections", "commit", 100, 1, 10),
+)
+EVENT_POLICIES = ("none", "refused", "all")
 REBALANCE_MEMBERS = (100, 1_000, 3_000)
 FORMING = "group.initial.rebalance.delay.ms=1000"
 FOOTPRINT_CONNECTIONS = 1_000
@@ -154,6 +160,8 @@ def report(
         print(f"* the server at {target.host}:{target.port}")  # noqa: T201
     print(f"{'':54} {'server':>20} {'echo':>20} {'ratio':>6} {'req/s':>9}")  # noqa: T201
     report_requests([row for row in ROWS if match in row.name], servers, seconds, repetitions, warm_up_s)
+    if target is None or with_ours:
+        report_events(match, seconds, repetitions, durability, warm_up_s)
     report_data(match, servers, seconds, repetitions, warm_up_s)
     report_transactions(match, servers, seconds, repetitions, warm_up_s)
     report_rebalances(match, servers, repetitions)
@@ -239,6 +247,29 @@ def report_ids_loaded(match: str, repetitions: int) -> None:
             write_ids(IDS_LOADED, folder)
             extra_ms.append(footprint.ready_ms(folder) - empty_ms)
     print(f"\n{name}: {spread(extra_ms, 0).strip()} ms more than an empty start", flush=True)  # noqa: T201
+
+
+def report_events(match: str, seconds: float, repetitions: int, durability: str, warm_up_s: float) -> None:
+    """What the event log costs a commit: our server with and without it, in turn, so that both see the same machine."""
+    rows = [row for row in EVENT_ROWS if match in row.name]
+    if rows:
+        heads = " ".join(f"{f'events {policy}':>20}" for policy in EVENT_POLICIES)
+        print(f"\n{'CPU us per request':54} {heads} {'all - none':>20}")  # noqa: T201
+    for row in rows:
+        costs: dict[str, list[float]] = {policy: [] for policy in EVENT_POLICIES}
+        for _ in range(repetitions):
+            for policy in EVENT_POLICIES:
+                with own_server(durability, f"coordinator.events={policy}") as at:
+                    outcome = measure(
+                        Plan(
+                            at.host, at.port, row.request, row.connections, row.in_flight, row.partitions, warm_up_s,
+                            seconds, at.pid, joins=True,
+                        )
+                    )  # fmt: skip
+                costs[policy].append(outcome.server_cpu_s / outcome.answers * 1e6)
+        more = [each - base for each, base in zip(costs["all"], costs["none"], strict=True)]
+        columns = " ".join(f"{spread(column):>20}" for column in [*costs.values(), more])
+        print(f"{row.name:54} {columns}", flush=True)  # noqa: T201
 
 
 def report_rebalances(match: str, servers: Sequence[Contender], repetitions: int) -> None:

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from groups.consumer.consumer_world import Classic, ConsumerHarness, Modern
+from groups.harness import Asked
 
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.groups import RECORD_KEYS
 from coordinator.groups.offsets.commit import commit
 from coordinator.log.batch import BatchBuilder
 from coordinator.protocol.codec import Codec
+from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -25,7 +27,7 @@ from coordinator.protocol.messages import (
     OffsetCommitRequest,
 )
 from coordinator.requests import offset_commit as commit_api
-from coordinator.runtime.result import Record
+from coordinator.runtime.result import Record, Result
 from coordinator.runtime.serde import Serde
 
 _Topic = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -33,11 +35,18 @@ _Partition = OffsetCommitRequest.OffsetCommitRequestPartition
 _Assigned = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
 
 
+START_MS = 1_760_000_000_000
+BATCH_RECORDS = 7
+
+
 class Story(ConsumerHarness):
     """A shard whose events are kept, refused ones too."""
 
     def __init__(self, seed: int, **config: Any) -> None:
-        super().__init__({"t": 6, "u": 3}, group_consumer_assignment_interval_ms=0, **config)
+        self.times: list[int] = []
+        """When each record was written."""
+        super().__init__({"t": 12, "u": 5}, group_consumer_assignment_interval_ms=0, **config)
+        self.now_ms = START_MS
         opened = EventLogOpenedValue(state_offset=0, time_ms=self.now_ms, run_id="run", policy="all", cause="start")
         self.events.append(Record(EventLogOpenedKey(), opened))
         self.chance = random.Random(seed)
@@ -46,7 +55,12 @@ class Story(ConsumerHarness):
         """(group, member, epoch, partitions) as they once were."""
         self.names = 0
 
+    def _apply(self, result: Any) -> None:
+        super()._apply(result)
+        self.times += [self.now_ms] * (len(self.records) - len(self.times))
+
     def send(self, group_id: str, member_id: str, epoch: int, partitions: Any, version: int = 9) -> None:
+        """A commit as the API hands it on: every topic with its name and its id."""
         by_topic: dict[str, list[int]] = {}
         for name, partition in partitions:
             by_topic.setdefault(name, []).append(partition)
@@ -55,11 +69,16 @@ class Story(ConsumerHarness):
             generation_id_or_member_epoch=epoch,
             member_id=member_id,
             topics=[
-                _Topic(name, self.catalog.topic_id(name) or bytes(16), [_Partition(each, 7, -1, "") for each in which])
+                _Topic(name, self.id_of(name), [_Partition(each, 7, -1, "") for each in which])
                 for name, which in by_topic.items()
             ],
         )
-        self.call(commit, request, version, commit_api.API)
+        asked = Asked(commit_api.API, version, "client", "/127.0.0.1", "")
+        try:
+            result = commit(self.groups, request, asked, self.now_ms)
+        except KafkaError as error:
+            result = Result(facts=error.facts)
+        self._apply(result)
 
     # --- the mess -----------------------------------------------------------------------------------------------------
 
@@ -86,18 +105,18 @@ class Story(ConsumerHarness):
             client.beat()
             if before is not None:
                 self.old.append(before)
-                del self.old[:-30]
+                del self.old[:-12]
         elif chance < 0.75:
             self.commits(client)
         elif chance < 0.85:
-            self.advance(self.chance.choice((10, 500, 1_100)))
-        elif chance < 0.88 and len(self.clients) < 9:
+            self.advance(self.chance.choice((10, 200, 700)))
+        elif chance < 0.87 and len(self.clients) < 9:
             self.come()
-        elif chance < 0.91 and len(self.clients) > 3:
+        elif chance < 0.89 and len(self.clients) > 3:
             if client.is_in:
                 client.leave()
             self.clients.remove(client)
-        elif chance < 0.93:
+        elif chance < 0.915:
             self.advance(46_000)
         elif chance < 0.95:
             client.topics = self.chance.choice((("t",), ("t", "u"), ("u",)))
@@ -168,13 +187,15 @@ class Story(ConsumerHarness):
     def _forge(self, group_id: str, member_id: str, epoch: int, lost: int, assigned: list[Any]) -> None:
         value = ConsumerGroupCurrentMemberAssignmentValue(epoch, epoch - 1, 0, assigned, [], lost)
         self.records.append(Record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), value))
+        self.times.append(self.now_ms)
 
     # --- as a log -----------------------------------------------------------------------------------------------------
 
     def write(self, folder: Path, shard: int = 0) -> Path:
         """The log in a data folder; events end every batch as the server's do."""
-        write_log(folder / f"__consumer_offsets-{shard}", encoded(self.records, RECORD_KEYS))
-        write_log(folder / f"__coordinator_events-{shard}", encoded(self.events, EVENT_KEYS))
+        write_log(folder / f"__consumer_offsets-{shard}", encoded(self.records, RECORD_KEYS), self.times)
+        told = [record.value.time_ms for record in self.events]
+        write_log(folder / f"__coordinator_events-{shard}", encoded(self.events, EVENT_KEYS), told)
         return folder
 
 
@@ -183,14 +204,13 @@ def encoded(records: list[Any], keys: tuple[str, ...]) -> list[tuple[bytes, byte
     return [serde.encode(record) for record in records]
 
 
-def write_log(
-    folder: Path, records: list[tuple[bytes, bytes | None]], *, first: int = 0, batch_records: int = 7
-) -> None:
-    """Appends records to the folder's only segment."""
+def write_log(folder: Path, records: list[tuple[bytes, bytes | None]], times: list[int], *, first: int = 0) -> None:
+    """Appends records to the folder's only segment; those of one moment are of one batch."""
     folder.mkdir(parents=True, exist_ok=True)
+    batch = BatchBuilder()
     with (folder / f"{0:020d}.log").open("ab") as file:
-        for start in range(0, len(records), batch_records):
-            batch = BatchBuilder()
-            for key, value in records[start : start + batch_records]:
-                batch.add(key, value)
-            file.write(batch.build(first + start, 1_760_000_000_000 + first + start))
+        for index, (key, value) in enumerate(records):
+            batch.add(key, value)
+            if index + 1 == len(records) or times[index + 1] != times[index] or batch.count == BATCH_RECORDS:
+                file.write(batch.build(first + index + 1 - batch.count, times[index]))
+                batch.clear()

@@ -20,8 +20,6 @@ from pyspark_coordinator_log import batches, columns, gather, views
 from pyspark_coordinator_log.batches import BadBatch
 from pyspark_coordinator_log.commits import topic_id_text
 
-ORIGIN = views.Origin(3, "log", True)
-
 
 def wanted(view: str, **limits: Any) -> views.Wanted:
     everything = {"groups": None, "since_ms": None, "until_ms": None}
@@ -35,8 +33,9 @@ def read(content: bytes, view: str, **limits: Any) -> list[dict[str, Any]]:
     headers = batches.Headers(source, np.array(found, np.int64))
     batches.check(content, headers, checksums=True)
     out = []
+    origin = views.Origin(3, "log", is_state=view != "events")
     for piece, some in batches.pieces(source, headers):
-        table = views.table(piece, some, wanted(view, **limits), ORIGIN, 0, None)
+        table = views.table(piece, some, wanted(view, **limits), origin, 0, None)
         assert table.schema == columns.SCHEMAS[view]
         table.validate(full=True)
         out += table.to_pylist()

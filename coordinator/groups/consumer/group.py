@@ -464,25 +464,15 @@ class ConsumerGroup:
 
     def _own(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         """Whoever took a partition last has it: while a log is read, the record by which it was given up may be gone."""
-        if (
-            old is not None
-            and new is not None
-            and old.assigned is new.assigned
-            and old.pending_revocation is new.pending_revocation
-        ):
-            return
         if old is not None:
-            kept = () if new is None else (new.assigned, new.pending_revocation)
             for held in (old.assigned, old.pending_revocation):
-                if not any(held is each for each in kept):
+                if new is None or (held is not new.assigned and held is not new.pending_revocation):
                     self._disown(held, old.member_id)
         if new is not None:
-            had = () if old is None else (old.assigned, old.pending_revocation)
             for held in (new.assigned, new.pending_revocation):
-                if any(held is each for each in had):
-                    continue
-                for topic_id, partitions in held.items():
-                    self.owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, new.member_id))
+                if old is None or (held is not old.assigned and held is not old.pending_revocation):
+                    for topic_id, partitions in held.items():
+                        self.owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, new.member_id))
 
     def _disown(self, held: Epochs, member_id: str) -> None:
         for topic_id, partitions in held.items():

@@ -1,0 +1,279 @@
+"""CommitDecided, a column at a time: the one event that is as frequent as commits are.
+
+    key       int16 type, int16 length + group
+    value     int16 version 0
+              int64 state offset, int64 time, int8 group kind
+              text member, text? instance
+              int32 epoch as requested, int16 error
+              text policy
+              3 x int8 verdict, int32 member epoch, int32 revocation epoch, int64 producer, int16 producer epoch
+              text? transactional id, text? client
+              topics: text name, 16 bytes id, partitions (int32, int64 offset, int16 error, int32 epoch, no tags), no tags
+              tags: the end of the state, or none
+
+`text` is compact: a varint of length + 1, then UTF-8; with a question mark 0 is null. Topics are gone through in step, the
+n-th of every event at once. The partitions of a topic are of one width as long as nobody gives them tagged fields, and an
+event with such, or of another version, or that does not end where its value ends, is not `plain`: it is left to the codec,
+which knows what there may be, so that this path need know the usual case only.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyspark_coordinator_log import messages
+from pyspark_coordinator_log.columns import COMMITTED
+from pyspark_coordinator_log.commits import topic_ids
+from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers
+
+RECORD_TYPE = 1002
+_VERSION = 0
+_FRONT = np.dtype([("version", ">i2"), ("state_offset", ">i8"), ("time_ms", ">i8"), ("group_kind", "i1")])
+_CLAIM = np.dtype([("epoch", ">i4"), ("error", ">i2")])
+_JUDGED = np.dtype(
+    [
+        ("strict", "i1"),
+        ("revocation", "i1"),
+        ("assignment", "i1"),
+        ("member_epoch", ">i4"),
+        ("revocation_epoch", ">i4"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+    ]
+)
+_PARTITION = np.dtype(
+    [("partition", ">i4"), ("offset", ">i8"), ("error", ">i2"), ("assignment_epoch", ">i4"), ("tags", "u1")]
+)
+_ID_BYTES = 16
+_END_TAG = np.dtype([("count", "u1"), ("tag", "u1"), ("size", "u1"), ("state_end_offset", ">i8")])
+_TEXT_MAX = 0x7FFF
+
+
+@dataclass(slots=True)
+class _Text:
+    start: Ints
+    length: Ints
+    present: Mask
+
+
+class _Walk:
+    """Goes through the values of many events at once; `sound` are those in which everything fitted so far."""
+
+    __slots__ = ("end", "position", "sound", "source")
+
+    def __init__(self, source: Bytes, position: Ints, end: Ints) -> None:
+        self.source, self.position, self.end = source, position, end
+        self.sound = np.full(len(position), fill_value=True)
+
+    def fields(self, layout: np.dtype[Any]) -> npt.NDArray[Any]:
+        """A run of fixed-width fields."""
+        found = self.source.structs(layout, np.minimum(self.position, self.end))
+        self.position = self.position + layout.itemsize
+        return found
+
+    def text(self, *, nullable: bool) -> _Text:
+        """A compact text."""
+        raw, start = self.source.unsigned(np.minimum(self.position, self.end))
+        present = raw > 0
+        if not nullable:
+            self.sound &= present
+        length = np.where(present, raw - 1, 0)
+        self.sound &= (length <= _TEXT_MAX) & (start + length <= self.end)
+        length = np.where(self.sound, length, 0)
+        self.position = start + length
+        return _Text(start, length, present)
+
+    def count(self) -> Ints:
+        """The elements of a compact array; one that is null, or has more than could be, is not sound."""
+        raw, self.position = self.source.unsigned(np.minimum(self.position, self.end))
+        self.sound &= (raw > 0) & (raw - 1 <= self.end - self.position)
+        return np.where(self.sound, raw - 1, 0)
+
+
+@dataclass(slots=True)
+class _Topics:
+    """The topics of all events, in the order of the events and of the topics in each."""
+
+    event: Ints
+    name: _Text
+    id_start: Ints
+    first: Ints
+    count: Ints
+
+
+@dataclass(slots=True)
+class Decisions:
+    """The columns of the events that are `plain`, by name; of the others nothing is known but that they are not."""
+
+    plain: Mask
+    _source: Bytes
+    _keys: Bytes
+    _group: _Text
+    _front: Any
+    _claim: Any
+    _judged: Any
+    _texts: dict[str, _Text]
+    _state_end: Any
+    _topics: _Topics
+
+    def column(self, name: str, kind: pa.DataType) -> Any:
+        """An Arrow column of the plain events; all null for what a decision does not have."""
+        if name in self._texts:
+            return self._text(self._source, self._texts[name])
+        if name == "group":
+            return self._text(self._keys, self._group)
+        if name == "partitions":
+            return self._partitions()
+        chosen = self._numbers(name)
+        return pa.nulls(int(self.plain.sum()), kind) if chosen is None else chosen
+
+    def _text(self, source: Bytes, text: _Text) -> Any:
+        present = text.present[self.plain]
+        return source.texts(text.start[self.plain], np.where(present, text.length[self.plain], 0), present)
+
+    def _numbers(self, name: str) -> Any:
+        front, claim, judged = self._front[self.plain], self._claim[self.plain], self._judged[self.plain]
+        match name:
+            case "type":
+                return pa.repeat(pa.scalar("CommitDecided"), len(front))
+            case "state_offset" | "time_ms":
+                return numbers(front[name])
+            case "group_kind":
+                return _named(front[name], messages.group_kind)
+            case "epoch":
+                return numbers(claim[name])
+            case "error":
+                return _named(claim[name], messages.error_name)
+            case "strict_accepts" | "revocation_epoch_accepts" | "assignment_epoch_accepts":
+                said = judged[name.partition("_")[0]]
+                return numbers(said == 1, (said == 1) | (said == 2))
+            case "member_epoch" | "revocation_epoch":
+                return numbers(judged[name], judged[name] >= 0)
+            case "commit_producer_id" | "commit_producer_epoch":
+                values = judged[name.removeprefix("commit_")]
+                return numbers(values, values >= 0)
+            case "tombstone":
+                return pa.repeat(pa.scalar(value=False), len(front))
+            case "state_end_offset":
+                values = self._state_end[self.plain]
+                return numbers(values, values >= 0)
+            case _:
+                return None
+
+    def _partitions(self) -> Any:
+        topics, source = self._topics, self._source
+        keep = self.plain[topics.event]
+        event, count, first = topics.event[keep], topics.count[keep], topics.first[keep]
+        total = int(count.sum())
+        topic = np.repeat(np.arange(len(count)), count)
+        within = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
+        raw = source.structs(_PARTITION, first[topic] + within * _PARTITION.itemsize)
+        length = topics.name.length[keep]
+        names = source.texts(topics.name.start[keep], length, length > 0)
+        ids = topic_ids(source, topics.id_start[keep], np.full(len(count), fill_value=True))
+        of_topic = pa.array(topic)
+        children = [
+            names.take(of_topic),
+            ids.take(of_topic),
+            numbers(raw["partition"]),
+            numbers(raw["offset"]),
+            _named(raw["error"], messages.error_name),
+            numbers(raw["assignment_epoch"], raw["assignment_epoch"] >= 0),
+        ]
+        rank = np.cumsum(self.plain) - 1
+        edges = np.zeros(int(self.plain.sum()) + 1, np.int64)
+        np.add.at(edges, rank[event] + 1, count)
+        values = pa.StructArray.from_arrays(children, fields=list(COMMITTED))
+        return pa.ListArray.from_arrays(pa.array(np.cumsum(edges).astype(np.int32)), values)
+
+
+def _named(numbered: npt.NDArray[Any], name_of: Any) -> Any:
+    """Names for numbers of which there are few different ones."""
+    different, which = np.unique(numbered, return_inverse=True)
+    return pa.array([name_of(int(number)) for number in different], pa.string()).take(pa.array(which))
+
+
+def decode(
+    keys: Bytes, key_start: Ints, key_length: Ints, values: Bytes, value_start: Ints, value_length: Ints
+) -> Decisions:
+    """The decisions at these places, whose keys all have the type; a value's length of -1 is a tombstone."""
+    key_end = key_start + key_length
+    group_length = keys.at("i2", np.minimum(key_start + 2, key_end)).astype(np.int64)
+    fits = (group_length >= 0) & (key_start + 4 + group_length == key_end)
+    group = _Text(key_start + 4, np.where(fits, group_length, 0), fits)
+
+    alive = value_length >= 0
+    end = np.where(alive, value_start + value_length, 0)
+    walk = _Walk(values, np.where(alive, value_start, 0), end)
+    front = walk.fields(_FRONT)
+    texts = {"member_id": walk.text(nullable=False), "instance_id": walk.text(nullable=True)}
+    claim = walk.fields(_CLAIM)
+    policy = walk.text(nullable=False)
+    texts["policy"] = _Text(policy.start, policy.length, policy.length > 0)
+    judged = walk.fields(_JUDGED)
+    texts["transactional_id"] = walk.text(nullable=True)
+    texts["client_id"] = walk.text(nullable=True)
+    topics = _topics(walk)
+    back = values.structs(_END_TAG, np.minimum(walk.position, end))
+    tagged = (back["count"] == 1) & (back["tag"] == 0) & (back["size"] == 8)
+    walk.position = walk.position + np.where(tagged, _END_TAG.itemsize, 1)
+    plain = walk.sound & alive & fits & (front["version"] == _VERSION) & (tagged | (back["count"] == 0))
+    plain &= walk.position == end
+    return Decisions(
+        plain=plain,
+        _source=values,
+        _keys=keys,
+        _group=group,
+        _front=front,
+        _claim=claim,
+        _judged=judged,
+        _texts=texts,
+        _state_end=np.where(tagged, back["state_end_offset"], -1),
+        _topics=topics,
+    )
+
+
+def _topics(walk: _Walk) -> _Topics:
+    """Goes through the topics of all events; where a partition has tagged fields the event is not sound."""
+    counts = walk.count()
+    events: list[Ints] = []
+    found: list[tuple[Ints, ...]] = []
+    ordinal = 0
+    while (active := np.flatnonzero((counts > ordinal) & walk.sound)).size:
+        part = _Walk(walk.source, walk.position[active], walk.end[active])
+        name = part.text(nullable=False)
+        id_start = part.position
+        part.position = part.position + _ID_BYTES
+        count = part.count()
+        first = part.position
+        after = first + count * _PARTITION.itemsize
+        part.sound &= after + 1 <= part.end
+        count = np.where(part.sound, count, 0)
+        tags = walk.source.array.take(np.minimum(after, part.end), mode="clip")
+        part.sound &= (tags == 0) & _untagged(walk.source, first, count)
+        walk.position[active] = np.where(part.sound, after + 1, part.end)
+        walk.sound[active] &= part.sound
+        events.append(active)
+        found.append((name.start, name.length, id_start, first, count))
+        ordinal += 1
+    if not events:
+        none = np.empty(0, np.int64)
+        return _Topics(none, _Text(none, none, none.astype(bool)), none, none, none)
+    event = np.concatenate(events)
+    order = np.argsort(event, kind="stable")
+    start, length, id_start, first, count = (np.concatenate(each)[order] for each in zip(*found, strict=True))
+    return _Topics(event[order], _Text(start, length, length > 0), id_start, first, count)
+
+
+def _untagged(source: Bytes, first: Ints, count: Ints) -> Mask:
+    """Whether every partition behind these places ends with an empty section of tags."""
+    total = int(count.sum())
+    which = np.repeat(np.arange(len(count)), count)
+    within = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
+    last = first[which] + within * _PARTITION.itemsize + _PARTITION.itemsize - 1
+    tagged = np.zeros(len(count), bool)
+    np.logical_or.at(tagged, which, source.array.take(last, mode="clip") != 0)
+    return ~tagged

@@ -1,0 +1,115 @@
+"""Against truth: histories that the core itself made, with faults planted; a loop over the records says what is to be found.
+
+Read once and followed in pieces (tests of `follow` in test_follow.py), the answer is the same.
+"""
+
+import pytest
+from pipeline.histories import Story
+from pipeline.plain_fold import Fold, fold
+
+pytest.importorskip("pyspark")
+
+from coordinator.pipeline import audit, broken, evidence, tables
+
+SEEDS = (1, 2)
+ZOMBIES = ("lost", "ahead", "not a member")
+
+
+def planted(seed: int) -> tuple[Story, Fold, dict[str, object]]:
+    """A story with two owners, an epoch ahead of its group, and zombies let through."""
+    story = Story(seed).live(450)
+    twice = story.give_twice()
+    story.live(40)
+    ahead = story.outrun()
+    story.live(60)
+    refused = sorted(
+        {row[0] for row in fold(story.records, story.events).verdicts if row[3] == "lost" and row[-1] == "refused"}
+    )
+    through = refused[::5]
+    for index in through:
+        story.let_through(index)
+    return story, fold(story.records, story.events), {"twice": twice, "ahead": ahead, "through": set(through)}
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def told(request, tmp_path_factory, spark):
+    story, truth, plan = planted(request.param)
+    folder = story.write(tmp_path_factory.mktemp("story"))
+    derived = tables.Derived(evidence=evidence.from_log(spark, str(folder), {}), keep=lambda _, made: made.persist())
+    return derived, truth, plan
+
+
+def test_intervals_epochs_and_verdicts_are_those_of_a_plain_fold(told):
+    derived, truth, _ = told
+    members = {
+        (row["group"], row["member_id"], row["epoch"], row["from_offset"], row["to_offset"])
+        for row in derived.member_intervals.collect()
+    }
+    assert members == truth.members
+    owned = {
+        (row["group"], row["topic_key"], row["partition"], row["member_id"], row["from_offset"], row["to_offset"],
+         row["acquired_epoch"])
+        for row in derived.ownership_intervals.collect()
+    }  # fmt: skip
+    assert owned == truth.ownership
+    assert {
+        (row["group"], row["kind"], row["epoch"], row["offset"]) for row in derived.epochs.collect()
+    } == truth.epochs
+    assert sorted(map(repr, verdict_rows(derived.commit_verdicts.collect()))) == sorted(map(repr, truth.verdicts))
+
+
+def verdict_rows(rows):
+    names = ("offset", "topic_key", "partition", "truth", "member_epoch", "owned_since", "strict_accepts",
+             "revocation_epoch_accepts", "assignment_epoch_accepts", "outcome")  # fmt: skip
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def test_all_that_was_planted_is_found_and_nothing_else(told):
+    derived, truth, plan = told
+    rows = derived.invariants_broken.collect()
+    zombies = {row["offset"] for row in rows if row["rule"] == broken.ZOMBIE_ACCEPTED}
+    assert plan["through"] <= zombies
+    assert zombies == {row[0] for row in truth.verdicts if row[3] in ZOMBIES and row[-1] == "accepted"}
+    twice = {(row["group"], row["topic_key"], row["partition"], row["member_id"], row["offset"]) for row in rows
+             if row["rule"] == broken.TWO_OWNERS}  # fmt: skip
+    assert twice == truth.two_owners
+    assert plan["twice"] is None or plan["twice"] in {row[-1] for row in twice}
+    order = {(row["group"], row["offset"]) for row in rows if row["rule"] == broken.EPOCH_ORDER}
+    assert order == truth.epoch_order
+    assert plan["ahead"] in {row[1] for row in order}
+    # What the server said agrees with its log until records are forged behind its back.
+    forged_ms = min(row["time_ms"] for row in rows if row["rule"] in (broken.TWO_OWNERS, broken.EPOCH_ORDER))
+    differ = [row for row in rows if row["rule"] in (broken.TOLD_OTHERWISE, broken.VERDICT)]
+    assert [row for row in differ if row["time_ms"] < forged_ms] == []
+
+
+def test_the_sums_of_the_audit_are_those_of_a_plain_fold(told):
+    derived, truth, _ = told
+    found = audit.summary(derived)
+    rows = truth.verdicts
+    assert found["commits"]["decisions"] == len(rows)
+    assert found["commits"]["zombies_accepted"] == sum(row[3] in ZOMBIES and row[-1] == "accepted" for row in rows)
+    assert found["commits"]["zombies_refused"] == sum(row[3] in ZOMBIES and row[-1] == "refused" for row in rows)
+    assert found["commits"]["unowned_accepted"] == sum(row[3] == "unowned" and row[-1] == "accepted" for row in rows)
+    requests: dict[int, list[tuple]] = {}
+    for row in rows:
+        if row[6] is not None:
+            requests.setdefault(row[0], []).append(row)
+    for index, name in enumerate(("strict", "revocation_epoch", "assignment_epoch")):
+        refused = [each for each in requests.values() if not all(row[6 + index] for row in each)]
+        rightly = [each for each in refused if any(row[3] in (*ZOMBIES, "unowned") for row in each)]
+        policy = next(row for row in found["policies"] if row["replayed"] == name)
+        assert (policy["refused"], policy["refused_rightly"]) == (len(refused), len(rightly))
+        assert policy["requests"] == len(requests)
+    assert not audit.is_clean(found)
+    assert found["gaps"] == []
+
+
+def test_a_history_without_faults_is_clean(spark, tmp_path):
+    story = Story(3).live(300)
+    derived = tables.Derived(
+        evidence=evidence.from_log(spark, str(story.write(tmp_path)), {}), keep=lambda _, made: made.persist()
+    )
+    found = audit.summary(derived)
+    assert found["broken"] == {}
+    assert audit.is_clean(found)

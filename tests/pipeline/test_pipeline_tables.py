@@ -1,0 +1,302 @@
+"""Small histories, row by row: what each table says of them. One history per test, all of it in sight."""
+
+from typing import Any
+
+import pytest
+from pipeline.pipeline_rows import LOG, History, complete_from, frame
+
+pytest.importorskip("pyspark")
+
+from coordinator.pipeline import broken, gaps, intervals, rebalances, transactions, verdicts
+from pyspark_coordinator_log import columns
+
+
+def rows(frame: Any, *names: str) -> set[tuple[Any, ...]]:
+    return {tuple(row[name] for name in names) for row in frame.collect()}
+
+
+@pytest.fixture(scope="module")
+def moved() -> History:
+    """Partition 1 goes from a to b while b joins; everything that can be said of a commit is said."""
+    h = History()
+    h.metadata("a")
+    h.group_epoch(1)
+    h.target_epoch(1)
+    h.current("a", 1, {0: 1, 1: 1})
+    h.decided("a", 1, {0: 1}, member_epoch=1)
+    h.metadata("b")
+    h.group_epoch(2)
+    h.target_epoch(2)
+    h.current("a", 1, {0: 1}, pending={1: 1}, state="UNREVOKED_PARTITIONS")
+    h.decided("a", 1, {0: 1, 1: 1}, member_epoch=1)
+    h.current("a", 2, {0: 1}, revocation_epoch=1)
+    h.current("b", 2, {1: 2})
+    h.decided("a", 1, {1: None}, member_epoch=2)
+    h.decided("a", 1, {0: 1}, "STALE_MEMBER_EPOCH", member_epoch=2)
+    h.decided("a", 2, {1: None}, member_epoch=2)
+    h.decided("nobody", 2, {1: None}, "UNKNOWN_MEMBER_ID")
+    h.decided("b", 3, {1: 2}, "STALE_MEMBER_EPOCH", member_epoch=2)
+    h.decided("b", 2, {1: 2, 0: None}, "OFFSET_METADATA_TOO_LARGE", member_epoch=2)
+    h.decided("", -1, {5: None})
+    return h
+
+
+@pytest.fixture(scope="module")
+def judged(spark: Any, moved: History) -> Any:
+    state, events = moved.frames(spark)
+    members = intervals.member_intervals(state)
+    return verdicts.commit_verdicts(events, members, complete_from(spark)).persist()
+
+
+def test_a_member_has_a_row_from_each_of_its_records_to_the_next(spark, moved):
+    state, _ = moved.frames(spark)
+    found = intervals.member_intervals(state)
+    assert rows(found, "member_id", "epoch", "from_offset", "to_offset", "client_id") == {
+        ("a", 1, 3, 7, "client of a"),
+        ("a", 1, 7, 8, "client of a"),
+        ("a", 2, 8, None, "client of a"),
+        ("b", 2, 9, None, "client of b"),
+    }
+
+
+def test_an_ownership_lasts_over_epochs_and_while_it_must_be_given_up(spark, moved):
+    state, _ = moved.frames(spark)
+    found = intervals.ownership_intervals(intervals.member_intervals(state), complete_from(spark))
+    assert rows(found, "partition", "member_id", "from_offset", "to_offset", "acquired_epoch", "last_epoch") == {
+        (0, "a", 3, None, 1, 2),
+        (1, "a", 3, 8, 1, 1),
+        (1, "b", 9, None, 2, 2),
+    }
+
+
+def test_behind_a_hole_in_the_log_an_ownership_is_as_old_as_its_record_says(spark, moved):
+    state, _ = moved.frames(spark)
+    found = intervals.ownership_intervals(intervals.member_intervals(state), complete_from(spark, 9))
+    assert rows(found, "partition", "member_id", "acquired_epoch", "begin_is_known") == {
+        (0, "a", 1, False),
+        (1, "a", 1, False),
+        (1, "b", 2, True),
+    }
+
+
+def test_each_commit_is_judged_by_what_the_state_log_said_then(judged):
+    assert rows(judged, "offset", "partition", "truth", "outcome") == {
+        (0, 0, "safe", "accepted"),
+        (1, 0, "safe", "accepted"),
+        (1, 1, "safe", "accepted"),
+        (2, 1, "lost", "accepted"),
+        (3, 0, "safe", "refused"),
+        (4, 1, "unowned", "accepted"),
+        (5, 1, "not a member", "refused"),
+        (6, 1, "ahead", "refused"),
+        (7, 1, "safe", "failed"),
+        (7, 0, "unowned", "failed"),
+        (8, 5, "unclaimed", "accepted"),
+    }
+
+
+def test_where_the_state_log_was_compacted_the_event_is_believed_and_the_row_says_so(spark, moved):
+    state, events = moved.frames(spark)
+    found = verdicts.commit_verdicts(events, intervals.member_intervals(state), complete_from(spark, 9))
+    early = found.where("offset in (0, 1)")
+    assert rows(early, "offset", "partition", "truth", "evidence") == {
+        (0, 0, "safe", "event"),
+        (1, 0, "safe", "event"),
+        (1, 1, "safe", "event"),
+    }
+    assert rows(found.where("offset = 2"), "truth", "evidence") == {("lost", "state")}
+
+
+def test_policies_are_replayed_by_request(judged):
+    found = {row["replayed"]: row for row in verdicts.policy_replay(judged).collect()}
+    assert {name: (row["requests"], row["refused_rightly"], row["refused_wrongly"], row["accepted_zombies"])
+            for name, row in found.items()} == {
+        "strict": (7, 3, 1, 0),
+        "revocation_epoch": (7, 3, 1, 0),
+        "assignment_epoch": (7, 3, 0, 0),
+        "in force": (7, 2, 1, 1),
+    }  # fmt: skip
+    assert {row["accepted_unowned"] for row in found.values()} == {1}
+
+
+def test_nothing_is_broken_but_the_zombie_that_was_let_through(spark, moved, judged):
+    state, _ = moved.frames(spark)
+    owned = intervals.ownership_intervals(intervals.member_intervals(state), complete_from(spark))
+    found = broken.invariants_broken(state, owned, judged)
+    assert rows(found, "rule", "log", "offset", "member_id", "partition") == {
+        (broken.ZOMBIE_ACCEPTED, "events", 2, "a", 1)
+    }
+
+
+def test_what_must_not_be_is_found_with_its_offset(spark):
+    h = History()
+    h.metadata("a")
+    h.metadata("b")
+    h.group_epoch(2)
+    h.target_epoch(2)
+    h.current("a", 2, {0: 2, 1: 1})
+    h.current("b", 2, {0: 2})
+    h.current("b", 3, {}, revocation_epoch=3)
+    h.target_epoch(4)
+    h.decided("a", 2, {0: 2}, member_epoch=1)
+    h.decided("a", 2, {0: 2}, member_epoch=2, strict_accepts=False)
+    state, events = h.frames(spark)
+    members = intervals.member_intervals(state)
+    owned = intervals.ownership_intervals(members, complete_from(spark))
+    judged = verdicts.commit_verdicts(events, members, complete_from(spark))
+    found = broken.invariants_broken(state, owned, judged)
+    assert rows(found, "rule", "offset", "member_id") == {
+        (broken.SINCE_TOO_EARLY, 4, "a"),
+        (broken.TWO_OWNERS, 5, "b"),
+        (broken.EPOCH_ORDER, 6, "b"),
+        (broken.EPOCH_ORDER, 7, None),
+        (broken.TOLD_OTHERWISE, 0, "a"),
+        (broken.VERDICT, 1, "a"),
+    }
+
+
+def test_a_static_member_that_left_for_a_while_keeps_what_it_has_and_is_not_out_of_order(spark):
+    h = History()
+    h.metadata("a")
+    h.group_epoch(3)
+    h.target_epoch(3)
+    h.current("a", 3, {0: 3})
+    h.current("a", -2, {0: 3})
+    h.decided("a", 3, {0: 3}, "STALE_MEMBER_EPOCH")
+    state, events = h.frames(spark)
+    members = intervals.member_intervals(state)
+    owned = intervals.ownership_intervals(members, complete_from(spark))
+    judged = verdicts.commit_verdicts(events, members, complete_from(spark))
+    assert rows(judged, "truth") == {("ahead",)}
+    assert rows(owned, "from_offset", "to_offset") == {(3, None)}
+    assert broken.invariants_broken(state, owned, judged).isEmpty()
+
+
+def test_classic_groups_have_generations_and_owners_and_unknown_protocols_are_not_guessed(spark):
+    h = History()
+    h.generation(1, {"a": [0, 1]})
+    h.event("RebalanceCompleted", group_kind="classic", epoch=1, cause="a new member joins", duration_ms=30,
+            member_count=1, waited_for=[("a", 20)])  # fmt: skip
+    h.generation(2, {"a": [0], "b": [1]})
+    h.generation(3, {"a": b"\0\1other", "b": b""})
+    h.decided("a", 3, {0: None}, group_kind="classic", member_epoch=3, policy=None)
+    h.decided("a", 2, {0: None}, "ILLEGAL_GENERATION", group_kind="classic", member_epoch=3, policy=None)
+    h.decided("b", 4, {1: None}, "REBALANCE_IN_PROGRESS", group_kind="classic", member_epoch=4, policy=None)
+    h.decided("c", 3, {1: None}, "UNKNOWN_MEMBER_ID", group_kind="classic", policy=None)
+    state, events = h.frames(spark)
+    members = intervals.member_intervals(state)
+    owned = intervals.ownership_intervals(members, complete_from(spark))
+    assert rows(owned, "topic_key", "partition", "member_id", "from_offset", "to_offset") == {
+        ("t", 0, "a", 0, 2),
+        ("t", 1, "a", 0, 1),
+        ("t", 1, "b", 1, 2),
+    }
+    unread = members.where("epoch = 3 and member_id = 'a'").collect()[0]
+    assert (unread["held"], bytes(unread["unread_assignment"])) == (None, b"\0\1other")
+    judged = verdicts.commit_verdicts(events, members, complete_from(spark))
+    assert rows(judged, "offset", "truth", "strict_accepts") == {
+        (1, "unknown", None),
+        (2, "lost", None),
+        (3, "unknown", None),
+        (4, "not a member", None),
+    }
+    found = rebalances.rebalances(rebalances.epochs(state), members, events)
+    assert rows(found, "epoch", "offset", "members", "cause", "duration_ms", "slowest_member_id") == {
+        (1, 0, 1, "a new member joins", 30, "a"),
+        (2, 1, 2, None, None, None),
+        (3, 2, 2, None, None, None),
+    }
+
+
+def test_a_rebalance_without_events_is_told_by_the_records_as_far_as_they_go(spark, moved):
+    state, _ = moved.frames(spark)
+    found = rebalances.rebalances(rebalances.epochs(state), intervals.member_intervals(state), None)
+    assert rows(found, "epoch", "offset", "cause", "cause_member_id", "cause_from", "duration_ms", "slowest_member_id",
+                "completed") == {
+        (1, 1, "member joined", "a", "state", 200, "a", True),
+        (2, 5, "member joined", "b", "state", 400, "b", True),
+    }  # fmt: skip
+
+
+def test_a_rebalance_that_was_overtaken_has_no_duration(spark):
+    h = History()
+    h.metadata("a")
+    h.metadata("b")
+    h.group_epoch(1)
+    h.target_epoch(1)
+    h.current("a", 1, {0: 1})
+    h.group_epoch(2)
+    h.target_epoch(2)
+    h.current("a", 2, {0: 1})
+    h.current("b", 2, {1: 2})
+    h.event("RebalanceStarted", epoch=3, cause="a member left", member_id="b", reason="closed")
+    state, events = h.frames(spark)
+    found = rebalances.rebalances(rebalances.epochs(state), intervals.member_intervals(state), events)
+    assert rows(found, "epoch", "offset", "cause", "reason", "duration_ms", "completed", "superseded") == {
+        (1, 2, "member joined", None, None, False, True),
+        (2, 5, None, None, 300, True, False),
+        (3, None, "a member left", "closed", None, False, False),
+    }
+
+
+def test_offsets_in_transactions_take_effect_at_their_producers_next_marker_or_never(spark):
+    h = History()
+    h.offset(0, 1, producer=7)
+    h.offset(1, 1, producer=8)
+    h.offset(2, 5)
+    h.marker(8, commit=False)
+    h.offset(0, 2, producer=7)
+    h.marker(7, commit=True)
+    h.offset(0, 3, producer=7)
+    h.offset(2, None)
+    commits = frame(spark, columns.COMMITS, h.commits)
+    markers = frame(spark, columns.RAW, h.markers)
+    found = transactions.offset_commits(commits, markers).persist()
+    assert rows(found, "offset", "outcome", "effective_offset", "tombstone") == {
+        (0, "committed", 5, False),
+        (1, "aborted", None, False),
+        (2, "plain", 2, False),
+        (4, "committed", 5, False),
+        (6, "pending", None, False),
+        (7, "plain", 7, True),
+    }
+    assert rows(transactions.transactions(found), "producer_id", "outcome", "commits", "partitions") == {
+        (7, "committed", 2, 1),
+        (7, "pending", 1, 1),
+        (8, "aborted", 1, 1),
+    }
+    assert rows(transactions.offset_commits(commits, None), "outcome") == {(None,)}
+
+
+def opening(h: History, at: int, **fields: Any) -> None:
+    plain = {"policy": "all", "cleanly_closed": False, "group": None, "group_kind": None}
+    h.event("EventLogOpened", at=at, **{**plain, **fields})
+
+
+def test_silence_of_the_event_log_is_a_row(spark):
+    h = History()
+    opening(h, 0)
+    h.event("RebalanceStarted", at=4)
+    opening(h, 20, previous_state_offset=4, covered_state_offset=9)
+    opening(h, 30, previous_state_offset=20, covered_state_offset=30, cleanly_closed=True, policy="refused")
+    opening(h, 50, previous_state_offset=45, covered_state_offset=50, cleanly_closed=True)
+    events = frame(spark, columns.EVENTS, h.events)
+    first = spark.createDataFrame(
+        [(LOG, 0, 0, 0)], "log_id string, shard int, first_offset bigint, first_state_offset bigint"
+    )
+    found = gaps.event_gaps(gaps.openings(events), first)
+    assert rows(found, "what", "from_state_offset", "to_state_offset") == {("lost", 9, 20), ("not written", 30, 50)}
+    later = spark.createDataFrame([(LOG, 0, 7, 4)], first.schema)
+    assert rows(gaps.event_gaps(gaps.openings(events), later).where("what = 'deleted'"), "to_state_offset") == {(4,)}
+
+
+def test_events_that_never_came_true_are_left_out(spark):
+    h = History()
+    opening(h, 0)
+    for at in (1, 2, 3):
+        h.event("RebalanceStarted", at=at)
+    opening(h, 2, undone_from_offset=2, covered_state_offset=2, previous_state_offset=3)
+    h.event("RebalanceStarted", at=3)
+    events = frame(spark, columns.EVENTS, h.events)
+    kept = gaps.came_true(events, gaps.undone(gaps.openings(events)))
+    assert rows(kept, "offset") == {(0,), (1,), (4,), (5,)}
