@@ -5,7 +5,7 @@ nothing is fetched that was not committed, and nothing that was committed is los
 a kill, a power cut and a compaction change nothing that was acknowledged: a load is what the log means  (I1, I2, I10)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -19,6 +19,7 @@ from coordinator.groups.offsets.commit_in_transaction import VerifiedCommit, com
 from coordinator.groups.offsets.delete import delete
 from coordinator.groups.offsets.fetch import fetch
 from coordinator.groups.offsets.write_marker import write_marker
+from coordinator.log.log import LogSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
     OffsetCommitRequest,
@@ -95,9 +96,17 @@ class Meaning:
         return {partition for staged in self.pending.values() for partition in staged}
 
 
+class ForgetfulWorld(ShardWorld):
+    """Compaction takes tombstones and markers as soon as it may, and not a day later."""
+
+    def log_settings(self) -> LogSettings:
+        return replace(super().log_settings(), delete_retention_ms=0)
+
+
 class History:
-    def __init__(self) -> None:
-        self.world = ShardWorld(segment_bytes=500)
+    def __init__(self, *, forgetful: bool) -> None:
+        self.forgetful = forgetful
+        self.world = (ForgetfulWorld if forgetful else ShardWorld)(segment_bytes=500)
         self.decided: list[Decided] = []
         self.meaning = Meaning()
         self.next_offset = 0
@@ -146,8 +155,8 @@ class History:
         self.decide(asked, "stage", producer, partitions, offset)
 
     def commit_of_the_transaction_before(self, producer: int, partitions: list[int]) -> None:
-        """Delayed on its way until its transaction had ended."""
-        if self.meaning.markers.get(producer, -1) < self.epochs[producer]:
+        """Delayed on its way until its transaction had ended; as long as the log says that it has."""
+        if self.forgetful or self.meaning.markers.get(producer, -1) < self.epochs[producer]:
             return
         asker, records = self.staged(producer, self.epochs[producer] - 1, partitions, -99)
         assert not records
@@ -257,11 +266,13 @@ class History:
 
 
 @settings(max_examples=120, deadline=None, derandomize=True)
-@given(st.lists(STEPS, min_size=40, max_size=70))
-@example([("stage", 1, [0]), ("stage", 2, [0]), ("end", 2, True), ("end", 1, True)])
-@example([("stage", 1, [0]), ("stage", 2, [0]), ("stage", 1, [0]), ("end", 2, True), ("kill",), ("end", 1, True)])
-def test_any_history_of_transactions_is_what_its_log_means(steps: list[tuple[Any, ...]]) -> None:
-    history = History()
+@given(st.lists(STEPS, min_size=40, max_size=70), st.booleans())
+@example([("stage", 1, [0]), ("stage", 2, [0]), ("end", 2, True), ("end", 1, True)], False)
+@example(
+    [("stage", 1, [0]), ("stage", 2, [0]), ("stage", 1, [0]), ("end", 2, True), ("kill",), ("end", 1, True)], False
+)
+def test_any_history_of_transactions_is_what_its_log_means(steps: list[tuple[Any, ...]], forgetful: bool) -> None:
+    history = History(forgetful=forgetful)
     for verb, *arguments in steps:
         getattr(history, verb)(*arguments)
         history.what_the_group_is_told_is_what_the_log_means()
