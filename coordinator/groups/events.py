@@ -134,7 +134,7 @@ class CommitDecision:
     """
 
     __slots__ = (
-        "client_id", "error", "generation", "is_in_transaction", "kind", "member", "metadata_max", "refused", "request",
+        "client_id", "error", "generation", "kind", "member", "metadata_max", "refused", "request",
         "settings",
     )  # fmt: skip
 
@@ -157,7 +157,6 @@ class CommitDecision:
         self.generation = generation
         self.member = member
         self.settings = settings
-        self.is_in_transaction = type(request) is TxnOffsetCommitRequest
         self.refused: Sequence[RefusedOffset] = ()
 
     def record(self, state_offset: int, time_ms: int) -> Record:
@@ -200,7 +199,7 @@ class CommitDecision:
             client_id=self.client_id,
             topics=topics,
         )
-        if self.is_in_transaction:
+        if type(request) is TxnOffsetCommitRequest:
             value.transactional_id = request.transactional_id
             value.producer_id = request.producer_id
             value.producer_epoch = request.producer_epoch
@@ -215,7 +214,7 @@ class CommitDecision:
             assigned, pending = member.assigned, member.pending_revocation
             member_epoch, revocation_epoch = member.member_epoch, member.revocation_epoch
         producer_id, producer_epoch, transactional_id = NO_PRODUCER
-        if self.is_in_transaction:
+        if type(request) is TxnOffsetCommitRequest:
             producer_id, producer_epoch = request.producer_id, request.producer_epoch
             transactional_id = request.transactional_id
         strict, revocation, assignment = self.verdicts()

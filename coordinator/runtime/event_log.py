@@ -23,7 +23,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from coordinator.log.batch import BatchBuilder, check_batch, key_values
 from coordinator.log.log import Log
@@ -59,6 +59,9 @@ class Status(StrEnum):
     FAILED = "failed"
 
 
+_ACTIVE = Status.ACTIVE  # Looking a name up in an enum is noticed with every batch.
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What the event logs of a process say of it."""
@@ -81,13 +84,8 @@ class Tail:
     """Offset of the first event that never came true."""
 
 
-class Pending(NamedTuple):
-    """An event that was told in this turn, when, and the state log's end before and after what it tells of."""
-
-    event: Event
-    time_ms: int
-    state_offset: int
-    end_offset: int
+Pending = tuple[Event, int, int, int]
+"""An event that was told in this turn, when, and the state log's end before and after what it tells of."""
 
 
 class EventLog:
@@ -159,14 +157,14 @@ class EventLog:
 
     def drop_after(self, state_offset: int) -> None:
         """The state goes no further: what was decided beyond, in this turn, is not to be."""
-        self.pending = [each for each in self.pending if each.end_offset <= state_offset]
+        self.pending = [each for each in self.pending if each[3] <= state_offset]
 
     def finish(self, state_offset: int) -> None:
         """The shard has stopped and its state is on the disk: the last event says that nothing is missing."""
         if self._opened is None and self.log.end_offset:
             now_ms = self._clock.wall_ms()
             closed = _Made(EventLogClosedKey(), EventLogClosedValue(run_id=self._run.run_id))
-            self.pending.append(Pending(closed, now_ms, state_offset, state_offset))
+            self.pending.append((closed, now_ms, state_offset, state_offset))
             self.flush(state_offset)
 
     def close(self) -> None:
@@ -192,12 +190,12 @@ class EventLog:
         opened = self._opened
         if not pending and (opened is None or not (opened.state_offset or self.log.end_offset)):
             return
-        if self.status is not Status.ACTIVE and not self._may_try_again():
+        if self.status is not _ACTIVE and not self._may_try_again():
             self._lose(len(pending))
             return
         if self._lost_since_written:
             # From here on nothing is missing again.
-            state_offset = pending[0].state_offset if pending else state_end
+            state_offset = pending[0][2] if pending else state_end
             if opened is None:
                 self._opened = self._opening(state_offset, RESUME)
             else:
@@ -220,9 +218,11 @@ class EventLog:
         for event, time_ms, state_offset, _ in pending:
             left -= 1
             end = UNKNOWN if left else state_end
+            encoded = event.encoded
             try:
-                if event.encoded is not None:
-                    batch.add(*event.encoded(state_offset, time_ms, end))
+                if encoded is not None:
+                    key, content = encoded(state_offset, time_ms, end)
+                    batch.add(key, content)
                 else:
                     record = event.record(state_offset, time_ms)
                     value: Any = record.value
@@ -244,13 +244,15 @@ class EventLog:
             return
         self._opened = None
         self._lost_since_written = 0
-        self._tail = Tail(previous_offset=previous_offset, covered_offset=state_end)
+        tail = self._tail
+        tail.previous_offset, tail.covered_offset = previous_offset, state_end
+        tail.is_closed, tail.undone_from = False, UNKNOWN
         if unwritable:
             self._lose(unwritable)
         self.written += batch.count
         self.written_bytes += len(data)
-        if self.status is Status.BLOCKED:
-            self._set_status(Status.ACTIVE, "")
+        if self.status is not _ACTIVE:
+            self._set_status(_ACTIVE, "")
 
     def _opening(self, state_offset: int, cause: str) -> EventLogOpenedValue:
         tail = self._tail

@@ -26,7 +26,7 @@ from coordinator.log.log import Log
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
-from coordinator.runtime.event_log import RELOAD, START, EventLog, Pending
+from coordinator.runtime.event_log import RELOAD, START, EventLog
 from coordinator.runtime.loader import Loaded, StateMachine, TransactionalState, load
 from coordinator.runtime.parking import Asker, Parking
 from coordinator.runtime.result import Call, Fact, Marker, Producer, Record, Result, TimerKey
@@ -272,7 +272,7 @@ class Shard:
             if event is not None and events is not None:
                 if not events.pending and not self._batch.count and not self._sealed:
                     self._soon(self.flush)
-                events.pending.append(Pending(event, now_ms, decided_at, self._offset_written))
+                events.pending.append((event, now_ms, decided_at, self._offset_written))
             if fact.name:
                 self._told(self.index, fact)
 
