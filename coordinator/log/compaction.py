@@ -117,8 +117,7 @@ def clean(log: Log, now_ms: int, keys_max: int = KEYS_MAX) -> Iterator[Work | No
     an error (OSError, DamagedLog) or by `close`, the log is whole, and cleaned up to some segment. It ends early when
     the log is deleted under it.
     """
-    transactions = _Transactions()
-    yield from transactions.find(log)
+    transactions = yield from _find_transactions(log)
     cleanable = _cleanable(log, now_ms)
     segments = transactions.decided(log, cleanable)
     if not segments or (len(segments) < len(cleanable) and not _dirty(log, segments)):
@@ -151,9 +150,11 @@ def clean(log: Log, now_ms: int, keys_max: int = KEYS_MAX) -> Iterator[Work | No
 class _Transactions:
     """What became of the transactions in a log."""
 
-    __slots__ = ("_aborted", "_open", "observed")
+    __slots__ = ("_aborted", "_clean_offset", "_found_to", "_open", "observed")
 
-    def __init__(self) -> None:
+    def __init__(self, clean_offset: int) -> None:
+        self._clean_offset = clean_offset
+        self._found_to = clean_offset
         self._open: dict[int, int] = {}
         """Producer -> where its open transaction begins."""
         self._aborted: dict[int, tuple[list[int], list[int]]] = {}
@@ -161,21 +162,26 @@ class _Transactions:
         self.observed: set[int] = set()
         """Producers of which a transaction's records were met since their last marker, in the pass under way."""
 
+    def may_go_on(self, log: Log) -> bool:
+        """Whether nothing was cleaned since; then only what is new has to be looked at."""
+        self.observed.clear()
+        return self._clean_offset == log.checkpoint.offsets.clean_offset
+
     def find(self, log: Log) -> Iterator[None]:
-        """Looks at what was written since the last cleaning and is durable."""
-        clean_offset, end_offset = log.checkpoint.offsets.clean_offset, log.synced_offset
-        segments = log.segments[max(0, bisect_right(log.segments, clean_offset, key=_base_offset) - 1) :]
+        """Looks at what was written since the last cleaning, or the last look, and is durable."""
+        from_offset, end_offset = self._found_to, log.synced_offset
+        segments = log.segments[max(0, bisect_right(log.segments, from_offset, key=_base_offset) - 1) :]
         left = [(segment, segment.size_bytes) for segment in segments]
         for segment in segments:
             segment.hold()
         try:
             while left:
                 segment, size = left[0]
-                position = 0
+                position = segment.index.position_of(from_offset) if segment.base_offset < from_offset else 0
                 while position < size:
                     for at, header in segment.headers(position):
                         position = at + header.size_bytes
-                        if header.is_transactional and clean_offset <= header.base_offset < end_offset:
+                        if header.is_transactional and from_offset <= header.base_offset < end_offset:
                             self._take(segment, at, header)
                     yield None
                 left.pop(0)
@@ -183,6 +189,7 @@ class _Transactions:
         finally:
             for segment, _ in left:
                 segment.release()
+        self._found_to = end_offset
 
     def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
         if not header.is_control:
@@ -212,6 +219,17 @@ class _Transactions:
         firsts, ends = self._aborted[header.producer_id]
         at = bisect_right(firsts, header.base_offset) - 1
         return at >= 0 and header.base_offset < ends[at]
+
+
+def _find_transactions(log: Log) -> Generator[None, None, _Transactions]:
+    """Goes on where the last cleaning stopped looking: while a transaction stays open there is nothing else it can do."""
+    known, log.cleaning_notes = log.cleaning_notes, None
+    transactions = known if isinstance(known, _Transactions) and known.may_go_on(log) else None
+    if transactions is None:
+        transactions = _Transactions(log.checkpoint.offsets.clean_offset)
+    yield from transactions.find(log)
+    log.cleaning_notes = transactions
+    return transactions
 
 
 def _base_offset(segment: Segment) -> int:

@@ -132,6 +132,8 @@ class Log:
         """Set for good when the disk broke its word: the log takes no more writes until it is opened again."""
         self.last_batches: Callable[[], Mapping[int, LastBatch]] = _nobody
         """Asked by a cleaning: the producers of which something must stay, and what."""
+        self.cleaning_notes: object | None = None
+        """What a cleaning found out and the next one need not find out again (compaction.py)."""
         self.recovery: RecoveryReport | None = None
         """What opening cut off, if anything."""
         self._bases: list[int] = []

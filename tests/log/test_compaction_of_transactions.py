@@ -9,6 +9,7 @@ from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.batch import TRANSACTIONAL, BatchBuilder, end_transaction, key_values, read_end_transaction
 from coordinator.log.compaction import clean
 from coordinator.log.log import LastBatch
+from coordinator.log.segment import Segment
 
 DAY = 24 * 3600 * 1000
 
@@ -128,6 +129,23 @@ def test_nothing_is_touched_from_the_first_open_transaction_on(log):
     end(log)
     clean_all(log)
     assert [offset for offset, _ in batches(log)] == [4, 5, 6]
+
+
+def test_while_a_transaction_stays_open_only_what_is_new_is_looked_at(log, monkeypatch):
+    transactional(log, (b"a", b"0"))
+    for value in range(20):
+        append(log, (b"a", b"%d" % value))
+        roll(log)
+    append(log, (b"x", b"y"))
+    clean_all(log)
+    headers, read = Segment.headers, []
+    monkeypatch.setattr(Segment, "headers", lambda self, position: read.append(self) or headers(self, position))
+    append(log, (b"x", b"z"))
+    clean_all(log)
+    assert set(read) == {log.segments[-1]}
+    end(log)
+    clean_all(log)
+    assert [offset for offset, _ in batches(log)] == [20, 21, 22, 23]
 
 
 def test_an_end_that_is_not_durable_is_none(log):
