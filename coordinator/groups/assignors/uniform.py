@@ -17,7 +17,7 @@ Members and topics are walked in sorted order, so that what comes out does not d
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from heapq import heapify, heappop, heappush, heapreplace, nlargest
+from heapq import heapify, heappop, heappush, heapreplace
 
 from coordinator.groups.assignors.assignor import BuiltIn, GroupSpec, Partitions
 
@@ -123,7 +123,7 @@ def _trimmed(assigned: Partitions, room: int, over: list[_Chunk]) -> Partitions:
     for topic_id in sorted(assigned):
         mine = assigned[topic_id]
         if len(mine) > room:
-            given = sorted(nlargest(len(mine) - room, mine))
+            given = [max(mine)] if len(mine) == room + 1 else sorted(mine)[room:]
             over.append((topic_id, given))
             mine = mine.difference(given)
         room -= len(mine)

@@ -256,7 +256,7 @@ class Change:
         if (
             not group.meant_count
             == sum(map(len, group.meant.values()))
-            == sum(s.assigned_count for s in specs.values())
+            == sum([spec.assigned_count for spec in specs.values()])
         ):
             return None
         free: dict[bytes, AbstractSet[int]] = {}

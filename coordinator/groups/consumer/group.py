@@ -205,6 +205,7 @@ class ConsumerGroup:
         "classic_protocols",
         "delivered",
         "departed",
+        "epoch_reached",
         "group_epoch",
         "group_id",
         "has_partition_metadata",
@@ -262,6 +263,8 @@ class ConsumerGroup:
         """Topic id -> partition -> the member in whose part of the target it is: `target` turned round."""
         self.meant_count = 0
         """Partitions in all parts of the target. As many as in `meant`, if no partition is meant for two members."""
+        self.epoch_reached = 0
+        """No member has been further than this epoch."""
         self.unreconciled: set[str] = set()
         """Members that have not reached the target."""
         self.departed: set[str] = set()
@@ -342,6 +345,7 @@ class ConsumerGroup:
         if old is not None and member.member_epoch < 0 <= old.member_epoch:
             self._depart(old)
         self._own(old, member)
+        self.epoch_reached = max(self.epoch_reached, member.member_epoch)
         self.steady.pop(member.member_id, None)
         if old is None or not _says_the_same(old, member):
             self._count(old, -1)
@@ -393,11 +397,11 @@ class ConsumerGroup:
         self.target_epoch = epoch
         self.target_timestamp_ms = timestamp_ms
         self.steady.clear()
-        stable = MemberState.STABLE
+        if epoch > self.epoch_reached:
+            self.unreconciled = set(self.members)
+            return
         self.unreconciled = {
-            member_id
-            for member_id, member in self.members.items()
-            if member.member_epoch != epoch or member.state is not stable
+            member_id for member_id, member in self.members.items() if not member.is_reconciled_to(epoch)
         }
 
     def set_target(self, member_id: str, partitions: Partitions | None) -> None:
