@@ -9,15 +9,14 @@ Three are asked in turn, as in Kafka: the topics, whether they exist (refused pa
 whether the group's partition of `__consumer_offsets` is part of it; the group (groups/offsets/commit_in_transaction.py).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-from coordinator.groups.events import CommitDecision, RefusedOffset, commit_decided
 from coordinator.groups.offsets.commit_in_transaction import VerifiedCommit, commit_in_transaction, fail
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.runtime.result import Call, Fact, Producer, Result
+from coordinator.requests.judged_commit import Answers, Judged, all_exist, judge
+from coordinator.runtime.result import Call, Producer, Result
 
 OFFSETS_TOPIC = "__consumer_offsets"
 LOADING_SINCE = 2
@@ -26,9 +25,11 @@ ABORTABLE_SINCE = 4
 ADDS_ITSELF_SINCE = 5
 TOPIC_IDS_SINCE = 6
 
-_AskedTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-_Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
-_Partition = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+_ANSWERS = Answers(
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
+    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition,
+)
 
 _FOR_CLIENTS = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -41,41 +42,22 @@ _FOR_CLIENTS = {
 """What a client of the group's coordinator is told of the transaction's."""
 
 
-class Judged:
-    """What is left of a request when its topics have been looked up, and the beginning of its answer."""
-
-    __slots__ = ("answer", "left", "refused")
-
-    def __init__(self, left: TxnOffsetCommitRequest, answer: list[_Topic], refused: Sequence[RefusedOffset]) -> None:
-        self.left = left
-        self.answer = answer
-        self.refused = refused
-
-    def completed(self, rest: Message) -> TxnOffsetCommitResponse:
-        """The whole answer; a topic that is in both parts is answered once. May be asked again, for another rest."""
-        assert isinstance(rest, TxnOffsetCommitResponse)
-        topics = {(topic.name, topic.topic_id): topic for topic in self.answer}
-        for topic in rest.topics:
-            identity = (topic.name, topic.topic_id)
-            begun = topics.get(identity)
-            partitions = topic.partitions if begun is None else [*begun.partitions, *topic.partitions]
-            topics[identity] = _Topic(topic.name, topic.topic_id, partitions)
-        return TxnOffsetCommitResponse(topics=list(topics.values()))
-
-
 def handle(server: Any, exchange: Any) -> None:
     request: TxnOffsetCommitRequest = exchange.request
     api_version = exchange.api_version
-    judged = exchange.request = _judge(request, server.topics, by_id=api_version >= TOPIC_IDS_SINCE)
+    by_id = api_version >= TOPIC_IDS_SINCE
+    # Also where all exist: what the group is asked is not the request alone.
+    all_exist(request, server.topics, by_id=by_id)
+    judged = exchange.request = judge(request, server.topics, _ANSWERS, by_id=by_id)
 
     def told(error: ErrorCode) -> None:
         """Says what was decided without the group."""
-        server.groups.tell(request.group_id, lambda state, _: Result(facts=_told(state, judged, exchange, error)))
+        server.groups.tell(request.group_id, lambda state, _: Result(facts=judged.told(state, exchange, error)))
 
     if not judged.left.topics:
         if judged.refused:
             told(ErrorCode.NONE)
-        exchange.reply(judged.completed(TxnOffsetCommitResponse()))
+        exchange.reply(judged.answer)
         return
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -107,28 +89,14 @@ def _commit(verified: VerifiedCommit) -> Any:
         try:
             result = commit_in_transaction(state, verified, call, now_ms)
         except KafkaError as error:
-            _complete(error.facts, judged)
+            judged.complete(error.facts)
             raise
-        assert result.reply is not None
-        result.reply = judged.completed(result.reply)
         if judged.refused:
-            result.facts = _told(state, judged, call, ErrorCode.NONE)
+            result.reply = judged.completed(result.reply)
+            result.facts = judged.told(state, call, ErrorCode.NONE)
         return result
 
     return commit
-
-
-def _told(state: Any, judged: Judged, call: Call, error: ErrorCode) -> Sequence[Fact]:
-    facts = commit_decided(state, judged.left, call, error, partly_refused=bool(judged.refused))
-    _complete(facts, judged)
-    return facts
-
-
-def _complete(facts: Sequence[Fact], judged: Judged) -> None:
-    """Adds the partitions that the group was not asked about."""
-    for fact in facts:
-        if isinstance(fact.event, CommitDecision):
-            fact.event.refused = judged.refused
 
 
 def refuse(request: TxnOffsetCommitRequest | Judged, error: KafkaError, api_version: int) -> Message:
@@ -138,34 +106,6 @@ def refuse(request: TxnOffsetCommitRequest | Judged, error: KafkaError, api_vers
     if isinstance(request, Judged):
         return request.completed(fail(request.left, code))
     return fail(request, code)
-
-
-def _judge(request: TxnOffsetCommitRequest, catalog: Any, *, by_id: bool) -> Judged:
-    """Gives each topic the half of its identity that the version does not carry, and takes out what does not exist."""
-    left: list[_AskedTopic] = []
-    refused: dict[str | bytes, _Topic] = {}
-    told: list[RefusedOffset] = []
-    for topic in request.topics:
-        if by_id:
-            topic.name = catalog.topic_name(topic.topic_id) or ""
-        else:
-            topic.topic_id = catalog.topic_id(topic.name) or bytes(16)
-        count = catalog.partition_count(topic.name)
-        exists = [each for each in topic.partitions if count is not None and 0 <= each.partition_index < count]
-        missing = [each for each in topic.partitions if count is None or not 0 <= each.partition_index < count]
-        if exists:
-            left.append(_AskedTopic(topic.name, topic.topic_id, exists))
-        if missing or count is None:
-            unknown_id = by_id and count is None
-            code = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            answer = refused.setdefault(topic.topic_id if by_id else topic.name, _Topic(topic.name, topic.topic_id, []))
-            answer.partitions += [_Partition(partition.partition_index, code) for partition in missing]
-            told += [
-                RefusedOffset(topic.name, topic.topic_id, each.partition_index, each.committed_offset, code)
-                for each in missing
-            ]
-    request.topics = left
-    return Judged(request, list(refused.values()), told)
 
 
 API = Api(
