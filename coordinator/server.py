@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -244,10 +244,20 @@ class Server:
             OFFSETS_TOPIC,
             index,
             config.log.offsets_topic_segment_bytes,
-            lambda: Groups(config.groups, self.topics, settings=self._group_settings, assignors=self._assignors),
+            lambda: Groups(
+                config.groups,
+                self.topics,
+                settings=self._group_settings,
+                assignors=self._assignors,
+                count_all=self._count_groups,
+            ),
             RECORD_KEYS,
             self._event_log(index),
         )
+
+    def _count_groups(self) -> int:
+        states: Iterable[Any] = (shard.state for shard in self.groups.shards)
+        return sum(state.count for state in states)
 
     def _transaction_shard(self, index: int) -> Shard:
         config = self.config

@@ -99,6 +99,7 @@ def fence_commit(groups: "Groups", request: OffsetCommitRequest, api_version: in
             _fence_consumer_commit(groups, consumer, request, api_version)
             return ()
         if request.generation_id_or_member_epoch < 0:
+            groups.admit()
             return ()
         known = api_version >= GROUP_ID_NOT_FOUND_SINCE
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
@@ -224,6 +225,7 @@ def fence_commit_in_transaction(groups: "Groups", request: TxnOffsetCommitReques
         if epoch >= 0:
             known = api_version >= TXN_EPOCH_ERRORS_SINCE
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
+        groups.admit()
     elif not is_nobodys and (epoch >= 0 or group.state is not _EMPTY):
         fence_member(group, request.member_id, request.group_instance_id)
         fence_generation(group, epoch)

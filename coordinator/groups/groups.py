@@ -34,6 +34,7 @@ from coordinator.groups.offsets.replay import (
 )
 from coordinator.groups.offsets.store import Offsets
 from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -75,7 +76,7 @@ class Groups:
     """
 
     __slots__ = (
-        "assignors", "begun", "catalog", "classic", "commits_fenced", "config", "consumer", "offsets", "settings",
+        "_count_all", "assignors", "begun", "catalog", "classic", "commits_fenced", "config", "consumer", "offsets", "settings",
         "tells_accepted", "tells_refused", "txn_commits",
     )  # fmt: skip
 
@@ -86,12 +87,14 @@ class Groups:
         *,
         settings: GroupSettings | None = None,
         assignors: Mapping[str, Assignor] = BUILT_IN_ASSIGNORS,
+        count_all: Callable[[], int] | None = None,
     ) -> None:
-        """`settings`: of single groups; `assignors`: by name, the first is the default."""
+        """`settings`: of single groups; `assignors`: by name, the first is the default; `count_all`: groups of all shards."""
         self.config = config
         self.catalog = catalog
         self.settings = ConfiguredGroups(config) if settings is None else settings
         self.assignors = assignors
+        self._count_all: Callable[[], int] = count_all or (lambda: self.count)
         self.tells_accepted = config.coordinator_events == ALL_EVENTS
         """Whether commits that are accepted are told as events; and those that are refused."""
         self.tells_refused = config.coordinator_events != NO_EVENTS
@@ -140,6 +143,16 @@ class Groups:
 
     def fire(self, key: TimerKey, now_ms: int) -> Result:
         return FIRE[key[0]](self, key, now_ms)
+
+    @property
+    def count(self) -> int:
+        """Groups of all kinds."""
+        return len(self.classic) + len(self.consumer)
+
+    def admit(self) -> None:
+        """To be asked before an operation makes a group that was not there. Raises GROUP_MAX_SIZE_REACHED."""
+        if self._count_all() >= self.config.limit_groups:
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, "The server has as many groups as limit.groups allows.")
 
     def group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
         """The group of this id, of whatever kind."""

@@ -52,6 +52,10 @@ class GroupsConfig:
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 2_147_483_647
     """Members of one group."""
+    limit_groups: int = 100_000
+    """Ours: groups of all kinds, simple ones too."""
+    limit_pending_members: int = 10_000
+    """Ours: member ids that a group has given out and that have not joined."""
     group_new_member_join_timeout_ms: int = 300_000
     """A member whose first join is parked cannot send heartbeats; it is given up after this long (a constant in Kafka)."""
     group_classic_sanitize_owned_partitions: bool = False

@@ -16,6 +16,7 @@ from coordinator.topics.engine import Topics
 from coordinator.topics.registry import Topic
 
 _DEFAULT = -1
+TOO_MANY = "The server would have more partitions than limit.partitions allows."
 _Result = CreateTopicsResponse.CreatableTopicResult
 
 
@@ -77,6 +78,8 @@ def _check_request(topics: Topics, times_named: int, partitions_asked: int) -> N
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     if partitions_asked > topics.config.topic_partitions_max:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    if not topics.may_add(partitions_asked):
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
 
 
 def _checked(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> Topic:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from coordinator.topics import names
-from coordinator.topics.create import check_brokers
+from coordinator.topics.create import TOO_MANY, check_brokers
 from coordinator.topics.engine import Topics
 
 _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
@@ -65,6 +65,8 @@ def _check_request(topics: Topics, times_named: int, added: int) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     if added > topics.config.topic_partitions_max:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of additional partitions per request.")
+    if added and not topics.may_add(added):
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
 
 
 def _check(topics: Topics, wanted: CreatePartitionsRequest.CreatePartitionsTopic) -> None:

@@ -336,6 +336,10 @@ class Topics:
 
         self.commit(records, committed)
 
+    def may_add(self, partitions: int) -> bool:
+        """Whether there may be so many partitions more."""
+        return self.registry.partitions + partitions <= self.config.limit_partitions
+
     def auto_create(self, wanted: Iterable[str]) -> None:
         """Makes topics that a client asked for by legal names that are missing, if the server may."""
         if not self.config.auto_create_topics_enable:
@@ -344,6 +348,8 @@ class Topics:
             key = names.collision_key(name)
             if name in names.INTERNAL or key in self.claimed or key in self.registry.collisions:
                 continue
+            if not self.may_add(self.config.num_partitions):
+                return
             self.create(Topic(name, self.new_topic_id(), self.config.num_partitions), lambda _error: None)
 
     def remove(self, topic: Topic, done: Done) -> None:

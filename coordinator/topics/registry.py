@@ -54,10 +54,21 @@ class Topic:
 class Registry:
     """All topics by name and by id, settings of other resources, and the next producer id that nobody holds."""
 
-    __slots__ = ("by_id", "changes", "collisions", "next_producer_id", "other_configs", "removed", "topics")
+    __slots__ = (
+        "by_id",
+        "changes",
+        "collisions",
+        "next_producer_id",
+        "other_configs",
+        "partitions",
+        "removed",
+        "topics",
+    )
 
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
+        self.partitions = 0
+        """Of all topics."""
         self.by_id: dict[bytes, Topic] = {}
         self.collisions: dict[str, str] = {}
         """Collision key (names.py) -> the name that holds it."""
@@ -80,12 +91,14 @@ class Registry:
             topic = self.by_id.get(message.topic_id)
             if topic is not None:
                 count = max(topic.partitions, message.partition_id + 1)
+                self.partitions += count - topic.partitions
                 self._put(Topic(topic.name, topic.topic_id, count, topic.configs))
         elif isinstance(message, ConfigRecord):
             self._put_config(message)
         elif isinstance(message, RemoveTopicRecord):
             topic = self.by_id.pop(message.topic_id, None)
             if topic is not None:
+                self.partitions -= topic.partitions
                 self.removed[topic.name] = None
                 self.topics.pop(topic.name, None)
                 self.collisions.pop(names.collision_key(topic.name), None)

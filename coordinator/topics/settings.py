@@ -34,5 +34,7 @@ class TopicsConfig:
     """A producer that wrote nothing to a partition so long is forgotten there."""
     producer_id_block_size: int = 1_000
     """Producer ids reserved by one record of the metadata log (Kafka reserves 1000 as well)."""
+    limit_partitions: int = 100_000
+    """Partitions of all topics together; each costs memory from the start, a written one a folder and files."""
     topic_partitions_max: int = 10_000
     """Most partitions that one request may ask for (Kafka's MAX_PARTITIONS_PER_BATCH)."""

@@ -108,3 +108,19 @@ def test_a_deleted_topic_does_not_grow(plane):
     answers = grow(plane, [("t", 3)])
     plane.sync()
     assert errors(answers) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_partitions_up_to_the_limit_are_made_and_a_topic_that_goes_makes_room():
+    plane = DataPlane(limit_partitions=6)
+    assert plane.create("a", 4).error_code == ErrorCode.NONE
+    assert plane.create("b", 3).error_code == ErrorCode.POLICY_VIOLATION
+    assert plane.create("b", 2).error_code == ErrorCode.NONE
+    assert errors(grow(plane, [("b", 3)])) == [ErrorCode.POLICY_VIOLATION]
+    plane.topics.auto_create(["c"])
+    assert plane.topics.partition_count("c") is None
+    plane.killed()
+    assert plane.topics.registry.partitions == 6
+    plane.delete("a")
+    assert errors(grow(plane, [("b", 5)])) == [ErrorCode.NONE]
+    plane.topics.auto_create(["c", "d"])
+    assert (plane.topics.partition_count("c"), plane.topics.partition_count("d")) == (1, None)

@@ -71,6 +71,8 @@ def join(groups: "Groups", request: JoinGroupRequest, call: Call, now_ms: int) -
         if consumer is not None:
             effects.replaces = group_tombstones(consumer, ())
             effects.facts.append(quiet(group_converted(request.group_id, Kind.CLASSIC, 0, "", 0)))
+        else:
+            groups.admit()
         # The group is there from now on, even if this join is refused.
         group = groups.classic[request.group_id] = ClassicGroup(request.group_id, now_ms)
         effects.write(new_group_metadata(request.group_id, now_ms))
@@ -176,6 +178,8 @@ def _join_without_id(
         if holder is not None:
             return replace_static_member(groups, group, group.members[holder], member_id, joining, effects)
     elif call.api_version >= MEMBER_ID_REQUIRED_SINCE:
+        if len(group.pending_joins) >= groups.config.limit_pending_members:
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         group.pending_joins.add(member_id)
         effects.arm(pending_key(group.group_id, member_id), request.session_timeout_ms)
         return join_refused(call.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id)

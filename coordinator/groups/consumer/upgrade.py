@@ -43,6 +43,7 @@ def group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) 
         return Change(groups, group, now_ms)
     classic = groups.classic.get(group_id)
     if classic is None:
+        groups.admit()
         return Change(groups, ConsumerGroup(group_id), now_ms)
     if classic.state is State.EMPTY:
         change = Change(groups, ConsumerGroup(group_id), now_ms)
