@@ -104,7 +104,8 @@ class Markers:
                 return
             if error is not ErrorCode.NONE:
                 never = error in _NEVER_NEEDED
-                self._tell(marker, topic, partition, error, never)
+                if never or retry_ms < RETRY_MS_MAX:  # one that fails for good would fill the server's log
+                    self._tell(marker, topic, partition, error, never)
                 if not never:
                     again = partial(self._again, marker, topic, partition, min(retry_ms * 2, RETRY_MS_MAX), left, done)
                     if not self.stopped:
