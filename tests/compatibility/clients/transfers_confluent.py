@@ -6,6 +6,7 @@ Whatever goes wrong in a transaction is aborted if that is allowed, and then the
 on from what was committed. That is the simplest loop that is right, and the one that asks most of the server.
 """
 
+import faulthandler
 import sys
 import time
 from collections.abc import Callable
@@ -46,6 +47,8 @@ def main(bootstrap: str, name: str, group: str, protocol: str) -> None:
     insist(lambda: producer.init_transactions(10))
     consumer.subscribe(["transfers"])
     while True:
+        # A call of this library that does not come back has been seen; then the process ends, and says where it was.
+        faulthandler.dump_traceback_later(WITHIN_S + 15, exit=True)
         messages = [each for each in consumer.consume(BATCH, 0.2) if each.error() is None]
         if not messages:
             continue
