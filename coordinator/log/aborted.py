@@ -56,6 +56,11 @@ class AbortedList:
             self._entries = decode(self._disk.read(self._path)) if self._disk.exists(self._path) else []
         return self._entries
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether there is a file, which may say something else than `entries` until it is synced."""
+        return self._disk.exists(self._path)
+
     def add(self, entry: Aborted) -> None:
         """Takes note of a marker behind all those noted before. The file may have to wait for `sync`."""
         entries = self.entries

@@ -382,7 +382,7 @@ class _Rewriter:
     def _write_list(self) -> Iterator[Work]:
         """The aborted transactions of the group, if there are any, durable before the segment takes its place."""
         entries: list[Aborted] = [entry for segment in self.group for entry in segment.aborted.entries]
-        if entries:
+        if entries or any(segment.aborted.is_stored for segment in self.group):
             kept = [entry for entry in entries if entry.last_offset not in self.ends_gone]
             yield partial(write_aborted, self.log.disk, self.list_path, kept)
 
