@@ -209,7 +209,7 @@ class Server:
         for index in range(config.log.offsets_topic_num_partitions):
             folder = self._events_folder(index)
             try:
-                log = Log.open(self._disk, folder, settings)
+                log = Log.open(self._disk, folder, settings, is_best_effort=True)
             except (OSError, DamagedLog) as error:
                 log = Log(self._disk, folder, settings)
                 log.failed = OSError(errno.EIO, str(error))

@@ -9,7 +9,8 @@ For a cluster whose disks one cannot see: any Kafka from 2.4 on, and our server.
 A consumer is shown less than the log holds, and what it is not shown is null here: producers, transactions and control
 records, batches, leader epochs. That has a meaning to keep in mind: of a transaction's commits it cannot be said which came
 true. `kafka.isolation.level=read_committed` leaves out those that did not, and is held up by transactions that are open.
-There are no decisions in `__consumer_offsets`: who was refused, and why, only our server's event log says.
+There are no decisions in `__consumer_offsets`: who was refused, and why, only our server's event log says, which it serves as
+the topic `__coordinator_events`.
 
 To find out where the topic begins and ends, Spark asks Kafka's admin client for the list of topics, which leaves out internal
 ones: its source would read nothing at all, without a word. The older way, through a consumer, finds them
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_coordinator_log import commits, messages
@@ -44,8 +46,9 @@ from pyspark_coordinator_log.columns import (
 from pyspark_coordinator_log.folders import STATE_TOPIC
 from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers, padded
 from pyspark_coordinator_log.options import BadOption
-from pyspark_coordinator_log.views import Makers, commit_columns, told_columns
+from pyspark_coordinator_log.views import Makers, Places, commit_columns, told_columns
 
+_NO_TYPE = -1
 _SHARD, _OFFSET, _TIME, _KEY, _VALUE = range(5)
 
 
@@ -54,10 +57,13 @@ def read_offsets_topic(
     bootstrap: str,
     shards: int,
     *,
+    topic: str = STATE_TOPIC,
     stream: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """The rows of `__consumer_offsets` of a cluster whose topic has so many partitions (Kafka's default is 50).
+
+    `topic` may be `__coordinator_events`, which our server has beside it, with as many partitions.
 
     `options` are more of the Kafka source's own: `kafka.security.protocol`, `startingOffsets`, `maxOffsetsPerTrigger`. A
     stream begins at the start of the topic if they do not say otherwise. Changes a setting of the session: see above.
@@ -65,7 +71,7 @@ def read_offsets_topic(
     spark.conf.set(_CONSUMER_FINDS_OFFSETS, "true")
     given = {
         "kafka.bootstrap.servers": bootstrap,
-        "assign": json.dumps({STATE_TOPIC: list(range(shards))}),
+        "assign": json.dumps({topic: list(range(shards))}),
         "startingOffsets": "earliest",
     } | dict(options or {})
     return (spark.readStream if stream else spark.read).format("kafka").options(**given).load()
@@ -102,13 +108,29 @@ def table(part: pa.RecordBatch, view: str, log_id: str | None) -> pa.RecordBatch
     """The view of some rows: partition, offset, time in milliseconds, key and value."""
     keys, key_start, key_length = _binaries(part.column(_KEY))
     types = keys.at("i2", np.where(key_length >= 2, key_start, 0))
-    is_commit = (key_length >= 2) & np.isin(types, commits.KEY_TYPES)
-    keep = np.full(part.num_rows, True) if view == RAW else is_commit if view == COMMITS else ~is_commit
+    types[key_length < 2] = _NO_TYPE
+    keep = _of_view(view, types)
     if not keep.all():
         part = part.filter(pa.array(keep))
         key_start, key_length, types = key_start[keep], key_length[keep], types[keep]
-    makers = _envelope(part, log_id, SCHEMAS[view]) | _MAKERS[view](part, keys, key_start, key_length, types)
+    makers = _envelope(part, log_id, SCHEMAS[view]) | _MAKERS[view](part, (keys, key_start, key_length), types)
     return pa.RecordBatch.from_arrays([makers[name]() for name in SCHEMAS[view].names], schema=SCHEMAS[view])
+
+
+def _of_view(view: str, types: Any) -> Mask:
+    is_commit: Mask = types.view(np.uint16) <= max(commits.KEY_TYPES)
+    is_event: Mask = types >= messages.EVENT_TYPES_FROM
+    match view:
+        case "raw":
+            return np.full(len(types), fill_value=True)
+        case "commits":
+            return is_commit
+        case "events":
+            return is_event
+        case "state":
+            return ~(is_commit | is_event)
+        case _:
+            return ~is_commit
 
 
 def _envelope(part: pa.RecordBatch, log_id: str | None, schema: pa.Schema) -> Makers:
@@ -123,33 +145,32 @@ def _envelope(part: pa.RecordBatch, log_id: str | None, schema: pa.Schema) -> Ma
     }
 
 
-def _raw(part: pa.RecordBatch, keys: Bytes, key_start: Ints, key_length: Ints, types: Any) -> Makers:
-    values, value_start, value_length = _binaries(part.column(_VALUE))
+def _raw(part: pa.RecordBatch, keys: Places, types: Any) -> Makers:
+    values, start, length = _binaries(part.column(_VALUE))
     return {
         "key": lambda: part.column(_KEY).cast(pa.binary()),
         "value": lambda: part.column(_VALUE).cast(pa.binary()),
-        "key_type": lambda: numbers(types, key_length >= 2),
-        "value_version": lambda: numbers(
-            values.at("i2", np.where(value_length >= 2, value_start, 0)), value_length >= 2
-        ),
+        "key_type": lambda: numbers(types, types != _NO_TYPE),
+        "value_version": lambda: numbers(values.at("i2", np.where(length >= 2, start, 0)), length >= 2),
         "control_type": lambda: pa.nulls(part.num_rows, pa.int16()),
     }
 
 
-def _commits(part: pa.RecordBatch, keys: Bytes, key_start: Ints, key_length: Ints, types: Any) -> Makers:
-    values, value_start, value_length = _binaries(part.column(_VALUE))
-    return commit_columns(commits.decode(keys, key_start, key_length, values, value_start, value_length), keys, values)
+def _commits(part: pa.RecordBatch, keys: Places, types: Any) -> Makers:
+    values = _binaries(part.column(_VALUE))
+    return commit_columns(commits.decode(*keys, *values), keys[0], values[0])
 
 
-def _told(part: pa.RecordBatch, keys: Bytes, key_start: Ints, key_length: Ints, types: Any) -> Makers:
-    keyed = zip(part.column(_KEY).to_pylist(), part.column(_VALUE).to_pylist(), strict=True)
-    rows = [messages.row(key, value) for key, value in keyed]
-    makers = told_columns(rows, None, np.zeros(len(rows), bool))
-    del makers["state_offset"]
-    return makers | {"is_state": lambda: pa.repeat(pa.scalar(value=True), len(rows))}
+def _told(part: pa.RecordBatch, keys: Places, types: Any) -> Makers:
+    makers = told_columns(types, keys, _binaries(part.column(_VALUE)))
+    is_event = types >= messages.EVENT_TYPES_FROM
+    decided_at = makers["state_offset"]
+    makers["state_offset"] = lambda: pc.if_else(pa.array(is_event), decided_at(), part.column(_OFFSET))
+    makers["is_state"] = lambda: numbers(~is_event)
+    return makers
 
 
-_MAKERS: dict[str, Callable[[pa.RecordBatch, Bytes, Ints, Ints, Any], Makers]] = {
+_MAKERS: dict[str, Callable[[pa.RecordBatch, Places, Any], Makers]] = {
     RAW: _raw,
     COMMITS: _commits,
     STATE: _told,
@@ -158,7 +179,7 @@ _MAKERS: dict[str, Callable[[pa.RecordBatch, Bytes, Ints, Ints, Any], Makers]] =
 }
 
 
-def _binaries(column: pa.Array) -> tuple[Bytes, Ints, Ints]:
+def _binaries(column: pa.Array) -> Places:
     """The bytes of a column and where each value lies in them; a length of -1 is null."""
     plain = column.cast(pa.binary())
     _, offsets, content = plain.buffers()

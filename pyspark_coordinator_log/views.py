@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark_coordinator_log import commits, decisions, messages
 from pyspark_coordinator_log.batches import Headers
 from pyspark_coordinator_log.columns import COMMITS, ENVELOPE, EVENTS, HISTORY, RAW, SCHEMAS, STATE
-from pyspark_coordinator_log.gather import Bytes, Mask, numbers
+from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers
 from pyspark_coordinator_log.records import Records, find
 
 _NO_TYPE = -1
@@ -189,26 +189,47 @@ def _problems(found: commits.Commits) -> Any:
 
 
 def _told(records: Records, types: Any, origin: Origin) -> Makers:
-    """State and events: decisions a column at a time, the others record by record."""
     source = records.source
-    is_decision = types == decisions.RECORD_TYPE
-    decided = None
-    if is_decision.any():
-        some = records.select(is_decision)
-        decided = decisions.decode(source, some.key_start, some.key_length, source, some.value_start, some.value_length)
-        is_decision[is_decision] = decided.plain
-    rows = [messages.row(key, value) for key, value in key_values(records.select(~is_decision))]
-    makers = told_columns(rows, decided, is_decision)
+    keys, values = (source, records.key_start, records.key_length), (source, records.value_start, records.value_length)
+    makers = told_columns(types, keys, values)
     makers["is_state"] = lambda: pa.repeat(pa.scalar(origin.is_state), len(records))
     if origin.is_state:
         makers["state_offset"] = lambda: numbers(records.offset)
     return makers
 
 
-def told_columns(rows: Sequence[messages.Row], decided: decisions.Decisions | None, is_decision: Mask) -> Makers:
-    """The columns of state and events that come from keys and values alone: of decisions and rows, as they alternate."""
+Places = tuple[Bytes, Ints, Ints]
+"""A buffer, where values begin in it, and their lengths; -1 is null."""
+
+
+def told_columns(types: Any, keys: Places, values: Places) -> Makers:
+    """The columns of state and events that come from keys and values alone.
+
+    Decisions are decoded a column at a time, the others record by record.
+    """
+    is_decision: Mask = types == decisions.RECORD_TYPE
+    decided = None
+    if is_decision.any():
+        decided = decisions.decode(*_some(keys, is_decision), *_some(values, is_decision))
+        is_decision[is_decision] = decided.plain
+    contents = zip(_contents(*_some(keys, ~is_decision)), _contents(*_some(values, ~is_decision)), strict=True)
+    rows = [messages.row(key, value) for key, value in contents]
     names = [name for name in SCHEMAS[HISTORY].names if name not in _ENVELOPE_NAMES and name != "is_state"]
     return {name: _column(name, rows, decided, is_decision) for name in names}
+
+
+def _some(places: Places, chosen: Mask) -> Places:
+    source, start, length = places
+    return source, start[chosen], length[chosen]
+
+
+def _contents(source: Bytes, start: Ints, length: Ints) -> list[bytes | None]:
+    """Values as Python's bytes."""
+    content = source.array.data
+    return [
+        None if size < 0 else bytes(content[at : at + size])
+        for at, size in zip(start.tolist(), length.tolist(), strict=True)
+    ]
 
 
 def _column(
@@ -232,24 +253,6 @@ def _column(
 
 
 _ENVELOPE_NAMES = {name for name, _ in ENVELOPE}
-
-
-def key_values(records: Records) -> list[tuple[bytes | None, bytes | None]]:
-    """Keys and values as Python's bytes."""
-    content = records.source.array.data
-    return [
-        (
-            None if key_length < 0 else bytes(content[key : key + key_length]),
-            None if value_length < 0 else bytes(content[value : value + value_length]),
-        )
-        for key, key_length, value, value_length in zip(
-            records.key_start.tolist(),
-            records.key_length.tolist(),
-            records.value_start.tolist(),
-            records.value_length.tolist(),
-            strict=True,
-        )
-    ]
 
 
 _MAKERS: dict[str, Callable[[Records, Any, Origin], Makers]] = {

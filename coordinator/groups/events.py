@@ -11,6 +11,7 @@ record at the end of the turn, when the requests of the turn have their answers.
 commit is asked then too, and of the same function that the fence asks (fencing.py).
 """
 
+import struct
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
@@ -22,6 +23,7 @@ from coordinator.groups.consumer.reconcile import Owned
 from coordinator.groups.fencing import verdicts
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.settings import ConsumerSettings
+from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AssignmentAcknowledgedKey,
@@ -333,6 +335,9 @@ _ASKED = Struct(">ih").pack
 _JUDGED = Struct(">bbbiiqh").pack
 _PARTITION = Struct(">iqhiB").pack
 _STATE_END = Struct(">BBBq").pack
+_ASSIGNMENT = Struct(">hi").unpack_from
+_ASSIGNMENT_BYTES = 6
+_VERSION = b"\0\0"
 _NAMES_REMEMBERED = 4_096
 
 
@@ -354,10 +359,19 @@ def _count(count: int) -> bytes:
 
 @lru_cache(_NAMES_REMEMBERED)
 def _commit_key(group_id: str) -> bytes:
-    assert CommitDecidedKey.API_KEY is not None
+    return _key(CommitDecidedKey.API_KEY, group_id)
+
+
+@lru_cache(_NAMES_REMEMBERED)
+def _delivered_key(group_id: str) -> bytes:
+    return _key(AssignmentDeliveredKey.API_KEY, group_id)
+
+
+def _key(number: int | None, group_id: str) -> bytes:
+    assert number is not None
     encoded = group_id.encode()
     text_prefix(len(encoded))  # refuses what is too long
-    return CommitDecidedKey.API_KEY.to_bytes(2) + len(encoded).to_bytes(2) + encoded
+    return number.to_bytes(2) + len(encoded).to_bytes(2) + encoded
 
 
 def _held(member: ConsumerMember | None, topic_id: bytes) -> tuple[Mapping[int, int], Mapping[int, int]]:
@@ -470,10 +484,13 @@ def group_converted(group_id: str, to: Kind, epoch: int, member_id: str, members
 
 
 class ClassicDelivery:
-    """The bytes that a member of a classic group got by SyncGroup; read when the record is made."""
+    """The bytes that a member of a classic group got by SyncGroup; read when the record is made.
+
+    A rebalance has one for each member, so what it says is copied from the one form into the other: the partitions are written
+    alike in both. `record` makes the same of the messages.
+    """
 
     __slots__ = ("assignment", "catalog", "generation", "group_id", "member_id")
-    encoded = None
 
     def __init__(self, group_id: str, member_id: str, generation: int, assignment: bytes, catalog: "Catalog") -> None:
         self.group_id = group_id
@@ -481,6 +498,47 @@ class ClassicDelivery:
         self.generation = generation
         self.assignment = assignment
         self.catalog = catalog
+
+    def encoded(self, state_offset: int, time_ms: int, state_end: int) -> tuple[bytes, bytes]:
+        """Key and value of the record."""
+        topics = self._topics()
+        if topics is None:
+            value: Any = self.record(state_offset, time_ms).value
+            value.state_end_offset = state_end
+            return _delivered_key(self.group_id), _VERSION + Codec.of().encoder(value.NAME, 0)(value)
+        parts = (
+            _HEAD(0, state_offset, time_ms, Kind.CLASSIC),
+            _text(self.member_id),
+            self.generation.to_bytes(4, signed=True),
+            *topics,
+            b"\0\0" if state_end < 0 else b"\0" + _STATE_END(1, 0, 8, state_end),
+        )
+        return _delivered_key(self.group_id), b"".join(parts)
+
+    def _topics(self) -> list[bytes] | None:
+        """The field Topics; None where the assignment is not as clients write it, and must be looked at more closely."""
+        data = self.assignment
+        topic_id, seen = self.catalog.topic_id, set()
+        try:
+            version, count = _ASSIGNMENT(data)
+            if not 0 <= version <= 3 or not 0 <= count <= len(data):
+                return None
+            at = _ASSIGNMENT_BYTES
+            parts = [_count(count)]
+            for _ in range(count):
+                size = int.from_bytes(data[at : at + 2], signed=True)
+                at += 2 + size
+                encoded = data[at - size : at]
+                name, many = encoded.decode(), int.from_bytes(data[at : at + 4], signed=True)
+                at += 4 + 4 * many
+                if size < 0 or many < 0 or at > len(data) or name in seen:
+                    return None
+                seen.add(name)
+                parts += (_text(name), topic_id(name) or NO_TOPIC_ID, _count(many), data[at - 4 * many : at], b"\0")
+            user_data = int.from_bytes(data[at : at + 4], signed=True)
+        except (struct.error, UnicodeDecodeError):
+            return None
+        return parts if len(data) == at + 4 + max(user_data, 0) and user_data >= -1 else None
 
     def record(self, state_offset: int, time_ms: int) -> Record:
         value = AssignmentDeliveredValue(state_offset, time_ms, Kind.CLASSIC, self.member_id, self.generation)

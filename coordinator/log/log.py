@@ -143,19 +143,20 @@ class Log:
     # --- opening ------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, disk: Disk, folder: str, settings: LogSettings) -> "Log":
+    def open(cls, disk: Disk, folder: str, settings: LogSettings, *, is_best_effort: bool = False) -> "Log":
         """Opens or makes the log in a folder and puts right what a crash left; DamagedLog if something else is wrong.
 
-        What was cut is in `recovery`. A log without batches has no file until the first append.
+        What was cut is in `recovery`. A log without batches has no file until the first append. `is_best_effort`: what a
+        killed process left unsynced stays so.
         """
         if not disk.exists(folder):
             disk.make_folder(folder)
             disk.sync_folder(folder.rpartition("/")[0] or ".")
         log = cls(disk, folder, settings)
-        log._load()
+        log._load(is_best_effort=is_best_effort)
         return log
 
-    def _load(self) -> None:
+    def _load(self, *, is_best_effort: bool) -> None:
         finish_swaps(self.disk, self.folder)
         start_offset = self.checkpoint.offsets.start_offset
         names = self.disk.list(self.folder)
@@ -185,9 +186,10 @@ class Log:
             # A folder that someone else wrote, or whose process died before its first sync: from here on it is ours. A
             # full disk does not keep it from being read; then the next opening comes here again.
             self._save_checkpoint(dense_offset=self.end_offset)
-            self.checkpoint.sync()
+            if not is_best_effort:
+                self.checkpoint.sync()
         self.checkpoint.found = True
-        if self.end_offset > self.synced_offset and self.segments:
+        if self.end_offset > self.synced_offset and self.segments and not is_best_effort:
             # What a killed process left in the page cache counts from now on, so it must not go with the power.
             self._write_again(self.segments[-1])
             self.sync()

@@ -35,6 +35,10 @@ class CheckedLog:
     """Records of a type or version without a definition."""
     compressed: int = 0
     """Batches whose records cannot be looked into here."""
+    missing: list[tuple[int, int]] = field(default_factory=list)
+    """State offsets from, to: what was decided between may lack its events. Told by the event log itself."""
+    undone: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets from, to: events that never came true. Told by the event log itself."""
     problems: list[Problem] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
 
@@ -57,6 +61,8 @@ class CheckedLog:
             "next_offset": self.next_offset,
             "records_of_unknown_type": self.unknown,
             "batches_not_looked_into": self.compressed,
+            "events_missing": [list(each) for each in self.missing],
+            "events_undone": [list(each) for each in self.undone],
             "unfinished_files": self.unfinished,
             "problems": [
                 {
@@ -92,7 +98,10 @@ def _check_one(folder: LogFolder, advance: Advance) -> CheckedLog:
         try:
             for record in decode_records(segment.batch(position, header), 0, header):
                 offset = record.offset
-                checked.unknown += " unknown " in f" {read(record).type} "
+                shown = read(record)
+                checked.unknown += " unknown " in f" {shown.type} "
+                if shown.type == "EventLogOpened":
+                    _note_opening(checked, offset, shown.value)
         except UnsupportedCompression:
             checked.compressed += 1
         except (CorruptBatch, DecodeError) as error:
@@ -108,6 +117,15 @@ def _check_one(folder: LogFolder, advance: Advance) -> CheckedLog:
 
     checked.problems += folder.walk(visit, advance)
     return checked
+
+
+def _note_opening(checked: CheckedLog, offset: int, opened: dict[str, Any]) -> None:
+    """What an event log says at its opening of what is before it."""
+    covered = max(opened["covered_state_offset"], 0)
+    if covered < opened["state_offset"]:
+        checked.missing.append((covered, opened["state_offset"]))
+    if opened["undone_from_offset"] >= 0:
+        checked.undone.append((opened["undone_from_offset"], offset))
 
 
 def run(path: Path, *, as_json: bool) -> int:
@@ -147,6 +165,10 @@ def _print(logs: list[CheckedLog]) -> None:
             print(f"{log.folder.path}: {log.unknown} records of a type or version that is not known here")
         if log.compressed:
             print(f"{log.folder.path}: {log.compressed} compressed batches were verified, not looked into")
+        for first, end in log.missing:
+            print(f"{log.folder.path}: events may be missing of what was decided at state offsets {first} to {end - 1}")
+        for first, end in log.undone:
+            print(f"{log.folder.path}: the events {first} to {end - 1} never came true")
         if log.unfinished:
             print(f"{log.folder.path}: an unfinished compaction ({', '.join(log.unfinished)}); the next start ends it")
     bad = sum(1 for log in logs if log.problems)

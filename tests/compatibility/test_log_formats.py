@@ -88,6 +88,8 @@ def dump(segment: Path) -> str:
 def test_kafkas_own_tool_reads_our_segments(coordinator_process: Callable[..., ServerProcess]) -> None:
     server = coordinator_process()
     members = make_history(server.bootstrap)
+    with Connection(server.bootstrap) as link:
+        join_modern(link, "modern", ["t"])
     for member in members:
         member.die()
     server.terminate()
@@ -97,6 +99,7 @@ def test_kafkas_own_tool_reads_our_segments(coordinator_process: Callable[..., S
     assert "isvalid: false" not in said
     for record in (
         '"group":"pair"', '"group":"static"', '"groupInstanceId":"i"', '"group":"simple","topic":"t","partition":0',
+        '"groupId":"modern","memberId":"m"', '"memberEpoch":2',
         '"metadata":"note 2"', '"protocolType":"consumer"', f'"memberId":"{members[0].member_id}"',
     ):  # fmt: skip
         assert record in said, f"{record} is missing in\n{said[-3000:]}"
@@ -126,6 +129,39 @@ def test_a_folder_that_kafka_wrote_has_the_same_groups_and_offsets_here(tmp_path
         assert [(member.generation, member.assignment) for member in members] == before
         for member in members:
             member.die()
+
+
+def test_a_consumer_group_of_kafka_goes_on_here_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    """With its topics, whose ids are in Kafka's metadata log: the group's epoch stays, and so does every assignment."""
+    kafka = KafkaBroker(tmp_path / "kafka").start()
+    try:
+        wait_until_serving(kafka.bootstrap)
+        with Connection(kafka.bootstrap) as link:
+            wanted = {"name": "t", "num_partitions": 3, "replication_factor": 1}
+            link.call("CreateTopics", 7, topics=[wanted], timeout_ms=10_000)
+            while owned(joined := join_modern(link, "modern", ["t"])) != 3:
+                pass
+            committed = [{"name": "t", "partitions": [{"partition_index": 1, "committed_offset": 5}]}]
+            who = {"member_id": "m", "generation_id_or_member_epoch": joined["member_epoch"]}
+            answer = link.call("OffsetCommit", 9, group_id="modern", **who, topics=committed)
+            assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+            (before,) = link.call("ConsumerGroupDescribe", 1, group_ids=["modern"])["groups"]
+    finally:
+        kafka.stop()
+    folder = tmp_path / "ours"
+    for log in ("__cluster_metadata-0", "__consumer_offsets-0"):
+        shutil.copytree(kafka.data_dir / log, folder / "data" / log)
+    with ServerProcess(folder) as server, Connection(server.bootstrap) as link:
+        owns = joined["assignment"]["topic_partitions"]
+        beat = {"group_id": "modern", "member_id": "m", "member_epoch": joined["member_epoch"]}
+        for what in ({"topic_partitions": owns}, {}):
+            answer = link.call("ConsumerGroupHeartbeat", 1, **beat, **what)
+            assert (answer["error_code"], answer["member_epoch"]) == (0, joined["member_epoch"])
+            assert answer["assignment"] is None
+        (after,) = link.call("ConsumerGroupDescribe", 1, group_ids=["modern"])["groups"]
+        assert after == before
+        found = link.call("OffsetFetch", 7, group_id="modern", topics=None)["topics"]
+        assert [each["committed_offset"] for topic in found for each in topic["partitions"]] == [5]
 
 
 def test_a_kafka_broker_serves_the_groups_of_our_log(tmp_path: Path) -> None:

@@ -197,3 +197,31 @@ def test_rows_of_the_kafka_source_are_decoded_as_a_files(spark):
     state = from_kafka(table, "state").orderBy("offset").collect()
     assert [(row.offset, row.type) for row in state] == [(6, "GroupMetadata"), (7, "Unknown(99)"), (8, None)]
     assert from_kafka(table, "raw").count() == len(keyed)
+
+
+def test_events_through_kafka_keep_the_state_that_they_were_decided_on():
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyspark")
+    from coordinator.protocol import messages
+    from pyspark_coordinator_log import kafka
+
+    decided = messages.CommitDecidedValue(state_offset=7, member_id="m", error_code=25)
+    left = messages.MemberLeftValue(state_offset=9, member_id="m")
+    keyed = [
+        (made.encoded(messages.CommitDecidedKey("g"), 0), made.encoded(decided, 0)),
+        (made.encoded(messages.GroupMetadataKey("g"), 0), None),
+        (made.encoded(messages.MemberLeftKey("g"), 0), made.encoded(left, 0)),
+    ]
+    columns = {"partition": pa.int32(), "offset": pa.int64(), "timestamp_ms": pa.int64(), "key": pa.binary()}
+    rows = [
+        {"partition": 0, "offset": offset, "timestamp_ms": made.NOW_MS, "key": key, "value": value}
+        for offset, (key, value) in enumerate(keyed)
+    ]
+    part = pa.RecordBatch.from_pylist(rows, pa.schema([*columns.items(), ("value", pa.binary())]))
+    events = kafka.table(part, "events", None).to_pylist()
+    assert [(row["type"], row["state_offset"], row["error"]) for row in events] == [
+        ("CommitDecided", 7, "UNKNOWN_MEMBER_ID"),
+        ("MemberLeft", 9, None),
+    ]
+    history = kafka.table(part, "history", None).to_pylist()
+    assert [(row["is_state"], row["state_offset"]) for row in history] == [(False, 7), (True, 1), (False, 9)]

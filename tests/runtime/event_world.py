@@ -65,7 +65,7 @@ class EventWorld(ShardWorld):
     def open(self):
         self.runs += 1
         log = Log.open(self.disk, STATE, self.log_settings())
-        event_log = Log.open(self.disk, EVENTS, self.event_settings)
+        event_log = Log.open(self.disk, EVENTS, self.event_settings, is_best_effort=True)
         self.written = []
         run = Run(run_id=f"run-{self.runs}", node_id=1, policy=self.policy)
         self.serde = Serde(Codec.of(None), EVENT_KEYS)

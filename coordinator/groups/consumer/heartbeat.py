@@ -97,7 +97,7 @@ def _steady(groups: "Groups", request: ConsumerGroupHeartbeatRequest, call: Call
     What it owns is nothing new: it has reached the target, and no longer has to give anything up.
     """
     group = groups.consumer.get(request.group_id)
-    if group is None:
+    if group is None or request.member_epoch != group.target_epoch:
         return None
     settings = groups.settings.consumer(request.group_id)
     steady = group.steady.get(request.member_id)

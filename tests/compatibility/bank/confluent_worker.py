@@ -59,8 +59,10 @@ class Worker:
         while True:
             self._collect()
             if self.batch:
+                # Of the generation in which the batch was read: the next one may be there before the offsets are sent.
+                metadata = self.consumer.consumer_group_metadata()
                 try:
-                    self._transact()
+                    self._transact(metadata)
                 except KafkaException as failure:
                     self._abort(failure.args[0])
                 self.batch.clear()
@@ -79,7 +81,7 @@ class Worker:
                 self.batch.append(message)
                 wait_s = 0.0
 
-    def _transact(self) -> None:
+    def _transact(self, metadata: object) -> None:
         producer = self.producer
         producer.begin_transaction()
         for message in self.batch:
@@ -91,7 +93,6 @@ class Worker:
         for message in self.batch:
             ends[message.partition()] = message.offset() + 1
         offsets = [TopicPartition(TRANSFERS, partition, offset) for partition, offset in ends.items()]
-        metadata = self.consumer.consumer_group_metadata()
         self.again(lambda: producer.send_offsets_to_transaction(offsets, metadata, CALL_S))
         self.again(lambda: producer.commit_transaction(CALL_S))
 
