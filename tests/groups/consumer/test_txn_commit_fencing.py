@@ -1,0 +1,106 @@
+"""Which commits in transactions a consumer group takes, under each policy, and what is told of them."""
+
+import pytest
+from groups.consumer.test_commit_fencing import bumped, halved, world
+
+from coordinator.groups.events import Verdict
+from coordinator.groups.fencing import NAMES_NO_MEMBER, NOT_OWNED, NOT_OWNED_THEN
+from coordinator.groups.offsets.commit_in_transaction import VerifiedCommit, commit_in_transaction
+from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import TxnOffsetCommitRequest
+from coordinator.runtime.result import Result
+
+NONE, STALE, ILLEGAL = ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+KEPT, LOST = ("t", 0), ("t", 2)
+_Topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+_Partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+
+
+def stage(h, epoch, *partitions, member="a", version=6):
+    """The error of a TxnOffsetCommit; nothing of it is applied but what is told."""
+    topics = [_Topic(name, h.catalog.topic_id(name), [_Partition(index, 1, -1, "")]) for name, index in partitions]
+    request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, member, None, topics)
+
+    def told(groups, request, call, now_ms):
+        return Result(facts=commit_in_transaction(groups, VerifiedCommit(request, None), call, now_ms).facts)
+
+    try:
+        h.call(told, request, version)
+    except KafkaError as error:
+        h._apply(Result(facts=error.facts))
+        return error.code
+    return NONE
+
+
+@pytest.mark.parametrize(("version", "stale"), [(3, ILLEGAL), (5, ILLEGAL), (6, STALE)])
+@pytest.mark.parametrize("policy", FENCING_POLICIES)
+def test_what_was_taken_is_refused_at_an_earlier_epoch_in_the_words_of_the_version(policy, version, stale):
+    h = halved(policy)
+    assert stage(h, 2, LOST, version=version) == stale
+    assert stage(h, 2, KEPT, LOST, version=version) == stale
+    assert stage(h, 4, KEPT, version=version) == stale
+    assert stage(h, 3, KEPT, version=version) == NONE
+    assert stage(h, 3, LOST, version=version) == NONE
+    assert stage(h, 3, KEPT, member="nobody", version=version) == UNKNOWN
+    assert sum(h.groups.commits_fenced.values()) == 3
+
+
+def test_what_was_kept_is_taken_by_the_partitions_own_epoch_only():
+    for policy, error in ((STRICT, STALE), (REVOCATION_EPOCH, STALE), (ASSIGNMENT_EPOCH, NONE)):
+        assert stage(halved(policy), 2, KEPT) == error
+
+
+def test_an_epoch_from_before_a_rebalance_that_took_nothing_is_refused_by_strict_alone():
+    for policy, error in ((STRICT, STALE), (REVOCATION_EPOCH, NONE), (ASSIGNMENT_EPOCH, NONE)):
+        assert stage(bumped(policy), 2, KEPT) == error
+
+
+@pytest.mark.parametrize("policy", FENCING_POLICIES)
+def test_who_names_nobody_is_taken_unless_a_member_is_required(policy):
+    h = halved(policy)
+    assert stage(h, -1, LOST, member="") == NONE
+    assert stage(h, -1, LOST, member="", version=2) == NONE
+    assert stage(h, 3, LOST, member="") == UNKNOWN
+    h.groups.settings.set("g", fencing_require_member="true")
+    assert stage(h, -1, LOST, member="") == UNKNOWN
+    assert stage(h, 3, KEPT) == NONE
+    assert h.groups.commits_fenced == {NAMES_NO_MEMBER: 1}
+
+
+def test_ownership_may_be_required_here_too():
+    h = halved(ASSIGNMENT_EPOCH, consumer_fencing_require_ownership="true")
+    assert stage(h, 3, LOST) == STALE
+    assert stage(h, 3, KEPT) == NONE
+    assert stage(h, 2, LOST) == STALE
+    assert h.groups.commits_fenced == {NOT_OWNED: 1, NOT_OWNED_THEN: 1}
+
+
+def test_an_empty_group_takes_commits_of_nobody_and_of_no_former_member():
+    h = world(STRICT)
+    assert h.join_modern("g", "a").ok
+    assert h.beat("g", "a", -1).ok
+    assert stage(h, -1, KEPT, member="") == NONE
+    assert stage(h, -1, KEPT, member="a") == NONE
+    assert stage(h, 2, KEPT, member="a") == UNKNOWN
+
+
+def test_each_decision_is_told_with_what_every_policy_says_of_it():
+    h = halved(STRICT)
+    h.groups.tells_accepted = h.groups.tells_refused = True
+    h.events.clear()
+    accepts, refuses = Verdict.ACCEPTS, Verdict.REFUSES
+    for epoch, partition, member, error, verdicts in (
+        (3, KEPT, "a", NONE, (accepts, accepts, accepts)),
+        (2, KEPT, "a", STALE, (refuses, refuses, accepts)),
+        (2, LOST, "a", STALE, (refuses, refuses, refuses)),
+        (3, KEPT, "nobody", UNKNOWN, (refuses, refuses, refuses)),
+        (-1, LOST, "", NONE, (accepts, accepts, accepts)),
+    ):
+        assert stage(h, epoch, partition, member=member) == error
+        told = h.events[-1].value
+        assert (told.member_id, told.error_code, told.transactional_id, told.producer_id) == (member, error, "tx", 7)
+        said = (told.strict_verdict, told.revocation_epoch_verdict, told.assignment_epoch_verdict)
+        assert said == verdicts, (epoch, partition, member)
+    assert len(h.events) == 5
