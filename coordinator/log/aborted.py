@@ -13,6 +13,8 @@ producers at an offset syncs the lists first (`sync`); after a crash the lists a
 is read from the log again, as the producers are.
 """
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -33,6 +35,22 @@ class Aborted(NamedTuple):
     """Of its marker."""
     stable_offset: int
     """The first offset whose fate was open when the marker had been written."""
+
+
+def overlapping(entries: Sequence[Aborted], offset: int, offset_end: int) -> tuple[list[Aborted], bool]:
+    """Those of which something may lie from one offset to another, and whether later ones cannot."""
+    found: list[Aborted] = []
+    for at in range(bisect_left(entries, offset, key=_last_offset), len(entries)):
+        entry = entries[at]
+        if entry.first_offset < offset_end:
+            found.append(entry)
+        if entry.stable_offset >= offset_end:
+            return found, True
+    return found, False
+
+
+def _last_offset(entry: Aborted) -> int:
+    return entry.last_offset
 
 
 class AbortedList:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from coordinator.log.aborted import SUFFIX as ABORTED_SUFFIX
-from coordinator.log.aborted import Aborted
+from coordinator.log.aborted import Aborted, overlapping
 from coordinator.log.batch import (
     BatchHeader,
     CorruptBatch,
@@ -463,11 +463,10 @@ class Log:
         """The aborted transactions of which something may lie from one offset to another, in the order of their ends."""
         found: list[Aborted] = []
         for segment in self.segments[max(0, bisect_right(self._bases, offset) - 1) :]:
-            for entry in segment.aborted.entries:
-                if entry.last_offset >= offset and entry.first_offset < offset_end:
-                    found.append(entry)
-                if entry.stable_offset >= offset_end:
-                    return found
+            part, complete = overlapping(segment.aborted.entries, offset, offset_end)
+            found += part
+            if complete:
+                break
         return found
 
     def offset_for_time(self, timestamp: int) -> TimestampOffset | None:

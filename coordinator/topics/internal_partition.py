@@ -7,7 +7,7 @@ says of them is looked up only when somebody wants to know: the first time from 
 
 from collections.abc import Callable, Sequence
 
-from coordinator.log.aborted import Aborted
+from coordinator.log.aborted import Aborted, overlapping
 from coordinator.log.batch import CorruptBatch
 from coordinator.log.log import DamagedLog, Log
 from coordinator.log.segment import Segment
@@ -69,7 +69,7 @@ class InternalPartition:
 
     def aborted_between(self, offset: int, offset_end: int) -> list[Aborted]:
         """As of a log."""
-        return [entry for entry in self._aborted if entry.last_offset >= offset and entry.first_offset < offset_end]
+        return overlapping(self._aborted, offset, offset_end)[0]
 
     def grew(self, now_ms: int) -> None:
         """More of the log became durable."""
