@@ -24,6 +24,7 @@ FOLDERS = "org.apache.kafka.tools.LogDirsCommand"
 LEADERS = "org.apache.kafka.tools.LeaderElectionCommand"
 CONSUME = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 PRODUCE = "org.apache.kafka.tools.ConsoleProducer"
+TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
 Tool = Callable[..., str]
 
@@ -115,3 +116,25 @@ def test_kafka_consumer_groups(tool: Tool, topic: str, server: ServerProcess) ->
     reset = ["--reset-offsets", "--group", topic, "--topic", topic, "--to-earliest", "--execute"]
     assert re.search(rf"{topic}\s+{topic}\s+0\s+0", tool(GROUPS, *reset))
     assert "was successful" in tool(GROUPS, "--delete", "--group", topic)
+
+
+def test_kafka_transactions_lists_describes_and_aborts(tool: Tool, topic: str, server: ServerProcess) -> None:
+    tool(TOPICS, "--create", "--topic", topic, "--partitions", "1")
+    producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": topic, **QUIET})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"never to be read", partition=0)
+    producer.flush(20)
+    assert re.search(rf"{topic}\s+1\s+\d+\s+Ongoing", tool(TRANSACTIONS, "list"))
+    assert topic not in tool(TRANSACTIONS, "list", "--duration-filter", "3600000")
+    assert topic in tool(TRANSACTIONS, "list", "--transactional-id-pattern", f"{topic[:-1]}.")
+    described = tool(TRANSACTIONS, "describe", "--transactional-id", topic)
+    assert re.search(rf"{topic}\s+\d+\s+0\s+Ongoing\s+60000\s.*{topic}-0", described)
+    writing = tool(TRANSACTIONS, "describe-producers", "--topic", topic, "--partition", "0")
+    assert re.search(r"\d+\s+0\s+-1\s+0\s+\d+\s+0$", writing.strip()), writing
+    assert topic not in tool(TRANSACTIONS, "find-hanging", "--broker-id", "1"), "it is open, and known to be"
+    tool(TRANSACTIONS, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
+    writing = tool(TRANSACTIONS, "describe-producers", "--topic", topic, "--partition", "0")
+    assert re.search(r"\d+\s+0\s+0\s+0\s+\d+\s+None$", writing.strip()), writing
+    producer.abort_transaction(20)
+    assert "CompleteAbort" in tool(TRANSACTIONS, "describe", "--transactional-id", topic)
