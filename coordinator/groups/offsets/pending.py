@@ -46,7 +46,7 @@ class KnownProducer:
 
 
 class PendingOffsets:
-    """All pending offsets of a shard. Only `replay.py` changes this object."""
+    """All pending offsets of a shard. Only `replay.py` changes this object; `expire.py` makes it forget idle producers."""
 
     __slots__ = ("_order", "by_group", "by_producer", "known")
 
