@@ -123,6 +123,16 @@ CASES = {
         {"coordinator_memory_waiting": "0x300"},
         summary="3 connections wait for memory: large requests and answers of others hold all of it.",
     ),
+    "CoordinatorMarkersUndelivered": Case(
+        {"coordinator_markers_waiting": "2x300"},
+        {"coordinator_markers_waiting": "0x300"},
+        summary="2 partitions cannot take the marker of a transaction that was decided: their readers stand still.",
+    ),
+    "CoordinatorTransactionsTimeOut": Case(
+        {'coordinator_transactions_ended_total{cause="timeout",outcome="abort"}': "0x230 1x70"},
+        {'coordinator_transactions_ended_total{cause="client",outcome="commit"}': "0+9x300"},
+        {"cause": "timeout", "outcome": "abort"},
+    ),
 }
 
 
