@@ -5,12 +5,14 @@ there, or because the disk does not have it yet. Without one it is the high wate
 
 Long polls are woken by bytes, and for readers of what is committed these come late and in lumps: a marker may release
 whatever piled up behind its transaction. So what is durable and not stable is counted, one number for each place at which
-the last stable offset may come to rest.
+the last stable offset may come to rest. There may be very many such places while one transaction stays open for long; beyond
+some dozens they share a number, and a reader may be woken before it has all the bytes it wanted.
 """
 
 from collections import deque
 from collections.abc import Iterable
 
+PLACES_MAX = 64
 MANY_BYTES = 1 << 40
 """Nobody counted, and nobody waits for more."""
 
@@ -51,7 +53,8 @@ class Stability:
     def hold(self, offset: int, bytes_count: int, *, begins: bool) -> None:
         """Counts a durable batch that is not stable; `begins`: it is the first of a transaction that is open."""
         waiting = self._waiting
-        if waiting and not begins and all(offset != first_offset for _, first_offset in self._ended):
+        is_place = begins or any(offset == first_offset for _, first_offset in self._ended)
+        if waiting and (not is_place or len(waiting) >= PLACES_MAX):
             waiting[-1][1] += bytes_count
         else:
             waiting.append([offset, bytes_count])
