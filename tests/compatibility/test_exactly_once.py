@@ -128,8 +128,8 @@ def entries(values: list[str]) -> list[tuple[int, str, int]]:
 
 def commands(client: str, folder: Path) -> Callable[[str, str, str, str], list[str]]:
     """How a worker is started, by bootstrap, name, group and protocol."""
-    if client == "confluent":
-        return lambda *words: [sys.executable, str(HERE / "clients" / "transfers_confluent.py"), *words]
+    if client in ("confluent", "kafka_python"):
+        return lambda *words: [sys.executable, str(HERE / "clients" / f"transfers_{client}.py"), *words]
     classes = folder / "classes"
     classes.mkdir()
     program, artifacts = {
@@ -173,6 +173,7 @@ def disturb(server: ServerProcess, workers: list[Worker], chance: random.Random)
     [
         ("confluent", "classic", 2),
         ("confluent", "consumer", 1),
+        ("kafka_python", "classic", 2),
         pytest.param("java", "classic", 1, marks=pytest.mark.java),
         pytest.param("java", "consumer", 2, marks=pytest.mark.java),
         pytest.param("streams", "classic", 2, marks=pytest.mark.java),
