@@ -103,6 +103,7 @@ class InternalPartition:
         def walked(outcome: BaseException | None) -> None:
             walk.release()
             if outcome is None:
+                self.producers = walk.producers
                 self._aborted += [entry for _, entry in walk.aborted]
                 self._known_to, self._closed = end_offset, closed
             else:
@@ -114,6 +115,8 @@ class InternalPartition:
                 waiting()
 
         if walk.bytes_left > WALK_BYTES:
+            # Meanwhile others look at what is known so far.
+            walk.producers = self.producers.copy()
             self._run(walk.go, walked)
             return
         try:

@@ -89,5 +89,15 @@ def test_a_long_log_is_looked_through_in_a_worker(plane, monkeypatch):
     _, plain = plane.fetch_later([(TOPIC, 0, 0)], max_wait_ms=0)
     assert plain[0].responses[0].partitions[0].last_stable_offset == 1, "nobody asked"
     assert answers == []
+    partition = plane.topics.partition(TOPIC, 0)
+    assert (partition.last_stable_offset, len(partition.producers)) == (0, 0)
     plane.sync()
     assert answers[0].responses[0].partitions[0].last_stable_offset == 0
+    write(plane, producer=6)
+    plane.fetch_later([(TOPIC, 0, 0)], isolation_level=COMMITTED, max_wait_ms=0)
+    under_way, _ = plane.jobs[0]
+    under_way()
+    assert [producer.producer_id for producer in partition.producers] == [5], "not before the loop hears of it"
+    plane.jobs[0] = (lambda: None, plane.jobs[0][1])
+    plane.sync()
+    assert [producer.producer_id for producer in partition.producers] == [5, 6]
