@@ -40,7 +40,7 @@ The packages, in the order in which they may import: each only from those below 
     groups      deterministic: classic and consumer groups, assignors, offsets, what is fenced; one operation, one file
     topics      deterministic where it decides: topics, produce, fetch, retention
     transactions  deterministic: who may produce under a transactional id, and how its transactions end
-    runtime     what makes a state machine durable: result, shard, parking, timers, router
+    runtime     what makes a state machine durable: result, shard, event log, parking, timers, router
     log         a partition's folder in Kafka's format: batch, segment, index, writer, reader, recovery, compaction
     protocol    bytes and messages: definitions, generated codec, headers, frames, errors
     world       clock, entropy, disk, worker threads: the outside, as small protocols with their real ones

@@ -130,9 +130,10 @@ class Server:
         self._events_run = Run(run_id=entropy.uuid(), node_id=config.node_id, policy=config.groups.coordinator_events)
         self.groups = Router([self._group_shard(index) for index in range(config.log.offsets_topic_num_partitions)])
         self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
+        self._retention: Handle | None = None
         if self._event_logs:
             self.topics.attach_internal(EVENTS_TOPIC, self._event_logs, cleanup_policy="delete", synced=False)
-            self._schedule(config.topics.log_retention_check_interval_ms, self._retain_events)
+            self._retention = self._schedule(config.topics.log_retention_check_interval_ms, self._retain_events)
         self.topics.on_topics_deleted = self._topics_deleted
         self.producer_ids = ProducerIds(self.topics)
         self.markers = Markers(
@@ -236,7 +237,8 @@ class Server:
         for shard in self.groups.shards:
             if shard.events is not None:
                 shard.events.retain(now_ms)
-        self._schedule(self.config.topics.log_retention_check_interval_ms, self._retain_events)
+        interval_ms = self.config.topics.log_retention_check_interval_ms
+        self._retention = self._schedule(interval_ms, self._retain_events)
 
     def _group_shard(self, index: int) -> Shard:
         config = self.config
@@ -373,6 +375,8 @@ class Server:
         if self._admin is not None:
             await self._admin.stop()
         self.cleaner.stop()
+        if self._retention is not None:
+            self._retention.cancel()
         self.markers.stop()
         for shard in self.shards:
             shard.stop()

@@ -48,8 +48,11 @@ def key_names() -> dict[int, str]:
     return found
 
 
-def row(key: bytes | None, value: bytes | None) -> Row:
-    """What a record says. Never raises for what is in it: a record that cannot be read says so in `problem`."""
+def row(key: bytes | None, value: bytes | None, *, with_json: bool = True) -> Row:
+    """What a record says. Never raises for what is in it: a record that cannot be read says so in `problem`.
+
+    To write all of it as JSON takes as long as the rest; `with_json` says whether anybody wants it.
+    """
     if key is None or len(key) < 2:
         return {"problem": "a key without a type", "value_json": _raw(key, value), "tombstone": value is None}
     number = int.from_bytes(key[:2], signed=True)
@@ -66,9 +69,9 @@ def row(key: bytes | None, value: bytes | None) -> Row:
     try:
         key_message = _whole(name, 0, key)
         out |= _key_columns(key_message)
-        shown_key = plain(key_message, name, 0)
         if value is None:
-            out["value_json"] = json.dumps({"key": shown_key, "value": None})
+            if with_json:
+                out["value_json"] = json.dumps({"key": plain(key_message, name, 0), "value": None})
             return out
         version = int.from_bytes(value[:2], signed=True) if len(value) >= _VERSION_BYTES else None
         value_name = f"{kind}Value"
@@ -82,10 +85,10 @@ def row(key: bytes | None, value: bytes | None) -> Row:
             out |= columns(message)
         if number >= EVENT_TYPES_FROM:
             out |= _event_columns(message)
-        if kind == _DECIDED:
+        if kind == _DECIDED or not with_json:
             return out
         shown = {"version": version, **plain(message, value_name, version)}
-        out["value_json"] = json.dumps({"key": shown_key, "value": shown})
+        out["value_json"] = json.dumps({"key": plain(key_message, name, 0), "value": shown})
     except DecodeError as error:
         out |= {"problem": str(error), "value_json": _raw(key, value)}
     return out

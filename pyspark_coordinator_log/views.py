@@ -6,7 +6,7 @@ A column is made only if somebody wants it: a query that reads five columns pays
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,11 +42,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose log it is. `is_state`: the state log, not the event log."""
+    """Whose log it is. `is_state`: the state log, not the event log. `with_json`: whether `value_json` is wanted."""
 
     shard: int
     log_id: str
     is_state: bool
+    with_json: bool = True
 
 
 def table(
@@ -77,6 +78,7 @@ def table(
     if wanted.groups is not None and len(records):
         keep = _of_groups(records, types, wanted.groups)
         records, types = records.select(keep), types[keep]
+    origin = replace(origin, with_json="value_json" in wanted.columns)
     makers = _envelope(records, origin) | _MAKERS[wanted.view](records, types, origin)
     return pa.RecordBatch.from_arrays([makers[name]() for name in wanted.columns], schema=wanted.schema)
 
@@ -191,7 +193,7 @@ def _problems(found: commits.Commits) -> Any:
 def _told(records: Records, types: Any, origin: Origin) -> Makers:
     source = records.source
     keys, values = (source, records.key_start, records.key_length), (source, records.value_start, records.value_length)
-    makers = told_columns(types, keys, values)
+    makers = told_columns(types, keys, values, with_json=origin.with_json)
     makers["is_state"] = lambda: pa.repeat(pa.scalar(origin.is_state), len(records))
     if origin.is_state:
         makers["state_offset"] = lambda: numbers(records.offset)
@@ -202,8 +204,8 @@ Places = tuple[Bytes, Ints, Ints]
 """A buffer, where values begin in it, and their lengths; -1 is null."""
 
 
-def told_columns(types: Any, keys: Places, values: Places) -> Makers:
-    """The columns of state and events that come from keys and values alone.
+def told_columns(types: Any, keys: Places, values: Places, *, with_json: bool = True) -> Makers:
+    """The columns of state and events that come from keys and values alone; `value_json` only if it is wanted.
 
     Decisions are decoded a column at a time, the others record by record.
     """
@@ -213,7 +215,7 @@ def told_columns(types: Any, keys: Places, values: Places) -> Makers:
         decided = decisions.decode(*_some(keys, is_decision), *_some(values, is_decision))
         is_decision[is_decision] = decided.plain
     contents = zip(_contents(*_some(keys, ~is_decision)), _contents(*_some(values, ~is_decision)), strict=True)
-    rows = [messages.row(key, value) for key, value in contents]
+    rows = [messages.row(key, value, with_json=with_json) for key, value in contents]
     names = [name for name in SCHEMAS[HISTORY].names if name not in _ENVELOPE_NAMES and name != "is_state"]
     return {name: _column(name, rows, decided, is_decision) for name in names}
 

@@ -20,6 +20,7 @@ Descriptors are opened when needed: an idle partition has none, an active one tw
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import NamedTuple
 
 from coordinator.log.aborted import SUFFIX as ABORTED_SUFFIX
@@ -88,13 +89,33 @@ class OffsetOutOfRange(Exception):
     """The offset is before the start or after the end of the log."""
 
 
+class Syncs:
+    """What the syncs of one log, in whatever threads, know of each other.
+
+    The kernel tells of a failure once: a sync that follows a failed one in another thread would succeed, and its log would
+    go on, over a hole. So one waits for the other, and what failed stays failed until what it was to save has been cut off.
+    """
+
+    __slots__ = ("error", "lock")
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.error: OSError | None = None
+
+
 class SyncJob:
     """Makes everything durable that was written before the job was made. `run` blocks, and may run in any thread."""
 
-    __slots__ = ("_checkpoint", "_disk", "_folder", "end_offset", "file", "segment", "size_bytes")
+    __slots__ = ("_checkpoint", "_disk", "_folder", "_syncs", "end_offset", "file", "segment", "size_bytes")
 
     def __init__(
-        self, end_offset: int, segment: Segment | None, disk: Disk, folder: str | None, checkpoint: Checkpoint | None
+        self,
+        end_offset: int,
+        segment: Segment | None,
+        disk: Disk,
+        folder: str | None,
+        checkpoint: Checkpoint | None,
+        syncs: Syncs,
     ) -> None:
         self.end_offset = end_offset
         self.segment = segment
@@ -103,15 +124,23 @@ class SyncJob:
         self._disk = disk
         self._folder = folder
         self._checkpoint = checkpoint
+        self._syncs = syncs
 
     def run(self) -> None:
         """OSError if it cannot be done, after which nothing may be assumed of what the disk holds."""
-        if self._folder is not None:
-            self._disk.sync_folder(self._folder)
-        if self.file is not None:
-            self.file.sync()
-        if self._checkpoint is not None:
-            self._checkpoint.sync()
+        with self._syncs.lock:
+            if self._syncs.error is not None:
+                raise self._syncs.error
+            try:
+                if self._folder is not None:
+                    self._disk.sync_folder(self._folder)
+                if self.file is not None:
+                    self.file.sync()
+                if self._checkpoint is not None:
+                    self._checkpoint.sync()
+            except OSError as error:
+                self._syncs.error = error
+                raise
 
 
 class Log:
@@ -139,6 +168,7 @@ class Log:
         self._bases: list[int] = []
         self._folder_synced = False
         self._unsaved_bytes = 0
+        self._syncs = Syncs()
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
@@ -324,7 +354,7 @@ class Log:
         if saved:
             self._unsaved_bytes = 0
         folder = None if self._folder_synced else self.folder
-        return SyncJob(self.end_offset, segment, self.disk, folder, self.checkpoint if saved else None)
+        return SyncJob(self.end_offset, segment, self.disk, folder, self.checkpoint if saved else None, self._syncs)
 
     def sync_done(self, job: SyncJob) -> None:
         """To be called on the loop when `job.run()` has returned."""
@@ -362,6 +392,7 @@ class Log:
         )
         active.retire()
         self.end_offset = max(self.synced_offset, active.base_offset)
+        self._syncs.error = None
 
     def _release(self, job: SyncJob) -> None:
         if job.segment is not None:

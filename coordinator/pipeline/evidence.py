@@ -1,7 +1,7 @@
 """Where the rows come from, and what can be asked of them.
 
     a log folder      state log and event log, ours; or the state log alone, a Kafka broker's
-    a Kafka cluster   its topic `__consumer_offsets` through Spark's Kafka source: no events, no control records
+    a Kafka cluster   its topics through Spark's Kafka source: no control records, and events only of our server
     an archive        what `follow` has kept of either (follow.py)
 
 What a source cannot tell is None here, and nobody puts anything in its place. Events that never came true (gaps.py) are
@@ -12,13 +12,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, cast
 
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.readwriter import DataStreamReader
+from pyspark.sql.types import StructType
 
 from coordinator.log.batch import HEADER_BYTES, key_values, read_header
+from coordinator.operations.client import Client, OperationFailed
 from coordinator.pipeline import gaps
 from coordinator.pipeline.intervals import SHARD
 from pyspark_coordinator_log import columns, messages
@@ -29,7 +30,36 @@ FORMAT = "coordinator_log"
 ABOUT_ITSELF = (1000, 1001)
 """Record types of the event log about the event log."""
 FIRST_EVENTS = "log_id string, shard int, first_offset bigint, first_state_offset bigint"
+_PLACE = ("log_id", "shard", "offset", "timestamp_ms")
+_TOLD = (
+    "type",
+    "group",
+    "group_kind",
+    "member_id",
+    "client_id",
+    "epoch",
+    "member_epoch",
+    "revocation_epoch",
+    "problem",
+)
+STATE_COLUMNS = (
+    *_PLACE, *_TOLD, "instance_id", "client_host", "tombstone", "previous_member_epoch", "target_epoch", "state",
+    "generation", "leader", "protocol", "protocol_type", "assignment", "pending_revocation", "members",
+)  # fmt: skip
+EVENT_COLUMNS = (
+    *_PLACE, *_TOLD, "state_offset", "time_ms", "error", "policy", "strict_accepts", "revocation_epoch_accepts",
+    "assignment_epoch_accepts", "transactional_id", "commit_producer_id", "cause", "reason", "duration_ms",
+    "member_count", "waited_for", "partitions",
+)  # fmt: skip
+COMMIT_COLUMNS = (
+    *_PLACE, "group", "topic", "topic_id", "partition", "committed_offset", "leader_epoch_committed", "metadata",
+    "commit_timestamp_ms", "expire_timestamp_ms", "value_version", "producer_id", "producer_epoch", "is_transactional",
+    "problem",
+)  # fmt: skip
+MARKER_COLUMNS = ("log_id", "shard", "offset", "producer_id", "producer_epoch", "is_control", "control_type")
+RAW_COLUMNS = (*_PLACE, "key", "value", "key_type")
 COMPLETE_FROM = "log_id string, shard int, complete_from bigint"
+KAFKA_WITHIN_S = 10.0
 KAFKA_LOG = "kafka"
 """The `log_id` of what came through a consumer, which is not told whose log it is."""
 ARCHIVE_NOTE = "archive.json"
@@ -82,39 +112,62 @@ def from_log(spark: SparkSession, path: str, options: dict[str, str]) -> Evidenc
     bounds = [(state.log_id(), shard, complete_from(folder)) for shard, folder in state.shards.items()]
     return Evidence(
         name=path,
-        state=_view(spark, path, columns.STATE, options),
-        commits=_view(spark, path, columns.COMMITS, options),
-        markers=_view(spark, path, columns.RAW, options).where("is_control"),
+        state=_view(spark, path, columns.STATE, options, STATE_COLUMNS),
+        commits=_view(spark, path, columns.COMMITS, options, COMMIT_COLUMNS),
+        markers=_view(spark, path, columns.RAW, options, MARKER_COLUMNS).where("is_control"),
         complete_from=spark.createDataFrame(bounds, COMPLETE_FROM).cache(),
         **_events(spark, path, options),
     )
 
 
 def from_kafka(spark: SparkSession, bootstrap: str, settings: Mapping[str, str]) -> Evidence:
-    """The topic `__consumer_offsets` of a cluster. `settings` are the connector's own, under their names.
+    """The coordinator's topics of a cluster. `settings` are the connector's own, under their names.
 
-    What was compacted away is not known, so nothing is taken for the beginning of anything.
+    What was compacted away is not known, so nothing is taken for the beginning of anything. Raises NoTopic.
     """
-    rows = kafka_rows(spark.read, bootstrap, settings).load()
+    counts = kafka_partitions(bootstrap)
+    state = adapter.read_offsets_topic(spark, bootstrap, counts[STATE_TOPIC], options=settings)
+    events = openings = firsts = None
+    if EVENT_TOPIC in counts:
+        told = adapter.read_offsets_topic(spark, bootstrap, counts[EVENT_TOPIC], topic=EVENT_TOPIC, options=settings)
+        every = adapter.from_kafka(told, columns.EVENTS, KAFKA_LOG)
+        openings = gaps.openings(every).persist()
+        events = gaps.came_true(every, gaps.undone(openings))
+        firsts = first_events(every)
     return Evidence(
         name=bootstrap,
-        state=adapter.from_kafka(rows, columns.STATE, KAFKA_LOG),
-        commits=adapter.from_kafka(rows, columns.COMMITS, KAFKA_LOG),
-        events=None,
+        state=adapter.from_kafka(state, columns.STATE, KAFKA_LOG),
+        commits=adapter.from_kafka(state, columns.COMMITS, KAFKA_LOG),
+        events=events,
         markers=None,
-        openings=None,
-        first_events=None,
+        openings=openings,
+        first_events=firsts,
         complete_from=spark.createDataFrame([], COMPLETE_FROM),
     )
 
 
-_Reader = TypeVar("_Reader", DataFrameReader, DataStreamReader)
+class NoTopic(Exception):
+    """The cluster cannot be asked, or has no `__consumer_offsets`; the text says which."""
 
 
-def kafka_rows(reader: _Reader, bootstrap: str, settings: Mapping[str, str]) -> _Reader:
-    """A reader of the topic, to be loaded."""
-    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": STATE_TOPIC, "startingOffsets": "earliest"}
-    return reader.format("kafka").options(**{**options, **settings})
+def kafka_partitions(bootstrap: str) -> dict[str, int]:
+    """How many partitions the coordinator's topics have, of those that there are."""
+    try:
+        with Client(bootstrap, KAFKA_WITHIN_S) as client:
+            found = client.metadata([STATE_TOPIC, EVENT_TOPIC])
+    except OperationFailed as error:
+        raise NoTopic(str(error)) from error
+    counts = {topic.name: len(topic.partitions) for topic in found.topics if topic.name and topic.partitions}
+    if STATE_TOPIC not in counts:
+        raise NoTopic(f"{bootstrap} has no topic {STATE_TOPIC} (yet: a cluster without groups has none)")
+    return counts
+
+
+def first_events(events: DataFrame) -> DataFrame:
+    """(log_id, shard, first_offset, first_state_offset) of the oldest event of each shard."""
+    return events.groupBy(*SHARD).agg(
+        F.min("offset").alias("first_offset"), F.min_by("state_offset", "offset").alias("first_state_offset")
+    )
 
 
 def event_folder(path: str) -> DataFolder | None:
@@ -132,8 +185,11 @@ def complete_from(folder: ShardFolder) -> int:
     return max(folder.clean_offset(), start)
 
 
-def _view(spark: SparkSession, path: str, view: str, options: dict[str, str]) -> DataFrame:
-    return spark.read.format(FORMAT).options(**{**options, "view": view}).load(path)
+def _view(spark: SparkSession, path: str, view: str, options: dict[str, str], names: Sequence[str]) -> DataFrame:
+    """A view, of it these columns: the reader makes no others, and each that it need not make is time saved."""
+    fields = {field.name: field for field in cast(StructType, StructType.fromDDL(columns.ddl(view))).fields}
+    chosen = StructType([fields[name] for name in names])
+    return spark.read.format(FORMAT).options(**{**options, "view": view}).schema(chosen).load(path)
 
 
 def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, DataFrame | None]:
@@ -142,10 +198,10 @@ def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str
         return {"events": None, "openings": None, "first_events": None}
     # Of these there are a handful among millions, so they are looked for by their type before anything is decoded.
     about_all = {name: value for name, value in options.items() if name != "groups"}
-    raw = _view(spark, path, columns.RAW, {**about_all, "topic": EVENT_TOPIC})
+    raw = _view(spark, path, columns.RAW, {**about_all, "topic": EVENT_TOPIC}, RAW_COLUMNS)
     found = raw.where(F.col("key_type").isin(*ABOUT_ITSELF)).collect()
     openings = _rows(spark, [row.asDict() for row in found])
-    events = gaps.came_true(_view(spark, path, columns.EVENTS, options), gaps.undone(openings))
+    events = gaps.came_true(_view(spark, path, columns.EVENTS, options, EVENT_COLUMNS), gaps.undone(openings))
     firsts = [(folder.log_id(), shard, *first) for shard, each in folder.shards.items() if (first := _first(each))]
     return {"events": events, "openings": openings, "first_events": spark.createDataFrame(firsts, FIRST_EVENTS)}
 
@@ -194,9 +250,7 @@ def from_archive(spark: SparkSession, path: str) -> Evidence:
         every = history.where("not is_state").select(*columns.SCHEMAS[columns.EVENTS].names)
         openings = gaps.openings(every)
         events = gaps.came_true(every, gaps.undone(openings))
-        firsts = every.groupBy(*SHARD).agg(
-            F.min("offset").alias("first_offset"), F.min_by("state_offset", "offset").alias("first_state_offset")
-        )
+        firsts = first_events(every)
     return Evidence(
         name=path,
         state=state,

@@ -26,7 +26,7 @@ import json
 import shutil
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ from coordinator.pipeline.evidence import (
     KAFKA_LOG,
     complete_from,
     event_folder,
-    kafka_rows,
+    kafka_partitions,
 )
 from coordinator.pipeline.intervals import (
     CLASSIC_GROUP,
@@ -65,7 +65,7 @@ LIVE_TYPES = (CURRENT_ASSIGNMENT, MEMBER_METADATA, CLASSIC_GROUP, GROUP_EPOCH, T
 """State records that a later batch may need."""
 MARKERS = "markers"
 SNAPSHOTS_KEPT = 2
-_SETTLED = f"{COMPLETE_FROM}, settled_from bigint"
+_SHARDS = "shards.json"
 _BEGUN = f"log_id string, shard int, `group` string, member_id string, from_offset bigint, held {HELD}"
 Step = Callable[[str], None]
 
@@ -180,7 +180,10 @@ class _Source:
         if self.log is not None:
             return self.spark.readStream.format(FORMAT).options(**{**self._read, "view": view}).load(self.log)
         assert self.bootstrap is not None
-        rows = kafka_rows(self.spark.readStream, self.bootstrap, self._kafka).load()
+        counts = kafka_partitions(self.bootstrap)
+        rows = adapter.read_offsets_topic(
+            self.spark, self.bootstrap, counts[STATE_TOPIC], stream=True, options=self._kafka
+        )
         return adapter.from_kafka(rows, view, KAFKA_LOG)
 
     @property
@@ -220,7 +223,7 @@ class Archive:
 
         return batch
 
-    def refresh(self, ends: Mapping[tuple[str, int], int]) -> list[tuple[str, int, int]]:
+    def refresh(self, ends: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
         """Where the archive is whole, given how far each shard was read.
 
         Compaction that went past what had been read by then took something that we have not got.
@@ -238,7 +241,58 @@ class Archive:
         new = self._note.with_name(f".{ARCHIVE_NOTE}.new")
         new.write_text(json.dumps(note))
         new.replace(self._note)
-        return bounds
+        return self._bounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shard:
+    """How far a shard has come with a batch, in offsets of its state log."""
+
+    complete_from: int
+    first: int
+    """Of the batch's state records; where there are none: where they would be."""
+    end: int
+    settled_from: int
+    """Before this the state is not whole in what the batch knows."""
+    settled_to: int
+    """No later event was decided on less."""
+    has_events: bool
+
+    @classmethod
+    def after(cls, before: "_Shard | None", moved: Any | None, complete_from: int) -> "_Shard":
+        """`moved`: the batch's row of this shard, if it has one."""
+        end = before.end if before else 0
+        told = before.settled_to if before else 0
+        has_events = before is not None and before.has_events
+        first = end
+        if moved is not None:
+            first = end if moved["first"] is None else moved["first"]
+            end = max(end, moved["end"] or 0)
+            told = max(told, moved["told"] or 0)
+            has_events = has_events or moved["told"] is not None
+        return cls(
+            complete_from=complete_from,
+            first=first,
+            end=end,
+            settled_from=before.settled_to if before else 0,
+            # A shard of which nothing is told has nothing to wait for.
+            settled_to=min(told, end) if has_events else end,
+            has_events=has_events,
+        )
+
+
+def _read_shards(folder: Path) -> dict[tuple[str, int], _Shard]:
+    path = folder / _SHARDS
+    if not path.is_file():
+        return {}
+    return {(log_id, shard): _Shard(**fields) for log_id, shard, fields in json.loads(path.read_text())}
+
+
+def _write_shards(folder: Path, shards: Mapping[tuple[str, int], _Shard]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    new = folder / f".{_SHARDS}.new"
+    new.write_text(json.dumps([(*key, asdict(each)) for key, each in shards.items()]))
+    new.replace(folder / _SHARDS)
 
 
 class History:
@@ -249,7 +303,7 @@ class History:
         self._archive = archive
         self._groups = groups
         self._step = step
-        self._live = out / "live"
+        self._shards, self._state, self._begun = (Batches(out / "live" / name) for name in ("shards", "state", "begun"))
         self._tables = {
             name: Batches(out / "tables" / name)
             for name in ("commit_verdicts", "member_intervals", "ownership_intervals", "invariants_broken")
@@ -257,49 +311,33 @@ class History:
 
     def batch(self, frame: DataFrame, number: int) -> None:
         """One batch, the same however often it is run."""
-        spark = self._spark
         if self._groups:
             frame = frame.where(F.col("group").isin(*self._groups) | F.col("group").isNull())
         rows = frame.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             self._archive.view(columns.HISTORY).write(number, rows)
-            before = self._snapshot("shards", number - 1)
-            known = {(row["log_id"], row["shard"]): row for row in before.collect()} if before is not None else {}
+            before = _read_shards(self._shards.path(number - 1))
             moved = self._moved(rows)
-            bounds = {
-                (log_id, shard): offset
-                for log_id, shard, offset in self._archive.refresh({key: row["end"] for key, row in known.items()})
+            bounds = self._archive.refresh({key: shard.end for key, shard in before.items()})
+            now = {
+                key: _Shard.after(before.get(key), moved.get(key), bounds.get(key, 0))
+                for key in sorted(before.keys() | moved.keys() | bounds.keys())
             }
-            shards = []
-            for key in sorted(known.keys() | moved.keys() | bounds.keys()):
-                old, new = known.get(key), moved.get(key)
-                end = max(old["end"] if old else 0, new["end"] or 0 if new else 0)
-                told = max(old["settled_to"] if old else 0, new["told"] or 0 if new else 0)
-                has_events = bool((old and old["has_events"]) or (new and new["told"] is not None))
-                first = end if not new or new["first"] is None else new["first"]
-                # A shard that nothing is told of has nothing to wait for.
-                settled_to = min(told, end) if has_events else end
-                shards.append(
-                    (*key, bounds.get(key, 0), old["settled_to"] if old else 0, settled_to, first, end, has_events)
-                )
-            now = spark.createDataFrame(
-                shards,
-                f"{COMPLETE_FROM}, settled_from bigint, settled_to bigint, first bigint, `end` bigint, has_events boolean",
-            )
-            self._derive(rows, F.broadcast(now), number)
-            self._write("shards", number, now)
-            for name in ("shards", "state", "begun"):
-                Batches(self._live / name).forget_before(number - SNAPSHOTS_KEPT + 1)
+            self._derive(rows, F.broadcast(self._spark.createDataFrame(
+                [(*key, each.complete_from, each.settled_from, each.settled_to, each.first) for key, each in now.items()],
+                f"{COMPLETE_FROM}, settled_from bigint, settled_to bigint, first bigint",
+            )), number)  # fmt: skip
+            # Last, since with it the batch is whole.
+            _write_shards(self._shards.path(number), now)
+            for each in (self._shards, self._state, self._begun):
+                each.forget_before(number - SNAPSHOTS_KEPT + 1)
         finally:
             rows.unpersist()
         self._step(f"batch {number}: {sum((each['rows'] for each in moved.values()), 0):,} records")
 
-    def _snapshot(self, name: str, number: int) -> DataFrame | None:
-        path = Batches(self._live / name).path(number)
+    def _snapshot(self, kept: Batches, number: int) -> DataFrame | None:
+        path = kept.path(number)
         return self._spark.read.parquet(str(path)) if path.is_dir() else None
-
-    def _write(self, name: str, number: int, frame: DataFrame) -> None:
-        Batches(self._live / name).write(number, frame)
 
     @staticmethod
     def _moved(rows: DataFrame) -> dict[tuple[str, int], Any]:
@@ -317,13 +355,13 @@ class History:
     def _derive(self, rows: DataFrame, shards: DataFrame, number: int) -> None:
         spark = self._spark
         live = readable(rows.where(F.col("is_state") & F.col("type").isin(*LIVE_TYPES)))
-        carried = self._snapshot("state", number - 1)
+        carried = self._snapshot(self._state, number - 1)
         names = columns.SCHEMAS[columns.STATE].names
         state = live.select(*names)
         if carried is not None:
             state = state.unionByName(carried.select(*names))
         state = state.persist(StorageLevel.MEMORY_AND_DISK)
-        begun = self._snapshot("begun", number - 1)
+        begun = self._snapshot(self._begun, number - 1)
         begun = spark.createDataFrame([], _BEGUN) if begun is None else begun
         members = (
             intervals.member_intervals(state)
@@ -357,8 +395,8 @@ class History:
                 number, new(wrong, "offset").unionByName(broken.of_verdicts(judged))
             )
             kept = _kept(state, shards)
-            self._write("state", number, kept.select(*names))
-            self._write("begun", number, _begun(held, members, shards))
+            self._state.write(number, kept.select(*names))
+            self._begun.write(number, _begun(held, members, shards))
             judged.unpersist()
             held.unpersist()
         finally:

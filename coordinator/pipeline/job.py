@@ -68,11 +68,17 @@ def _run(options: argparse.Namespace) -> int:
             except follow.FollowFailed as error:
                 print(f"coordinator: {error}", file=sys.stderr)
                 return FAILED
+            except evidence.NoTopic as error:
+                raise CannotRun(str(error)) from error
+            except AnalysisException as error:
+                raise CannotRun(_no_source(error, spark.version)) from error
             return DONE
         try:
             derived = _derived(spark, options, read_options, kafka_settings)
         except AnalysisException as error:
             raise CannotRun(_no_source(error, spark.version)) from error
+        except evidence.NoTopic as error:
+            raise CannotRun(str(error)) from error
         return _BATCH[options.job](options, derived, spark, step)
 
 
@@ -182,14 +188,19 @@ def _pairs(texts: list[str], flag: str) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _steps() -> Iterator[Any]:
-    """Says each step and how long it took, on stderr."""
+    """Says each step and what it took, on stderr: seconds, and where it can be known CPU seconds of all processes."""
+    from pyspark_coordinator_log.measure import cpu_seconds  # noqa: PLC0415 - see _run
+
+    measured = Path("/proc/self/stat").exists()
     began = last = time.monotonic()
+    cpu = 0.0
 
     def step(text: str) -> None:
-        nonlocal last
-        now = time.monotonic()
-        print(f"[{now - began:7.1f} s] {text} ({now - last:.1f} s)", file=sys.stderr, flush=True)
-        last = now
+        nonlocal last, cpu
+        now, spent = time.monotonic(), cpu_seconds() if measured else 0.0
+        took = f"{now - last:.1f} s" + (f", {spent - cpu:.1f} CPU-s" if measured else "")
+        print(f"[{now - began:7.1f} s] {text} ({took})", file=sys.stderr, flush=True)
+        last, cpu = now, spent
 
     yield step
 

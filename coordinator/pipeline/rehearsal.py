@@ -50,6 +50,8 @@ ACCEPTS, REFUSES = 1, 2
 CONSUMER = 1
 POLICY = "revocation-epoch"
 HOT_MEMBERS, HOT_PARTITIONS = 120, 1000
+STEPS_TO_JOIN = 0.0004
+"""How probable it is that a step of a group is a member's coming, or going: a rebalance in about 1,200 commits."""
 _Assigned = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
 _Target = ConsumerGroupTargetAssignmentMemberValue.TopicPartition
 _Topic = CommitDecidedValue.TopicOffsets
@@ -166,9 +168,9 @@ class _Group:
     def step(self) -> None:
         chance = self.world.chance.random()
         self.world.now_ms += self.world.chance.randrange(3)
-        if chance < 0.001 and len(self.members) < 2 * HOT_MEMBERS:
+        if chance < STEPS_TO_JOIN and len(self.members) < 2 * HOT_MEMBERS:
             self.join(1)
-        elif chance < 0.002 and len(self.members) > 1:
+        elif chance < 2 * STEPS_TO_JOIN and len(self.members) > 1:
             self.leave(self.world.chance.choice(sorted(self.members)))
         elif chance < 0.004 and self.gone:
             name, epoch, held = self.world.chance.choice(self.gone)

@@ -1,8 +1,9 @@
 """The report: one static HTML file per group, and an index where there are several.
 
 It is to be opened from a disk, sent in a mail and printed: one file, no scripts, nothing loaded. A group's page answers, from
-top to bottom, what one asks in this order: is anything wrong; when and why did it rebalance; who had which partition; what
-would another fencing policy have done; and at which offsets of the log can I look for myself.
+top to bottom, what one asks in this order: is anything wrong; when did it rebalance; who had which partition; what is
+broken, and at which offset of the log; what would another fencing policy have done; which commits were zombies'; why each
+rebalance was, and how long it took.
 
 A page is bounded. Of a group with many partitions those are drawn whose owner changed; of long lists the worst or the newest
 are shown, and the page says how many there are. The whole is in the tables.
@@ -194,10 +195,10 @@ def group_page(found: Found, title: str, index: str | None, *, has_events: bool)
         *_notes(found, has_events=has_events),
         _section("Epochs and rebalances", _epochs(found, axis)),
         _section("Who had which partition", *_ownership(found, axis)),
-        _section("Rebalances", *_rebalances(found)),
-        _section("Fencing policies, replayed", *_policies(found.policies, has_events=has_events, kind=kind)),
         _section("What is broken, and where to look", *_broken(found)),
+        _section("Fencing policies, replayed", *_policies(found.policies, has_events=has_events, kind=kind)),
         _section("Commits of partitions that were not the member's", *_marks(found, has_events=has_events)),
+        _section("Rebalances", *_rebalances(found)),
         _section("Members", *_members(found)),
         _footer(),
     ]

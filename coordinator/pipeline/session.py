@@ -9,6 +9,8 @@ import sys
 
 from pyspark.sql import SparkSession
 
+WORKER_WITHIN_S = 60
+"""How long Spark and its Python workers wait for each other's first word; on a busy machine its own 15 are not enough."""
 DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
@@ -23,6 +25,7 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
+    "spark.python.authenticate.socketTimeout": f"{WORKER_WITHIN_S}s",
 }
 """Where driver and executors are this process."""
 
@@ -38,6 +41,7 @@ def session(master: str | None, settings: dict[str, str]) -> SparkSession:
         builder = builder.master(master)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(WORKER_WITHIN_S))
             # Workers, and whoever looks for data sources: not the first python3 of the PATH, which knows none of this.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             values |= LOCAL

@@ -35,3 +35,43 @@ def test_what_a_new_process_serves_after_a_failed_sync_survives_a_power_cut(sync
     served = Log.open(disk, "t-0", LogSettings()).end_offset
     disk.crash(Random(seed))
     assert Log.open(disk, "t-0", LogSettings()).end_offset == served
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_segment_is_not_begun_behind_one_whose_sync_failed_in_another_thread(number: int):
+    """The kernel tells of the failure once, and to the other: the sync of the roll would succeed over a hole."""
+    disk = SimulatedDisk()
+    disk.make_folder("t-0")
+    disk.sync_folder("")
+    log = Log.open(disk, "t-0", LogSettings())
+    append(log, b"synced")
+    log.sync()
+    append(log, b"lost")
+    job = log.sync_job()
+    disk.sync_errors.append(number)
+    with pytest.raises(OSError, match=r"Input/output|space"):
+        job.run()  # in a worker, whose outcome is not told yet
+    with pytest.raises(OSError, match=r"Input/output|space"):
+        log.begin_segment()
+    assert len(log.segments) == 1
+    assert log.failed is not None
+    disk.crash(Random(1))
+    assert Log.open(disk, "t-0", LogSettings()).end_offset in {1, 2}
+
+
+def test_a_full_disk_told_by_a_worker_is_over_when_its_bytes_have_been_cut_off():
+    disk = SimulatedDisk()
+    disk.make_folder("t-0")
+    disk.sync_folder("")
+    log = Log.open(disk, "t-0", LogSettings())
+    append(log, b"kept")
+    log.sync()
+    append(log, b"dropped")
+    job = log.sync_job()
+    disk.sync_errors.append(errno.ENOSPC)
+    with pytest.raises(OSError, match="space"):
+        job.run()
+    log.drop_unsynced(job)
+    append(log, b"next")
+    log.sync()
+    assert (log.end_offset, log.synced_offset, log.failed) == (2, 2, None)
