@@ -32,6 +32,8 @@ from coordinator.protocol.messages import (
 from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
+from coordinator.transactions.records import transaction_record
+from coordinator.transactions.transaction import State, Transaction
 
 NOW_MS = 1_700_000_000_000
 SERDE = Serde(Codec.of(), ("OffsetCommitKey", "GroupMetadataKey"))
@@ -322,3 +324,14 @@ def test_a_bar_is_drawn_on_a_terminal_only(monkeypatch, stream, shown):
     with progress("checking", 100) as advance:
         advance(100)
     assert ("checking" in error.getvalue()) is shown
+
+
+def test_a_transaction_is_shown_with_the_name_of_its_state(tmp_path, capsys):
+    serde = Serde(Codec.of(), ("TransactionLogKey",))
+    partitions = frozenset({("t", 1)})
+    open_one = Transaction("tx", 7, 7, -1, 3, 60_000, State.ONGOING, partitions, NOW_MS, NOW_MS, 2)
+    key, value = serde.encode(transaction_record(open_one, 2))
+    write(tmp_path / "__transaction_state-0", encode_batch([LogRecord(0, NOW_MS, key, value)]))
+    (shown,) = dumped(capsys, tmp_path)
+    assert (shown["type"], shown["key"]) == ("TransactionLog", {"transactional_id": "tx"})
+    assert (shown["value"]["state"], shown["value"]["producer_epoch"]) == ("Ongoing", 3)
