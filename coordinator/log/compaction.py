@@ -192,6 +192,9 @@ class _Transactions:
         self._found_to = end_offset
 
     def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        if header.producer_id < 0:
+            # It calls itself transactional and is nobody's: no marker will come.
+            return
         if not header.is_control:
             self._open.setdefault(header.producer_id, header.base_offset)
             return

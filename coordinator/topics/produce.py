@@ -182,7 +182,8 @@ def produce(
     now_ms = topics.clock.wall_ms()
     transactional = [entry for entry in entries if entry.batch.is_verified]
     if len({entry.producer for entry in transactional}) > 1:
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        message = "The batches of one request are in the transactions of several producers"
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
     acked = request.acks != 0
     for entry in entries:
         if entry.batch.is_verified:

@@ -204,6 +204,15 @@ def test_the_last_batch_of_a_producer_stays_and_may_be_empty(log):
     assert batches(log) == [(4, [(b"a", b"2")]), (5, [(b"x", b"y")])]
 
 
+def test_a_batch_that_is_in_nobodys_transaction_is_like_any_other(log):
+    transactional(log, (b"a", b"1"), producer=-1, epoch=-1)
+    append(log, (b"a", b"2"))
+    roll(log)
+    append(log, (b"x", b"y"))
+    clean_all(log)
+    assert batches(log) == [(1, [(b"a", b"2")]), (2, [(b"x", b"y")])]
+
+
 _KEYS = st.sampled_from([b"a", b"b", b"c"])
 _VALUES = st.one_of(st.none(), st.sampled_from([b"1", b"2"]))
 _STEPS = st.one_of(
