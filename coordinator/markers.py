@@ -140,7 +140,7 @@ class Deliveries:
     def deliver(self, transactional_id: str, marker: Marker, partitions: set[tuple[str, int]]) -> None:
         """Begins, unless it is under way: a shard that was loaded anew asks for all its decisions again."""
         completion = Completion(transactional_id, marker.producer_id, marker.producer_epoch)
-        if completion not in self._under_way:
+        if completion not in self._under_way and not self._markers.stopped:
             self._under_way.add(completion)
             self._markers.write(marker, partitions, lambda: self._complete(completion))
 

@@ -394,7 +394,7 @@ class Shard:
         self.parked.release(end_offset)
         after = self._after
         while after and after[0][0] <= end_offset:
-            after.popleft()[1]()
+            self._soon(after.popleft()[1])
         self._on_durable(self.index)
 
     def _write_failed(self, error: OSError) -> None:

@@ -185,5 +185,6 @@ def test_a_server_that_stops_tries_nothing_again(world):
     written = len(world.written)
     world.wait()
     world.wait()
+    world.deliveries.deliver("next", MARKER, {("t", 0)})
     assert len(world.written) == written
     assert world.transactions.shards[0].asked == []
