@@ -4,6 +4,7 @@ A transfer is two entries of the ledger. Whatever happens, the ledger that a car
 entries or none, so all accounts together hold nothing; and a worker that was stopped, replaced and let go again writes nothing.
 """
 
+import json
 import os
 import random
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -219,7 +221,17 @@ def test_every_transfer_is_made_once(
         return
     with Connection(server.bootstrap) as link:
         states = link.call("ListTransactions", 0, state_filters=[], producer_id_filters=[])["transaction_states"]
-    assert {each["transactional_id"] for each in states} == {"worker-a", "worker-b"}
+    names = {each["transactional_id"] for each in states}
+    assert names == {"worker-a", "worker-b"}
+    if client == "java":
+        assert (max(spoken(server, name) for name in names) == 2) is (version == 2), "it speaks what it was told to"
+
+
+def spoken(server: ServerProcess, transactional_id: str) -> int:
+    """The transaction.version of a producer's last transaction."""
+    with urllib.request.urlopen(f"{server.admin}/v1/transactions/{transactional_id}", timeout=10) as answer:
+        version: int = json.load(answer)["client_transaction_version"]
+        return version
 
 
 def totals(booked: list[tuple[int, str, int]]) -> dict[str, int]:
