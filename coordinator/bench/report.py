@@ -239,37 +239,17 @@ def report_ids_loaded(match: str, repetitions: int) -> None:
     name = f"{IDS_LOADED:,} transactional ids loaded at the start"
     if match not in name:
         return
-    extra_ms = []
+    wall_ms, cpu_ms = [], []
     for _ in range(repetitions):
         with TemporaryDirectory() as folder:
-            empty_ms = footprint.ready_ms(folder)
+            empty = footprint.ready(folder)
         with TemporaryDirectory() as folder:
             write_ids(IDS_LOADED, folder)
-            extra_ms.append(footprint.ready_ms(folder) - empty_ms)
-    print(f"\n{name}: {spread(extra_ms, 0).strip()} ms more than an empty start", flush=True)  # noqa: T201
-
-
-def report_events(match: str, seconds: float, repetitions: int, durability: str, warm_up_s: float) -> None:
-    """What the event log costs a commit: our server with and without it, in turn, so that both see the same machine."""
-    rows = [row for row in EVENT_ROWS if match in row.name]
-    if rows:
-        heads = " ".join(f"{f'events {policy}':>20}" for policy in EVENT_POLICIES)
-        print(f"\n{'CPU us per request':54} {heads} {'all - none':>20}")  # noqa: T201
-    for row in rows:
-        costs: dict[str, list[float]] = {policy: [] for policy in EVENT_POLICIES}
-        for _ in range(repetitions):
-            for policy in EVENT_POLICIES:
-                with own_server(durability, f"coordinator.events={policy}") as at:
-                    outcome = measure(
-                        Plan(
-                            at.host, at.port, row.request, row.connections, row.in_flight, row.partitions, warm_up_s,
-                            seconds, at.pid, joins=True,
-                        )
-                    )  # fmt: skip
-                costs[policy].append(outcome.server_cpu_s / outcome.answers * 1e6)
-        more = [each - base for each, base in zip(costs["all"], costs["none"], strict=True)]
-        columns = " ".join(f"{spread(column):>20}" for column in [*costs.values(), more])
-        print(f"{row.name:54} {columns}", flush=True)  # noqa: T201
+            full = footprint.ready(folder)
+        wall_ms.append(full[0] - empty[0])
+        cpu_ms.append(full[1] - empty[1])
+    figures = f"{spread(wall_ms, 0).strip()} ms more than an empty start, {spread(cpu_ms, 0).strip()} ms of CPU"
+    print(f"\n{name}: {figures}", flush=True)  # noqa: T201
 
 
 def report_rebalances(match: str, servers: Sequence[Contender], repetitions: int) -> None:
