@@ -252,6 +252,29 @@ def report_ids_loaded(match: str, repetitions: int) -> None:
     print(f"\n{name}: {figures}", flush=True)  # noqa: T201
 
 
+def report_events(match: str, seconds: float, repetitions: int, durability: str, warm_up_s: float) -> None:
+    """What the event log costs a commit: our server with and without it, in turn, so that both see the same machine."""
+    rows = [row for row in EVENT_ROWS if match in row.name]
+    if rows:
+        heads = " ".join(f"{f'events {policy}':>20}" for policy in EVENT_POLICIES)
+        print(f"\n{'CPU us per request':54} {heads} {'all - none':>20}")  # noqa: T201
+    for row in rows:
+        costs: dict[str, list[float]] = {policy: [] for policy in EVENT_POLICIES}
+        for _ in range(repetitions):
+            for policy in EVENT_POLICIES:
+                with own_server(durability, f"coordinator.events={policy}") as at:
+                    outcome = measure(
+                        Plan(
+                            at.host, at.port, row.request, row.connections, row.in_flight, row.partitions, warm_up_s,
+                            seconds, at.pid, joins=True,
+                        )
+                    )  # fmt: skip
+                costs[policy].append(outcome.server_cpu_s / outcome.answers * 1e6)
+        more = [each - base for each, base in zip(costs["all"], costs["none"], strict=True)]
+        columns = " ".join(f"{spread(column):>20}" for column in [*costs.values(), more])
+        print(f"{row.name:54} {columns}", flush=True)  # noqa: T201
+
+
 def report_rebalances(match: str, servers: Sequence[Contender], repetitions: int) -> None:
     """Server CPU of a classic rebalance by members, and the exponent by which it grows from 1,000 to 3,000.
 
