@@ -24,8 +24,8 @@ from java_support import compile_java, kafka_classpath
 from server_process import ServerProcess
 from wire import Connection
 
-TRANSFERS, PARTITIONS, ACCOUNTS = 400, 4, 10
-DISTURBANCES = 8
+TRANSFERS, PARTITIONS, ACCOUNTS = 300, 4, 10
+DISTURBANCES = 6
 STARTS_MAX = 40
 WITHIN_S = 240.0
 SESSION_S = 1.5
