@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-BATCH, PAUSE_S, WITHIN_S = 5, 0.05, 30.0
+BATCH, PAUSE_S, WITHIN_S = 5, 0.05, 15.0
 
 
 def main(bootstrap: str, name: str, group: str, _protocol: str) -> None:
