@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from coordinator.protocol.messages import Message, message_class
-from coordinator.protocol.schema import Definition, SchemaFolder, Versions
+from coordinator.protocol.schema import Definition, SchemaFolder, Versions, definitions
 from coordinator.protocol.wire import DecodeError, EncodeError
 
 if TYPE_CHECKING:
@@ -43,10 +43,9 @@ class Codec:
         self._sources: dict[tuple[str, int], list[str]] = {}
 
     @staticmethod
-    @cache
     def of(dialect: str | None = None, elements_max: int = ELEMENTS_MAX) -> "Codec":
         """The codec of a dialect, a folder in protocol_schemas/dialects; None is Kafka's own protocol."""
-        return Codec(SchemaFolder(dialect=dialect), elements_max)
+        return _codec(dialect, elements_max)
 
     def decoder(self, name: str, version: int) -> Decoder:
         """`decode(buffer, position) -> (message, end)`; raises DecodeError and nothing else.
@@ -100,3 +99,8 @@ class Codec:
         self._encoders[name, version] = encoder
         self._sources[name, version] = [decoder_source, encoder_source]
         return decoder, encoder
+
+
+@cache
+def _codec(dialect: str | None, elements_max: int) -> Codec:
+    return Codec(definitions(dialect), elements_max)
