@@ -8,13 +8,12 @@ Memory is bounded by the chunk: a batch is never larger than DECOMPRESSED_BYTES_
 a piece of several is cut at _PIECE_BYTES.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from google_crc32c import value as crc32c
 
 from coordinator.log.batch import (
@@ -28,12 +27,9 @@ from coordinator.log.batch import (
     PREFIX_BYTES,
     TRANSACTIONAL,
 )
+from coordinator.log.codecs import DECOMPRESSED_BYTES_MAX, NAMES, BadCompression, decompress
 from pyspark_coordinator_log.gather import PADDING, Bytes, Ints, Mask
 
-DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
-"""A batch that inflates beyond this is hostile: deflate reaches a ratio of a thousand."""
-
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _LENGTH = Struct(">8xi4xB")
 _LEAST = HEADER_BYTES - PREFIX_BYTES
 _RECORD_BYTES_LEAST = 7
@@ -55,9 +51,6 @@ _LAYOUT = np.dtype(
         ("count", ">i4"),
     ]
 )
-_XERIAL = b"\x82SNAPPY\0"
-_XERIAL_HEADER_BYTES = 16
-_READ_BYTES = 64 * 1024
 _PIECE_BYTES = 16 * 1024 * 1024
 
 
@@ -227,58 +220,9 @@ def _joined(
 
 def _inflate(codec: int, content: bytes, position: int) -> bytes:
     """The records of a compressed batch."""
-    if codec >= len(_INFLATE):
+    if codec >= len(NAMES):
         raise BadBatch(position, f"compression {codec}, which is newer than this reads")
     try:
-        return _INFLATE[codec](content)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        reason = str(error).partition("\n")[0]
-        raise BadBatch(position, f"records that are no {_CODECS[codec]}: {reason}") from error
-
-
-def _stream(name: str) -> Callable[[bytes], bytes]:
-    def inflate(content: bytes) -> bytes:
-        parts, size = [], 0
-        with pa.CompressedInputStream(pa.BufferReader(content), name) as stream:
-            while part := stream.read(_READ_BYTES):
-                size += len(part)
-                if size > DECOMPRESSED_BYTES_MAX:
-                    raise ValueError(f"they inflate beyond {DECOMPRESSED_BYTES_MAX} bytes")
-                parts.append(part)
-        return b"".join(parts)
-
-    return inflate
-
-
-def _snappy(content: bytes) -> bytes:
-    """One block, or the blocks of the framing that Java clients write: 16 bytes, then length and block, repeated."""
-    if not content.startswith(_XERIAL):
-        return _snappy_block(content, DECOMPRESSED_BYTES_MAX)
-    parts, size, position = [], 0, _XERIAL_HEADER_BYTES
-    while position < len(content):
-        length = int.from_bytes(content[position : position + 4])
-        position += 4
-        block = content[position : position + length]
-        if not block or len(block) < length:
-            raise ValueError("a block longer than the batch")
-        parts.append(_snappy_block(block, DECOMPRESSED_BYTES_MAX - size))
-        size += len(parts[-1])
-        position += length
-    return b"".join(parts)
-
-
-def _snappy_block(block: bytes, size_max: int) -> bytes:
-    size = shift = 0
-    for byte in block[:5]:
-        size |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            break
-    if size > size_max:
-        raise ValueError(f"they inflate beyond {DECOMPRESSED_BYTES_MAX} bytes")
-    inflated: bytes = pa.Codec("snappy").decompress(block, decompressed_size=size, asbytes=True)
-    return inflated
-
-
-_INFLATE: tuple[Callable[[bytes], bytes], ...] = (bytes, _stream("gzip"), _snappy, _stream("lz4"), _stream("zstd"))
-"""By the number of the codec in a batch's attributes."""
+        return decompress(codec, content)
+    except BadCompression as error:
+        raise BadBatch(position, f"records that are no {NAMES[codec]}: {error}") from error

@@ -74,7 +74,7 @@ def decode(
     group_start, group_length, after, bad_key = _text(keys, key_start + 2, key_end)
     topic_start, topic_length, after, bad_topic = _text(keys, after, key_end)
     bad_key |= bad_topic | (after + 4 != key_end)
-    partition = keys.at("i4", np.minimum(after, key_end))
+    partition = keys.at("i4", after)
 
     alive = value_length >= 0
     start = np.where(alive, value_start, 0)
@@ -142,14 +142,19 @@ def decode(
 
 
 def _text(source: Bytes, position: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Mask]:
-    """Text with an int16 length: where it begins, how long it is, what follows, and whether it does not fit."""
-    position = np.minimum(position, end)
+    """Text with an int16 length: where it begins, how long it is, what follows, and whether it does not fit.
+
+    What does not fit is empty and at the end, so that positions never leave what they are in by more than a few bytes.
+    """
     length = source.at("i2", position).astype(np.int64)
     start = position + 2
-    bad = (length < 0) | (start + length > end)
-    length = np.where(bad, 0, length)
-    start = np.where(bad, np.minimum(start, end), start)
-    return start, length, start + length, bad
+    after = start + length
+    bad = (length < 0) | (after > end)
+    if bad.any():
+        length = np.where(bad, 0, length)
+        start = after = np.where(bad, end, start)
+        after = after + length
+    return start, length, after, bad
 
 
 def _tags(source: Bytes, position: Ints, end: Ints, indexes: Ints, topic_id_start: Ints, has_topic_id: Mask) -> Ints:

@@ -76,13 +76,11 @@ class Bytes:
         more = first > 127
         if not more.any():
             return first.astype(np.int64), positions + 1
-        after = positions + 1
-        second = self.array.take(after, mode="clip")
-        value = first.astype(np.int64)
-        # A first byte that ends it leaves nothing of the second.
-        value = np.where(more, (value & 127) | ((second & 127).astype(np.int64) << 7), value)
-        after += more
-        left = np.flatnonzero(more & (second > 127))
+        pair = first | self.array.take(positions + 1, mode="clip").astype(np.uint16) << 8
+        value = _PAIR_VALUE.take(pair)
+        after = positions + _PAIR_BYTES.take(pair)
+        left = np.flatnonzero(value < 0)
+        value[left] = ~value[left]
         shift = 14
         while left.size:
             byte = self.array[np.minimum(after[left], self.size)].astype(np.int64)
@@ -164,6 +162,21 @@ def _empty_texts(count: int, present: Mask | None) -> Any:
 
 
 ENDLESS = 1 << 40
+
+
+def _pairs() -> tuple[Ints, npt.NDArray[np.int8]]:
+    """For two bytes, the first one lowest: the varint that they begin with, and the bytes that it takes of them.
+
+    Of one that goes on behind them it is the complement of its lowest fourteen bits.
+    """
+    pair = np.arange(1 << 16, dtype=np.int64)
+    first, second = pair & 255, pair >> 8
+    both = (first & 127) | (second & 127) << 7
+    value = np.where(first < 128, first, np.where(second < 128, both, ~both))
+    return value, np.where(first < 128, 1, 2).astype(np.int8)
+
+
+_PAIR_VALUE, _PAIR_BYTES = _pairs()
 
 
 def numbers(values: npt.NDArray[Any], present: Mask | None = None) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pyspark_coordinator_log.batches import BadBatch, Headers
-from pyspark_coordinator_log.gather import Bytes, Ints
+from pyspark_coordinator_log.gather import ENDLESS, Bytes, Ints
 
 _WORTH_A_STEP = 12
 """Batches side by side below which plain Python is faster."""
@@ -93,37 +93,12 @@ def _bad(headers: Headers, index: int, reason: str) -> BadBatch:
 def _boundaries(source: Bytes, headers: Headers) -> tuple[Ints, Ints, Ints]:
     """Where each record begins (behind its length) and ends, and its batch."""
     counts = headers.count
-    total = int(counts.sum())
-    slot = np.cumsum(counts) - counts
-    order = np.argsort(-counts, kind="stable")
-    sorted_counts = counts[order]
-    position, slot, limit = headers.start[order], slot[order], headers.end[order]
-    starts, ends = np.empty(total, np.int64), np.empty(total, np.int64)
-    deepest = int(sorted_counts[0]) if len(sorted_counts) else 0
-    still = np.searchsorted(-sorted_counts, -np.arange(1, deepest + 1), side="right")
-    reached = headers.start.copy()
-    for ordinal in range(deepest):
-        count = int(still[ordinal])
-        if count < len(position):
-            reached[order[count : len(position)]] = position[count:]
-            position, slot, limit = position[:count], slot[:count], limit[:count]
-        if count < _WORTH_A_STEP:
-            for column in range(count):
-                at = order[column]
-                reached[at] = _finish(
-                    source, headers, int(at), ordinal, int(position[column]), starts, ends, int(slot[column])
-                )
-            position = position[:0]
-            break
-        raw, begin = source.unsigned(position)
-        position = np.minimum(begin + (raw >> 1), limit)
-        # An odd one is negative: it ends before it begins, so that it is found wanting below.
-        starts[slot] = begin
-        ends[slot] = np.where(raw & 1, begin - 1, begin + (raw >> 1))
-        slot = slot + 1
-    reached[order[: len(position)]] = position
+    begins = np.empty(int(counts.sum()), np.int64)
+    reached = _steps(source, headers, begins)
     batch = np.repeat(np.arange(len(counts)), counts)
-    wrong = (starts > ends) | (ends > headers.end[batch])
+    raw, starts = source.unsigned(begins)
+    ends = starts + (raw >> 1)
+    wrong = ((raw & 1) != 0) | (ends > headers.end[batch])
     if wrong.any():
         raise _bad(headers, int(batch[np.flatnonzero(wrong)[0]]), "a record longer than its batch")
     unfilled = reached != headers.end
@@ -132,38 +107,72 @@ def _boundaries(source: Bytes, headers: Headers) -> tuple[Ints, Ints, Ints]:
     return starts, ends, batch
 
 
-def _finish(
-    source: Bytes, headers: Headers, index: int, ordinal: int, position: int, starts: Ints, ends: Ints, slot: int
-) -> int:
-    """The records of one batch from the `ordinal`-th on; returns where the last one ends."""
-    end = int(headers.end[index])
-    left = int(headers.count[index]) - ordinal
-    content = source.array[position:end].tobytes()
-    size, at = len(content), 0
-    found: list[int] = []
-    closed: list[int] = []
-    for _ in range(left):
-        if at >= size:
-            raise _bad(headers, index, "records that do not fill it")
-        raw = content[at]
-        at += 1
-        shift = 7
-        if raw > 127:
-            raw &= 127
-            while True:
-                if at >= size or shift > 28:
-                    raise _bad(headers, index, "a record longer than its batch")
-                byte = content[at]
-                at += 1
-                raw |= (byte & 127) << shift
-                shift += 7
-                if byte < 128:
-                    break
-        if raw & 1 or at + (raw >> 1) > size:
-            raise _bad(headers, index, "a record longer than its batch")
+def _steps(source: Bytes, headers: Headers, begins: Ints) -> Ints:
+    """Notes where each record's length is, and returns where the last one of each batch ends.
+
+    A length that cannot be stops at its batch's end; what is noted from there on is found wanting by its being there.
+    """
+    counts = headers.count
+    order = np.argsort(-counts, kind="stable")
+    sorted_counts = counts[order]
+    slot = (np.cumsum(counts) - counts)[order]
+    position, limit = headers.start[order], headers.end[order]
+    deepest = int(sorted_counts[0]) if len(sorted_counts) else 0
+    still = np.searchsorted(-sorted_counts, -np.arange(1, deepest + 1), side="right").tolist()
+    reached = headers.start.copy()
+    for ordinal, count in enumerate(still):
+        if count < len(position):
+            reached[order[count : len(position)]] = position[count:]
+            position, slot, limit = position[:count], slot[:count], limit[:count]
+        if count < _WORTH_A_STEP:
+            for column in range(count):
+                index = int(order[column])
+                left = int(counts[index]) - ordinal
+                part = begins[int(slot[column]) : int(slot[column]) + left]
+                reached[index] = _loop(source, int(position[column]), int(limit[column]), part)
+            return reached
+        begins[slot] = position
+        advance = _ADVANCE.take(source.structs(_PAIR, position))
+        if (advance < 0).any():
+            unusual = np.flatnonzero(advance < 0)
+            raw, after = source.unsigned(position[unusual])
+            advance[unusual] = np.where(raw & 1, ENDLESS, after - position[unusual] + (raw >> 1))
+        position = np.minimum(position + advance, limit)
+        slot = slot + 1
+    reached[order[: len(position)]] = position
+    return reached
+
+
+def _loop(source: Bytes, position: int, limit: int, begins: Ints) -> int:
+    """The same for one batch, which has as many records left as `begins` has room for."""
+    content = source.array[position : limit + _LENGTH_BYTES_MAX].tobytes()
+    end, at = limit - position, 0
+    found = []
+    for _ in range(len(begins)):
         found.append(at)
-        at += raw >> 1
-        closed.append(at)
-    starts[slot : slot + left] = np.array(found, np.int64) + position
-    ends[slot : slot + left] = np.array(closed, np.int64) + position
+        byte = content[at]
+        advance, shift, size = byte & 127, 7, 1
+        while byte > 127 and size < _LENGTH_BYTES_MAX:
+            byte = content[at + size]
+            advance |= (byte & 127) << shift
+            shift += 7
+            size += 1
+        at = end if advance & 1 or byte > 127 else min(at + size + (advance >> 1), end)
+    begins[:] = np.array(found, np.int64) + position
     return position + at
+
+
+_LENGTH_BYTES_MAX = 5
+_PAIR = np.dtype("<u2")
+
+
+def _advances() -> Ints:
+    """For the first two bytes of a record, the first one lowest: how long it is with its length; -1 if they do not say."""
+    pair = np.arange(1 << 16, dtype=np.int64)
+    first, second = pair & 255, pair >> 8
+    both = (first & 127) | (second & 127) << 7
+    raw, size = np.where(first < 128, first, both), np.where(first < 128, 1, 2)
+    return np.where((raw & 1) | ((first > 127) & (second > 127)), -1, size + (raw >> 1))
+
+
+_ADVANCE = _advances()

@@ -25,7 +25,8 @@ large as the state that is alive and the stretch by which the events lag; of a s
 import json
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -107,17 +108,28 @@ def follow(
     source = _Source(spark, options, read_options, kafka_settings)
     archive = Archive(out, source)
     history = History(spark, out, archive, options.group, step)
-    # Offsets that nobody has judged are no use; offsets without what was decided about them are.
-    queries = [
-        _start(source.stream(columns.HISTORY), out, columns.HISTORY, options, history.batch),
-        _start(
-            source.stream(columns.COMMITS), out, columns.COMMITS, options, archive.keep(columns.COMMITS, options.group)
-        ),
+    batches: list[tuple[str, Callable[[], DataFrame], Callable[[DataFrame, int], None]]] = [
+        (columns.HISTORY, lambda: source.stream(columns.HISTORY), history.batch),
+        (columns.COMMITS, lambda: source.stream(columns.COMMITS), archive.keep(columns.COMMITS, options.group)),
     ]
     if source.has_markers:
-        markers = source.stream(columns.RAW).where("is_control").drop("key", "value")
-        queries.append(_start(markers, out, MARKERS, options, archive.keep(MARKERS, ())))
-    _until_told(spark, queries, once=options.once)
+        batches.append((MARKERS, source.markers, archive.keep(MARKERS, ())))
+    with _told_to_stop() as told:
+        queries: list[StreamingQuery] = []
+        try:
+            for name, stream, batch in batches:
+                if told:
+                    break
+                queries.append(_start(stream(), out, name, options, batch))
+                _wait(queries, told, until=_is_over if options.once else _is_under_way)
+            _wait(queries, told, until=_is_over)
+            if not (options.once or told):
+                raise FollowFailed("the queries ended by themselves")
+        except StreamingQueryException as error:
+            raise FollowFailed(_reason(error)) from error
+        finally:
+            for query in queries:
+                query.stop()
 
 
 def _start(
@@ -132,7 +144,28 @@ def _start(
     return writer.foreachBatch(batch).start()
 
 
-def _until_told(spark: SparkSession, queries: list[StreamingQuery], *, once: bool) -> None:
+def _wait(queries: list[StreamingQuery], told: list[int], *, until: Callable[[StreamingQuery], bool]) -> None:
+    """Waits for the last query to get somewhere, and for whatever ends the wait: a signal, the failure of any.
+
+    One after the other, because a query starts Python processes, for whose first word Spark waits ten seconds.
+    """
+    while queries and not told and not until(queries[-1]):
+        for query in queries:
+            if query.awaitTermination(1) and query is queries[-1]:
+                return
+
+
+def _is_over(query: StreamingQuery) -> bool:
+    return not query.isActive
+
+
+def _is_under_way(query: StreamingQuery) -> bool:
+    return not query.isActive or query.lastProgress is not None
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[list[int]]:
+    """A list that is not empty any more after SIGTERM or SIGINT."""
     told: list[int] = []
 
     def stop(number: int, _: object) -> None:
@@ -140,18 +173,8 @@ def _until_told(spark: SparkSession, queries: list[StreamingQuery], *, once: boo
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
-        running = list(queries)
-        while running and not told:
-            for query in list(running):
-                if query.awaitTermination(1):
-                    if not once:
-                        raise FollowFailed(f"{query.name}: it ended by itself")
-                    running.remove(query)
-    except StreamingQueryException as error:
-        raise FollowFailed(_reason(error)) from error
+        yield told
     finally:
-        for query in queries:
-            query.stop()
         for each, handler in before.items():
             signal.signal(each, handler)
 
@@ -185,6 +208,10 @@ class _Source:
             self.spark, self.bootstrap, counts[STATE_TOPIC], stream=True, options=self._kafka
         )
         return adapter.from_kafka(rows, view, KAFKA_LOG)
+
+    def markers(self) -> DataFrame:
+        """The control records."""
+        return self.stream(columns.RAW).where("is_control").drop("key", "value")
 
     @property
     def has_events(self) -> bool:

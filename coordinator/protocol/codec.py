@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from coordinator.protocol.messages import Message, message_class
-from coordinator.protocol.schema import Definition, SchemaFolder, Versions
+from coordinator.protocol.schema import Definition, SchemaFolder, Versions, definitions
 from coordinator.protocol.wire import DecodeError, EncodeError
 
 if TYPE_CHECKING:
@@ -19,6 +19,14 @@ __all__ = ["ELEMENTS_MAX", "Codec", "DecodeError", "Decoder", "EncodeError", "En
 
 ELEMENTS_MAX = 20_000
 """Elements in all arrays of one message from a client: an empty one costs its sender a byte, us half a microsecond."""
+
+MORE_ELEMENTS = {
+    "ConsumerGroupHeartbeatRequest": 10,
+    "ConsumerProtocolSubscription": 10,
+    "ConsumerProtocolAssignment": 10,
+}
+"""How many times as many these may have. They name all partitions that a member owns, which may be every one of a hundred
+thousand, and a number that is read in a row and looked up once costs us a tenth of a structure."""
 
 Decoder = Callable[[bytes, int], tuple[Message, int]]
 Encoder = Callable[[Message], bytes]
@@ -35,10 +43,9 @@ class Codec:
         self._sources: dict[tuple[str, int], list[str]] = {}
 
     @staticmethod
-    @cache
     def of(dialect: str | None = None, elements_max: int = ELEMENTS_MAX) -> "Codec":
         """The codec of a dialect, a folder in protocol_schemas/dialects; None is Kafka's own protocol."""
-        return Codec(SchemaFolder(dialect=dialect), elements_max)
+        return _codec(dialect, elements_max)
 
     def decoder(self, name: str, version: int) -> Decoder:
         """`decode(buffer, position) -> (message, end)`; raises DecodeError and nothing else.
@@ -84,10 +91,16 @@ class Codec:
         body = self.declaration(name, version)
         top = message_class(name)
         classes = {structure: getattr(top, structure, top) for structure in definition.structures}
-        limit = self._elements_max if definition.kind in {"request", "data"} else None
+        is_limited = definition.kind in {"request", "data"}
+        limit = self._elements_max * MORE_ELEMENTS.get(name, 1) if is_limited else None
         decoder, decoder_source = compile_decoder(body, name, version, classes, limit)
         encoder, encoder_source = compile_encoder(body, name, version, classes)
         self._decoders[name, version] = decoder
         self._encoders[name, version] = encoder
         self._sources[name, version] = [decoder_source, encoder_source]
         return decoder, encoder
+
+
+@cache
+def _codec(dialect: str | None, elements_max: int) -> Codec:
+    return Codec(definitions(dialect), elements_max)

@@ -12,9 +12,9 @@ Structures inside a message are attributes of its class under the definition's n
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from coordinator.protocol.schema import Definition, Fresh, SchemaFolder, Structure
+from coordinator.protocol.schema import Definition, Fresh, Structure, definitions
 
-_FOLDER = SchemaFolder()
+_FOLDER = definitions(None)
 
 
 class Message:

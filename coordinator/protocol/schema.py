@@ -213,6 +213,12 @@ class SchemaFolder:
         return {request.api_key: request.name for request in requests if request.api_key is not None}
 
 
+@cache
+def definitions(dialect: str | None) -> SchemaFolder:
+    """Those of a dialect, None being Kafka's own; read once, for classes and codecs alike."""
+    return SchemaFolder(dialect=dialect)
+
+
 def parse_definition(source: Mapping[str, Any]) -> Definition:
     """Makes a Definition of a parsed file; SchemaError where it breaks a rule of the format."""
     _refuse_unknown(source, _FILE_KEYS | _FILE_KEYS_IGNORED, "the definition")

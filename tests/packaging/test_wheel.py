@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SOURCES = ("coordinator", "protocol_schemas", "config", "pyproject.toml", "setup.py", "README.md")
+SOURCES = (
+    "coordinator",
+    "pyspark_coordinator_log",
+    "protocol_schemas",
+    "config",
+    "pyproject.toml",
+    "setup.py",
+    "README.md",
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +68,8 @@ def test_every_definition_and_configuration_is_in_the_wheel(installed):
 
 
 def test_tests_and_tools_are_not_in_the_wheel(installed):
-    assert {path.name.partition("-")[0] for path in installed.iterdir()} == {"coordinator", "kafka_group_coordinator"}
+    there = {path.name.partition("-")[0] for path in installed.iterdir()}
+    assert there == {"coordinator", "pyspark_coordinator_log", "kafka_group_coordinator"}
 
 
 def test_what_is_installed_serves(installed):
@@ -77,3 +86,14 @@ def test_what_is_installed_serves(installed):
     where, ready, code = json.loads(done.stdout)
     assert Path(where).is_relative_to(installed)
     assert (ready, code) == (True, 0)
+
+
+def test_spark_finds_its_source_in_the_wheel_and_the_decoder_needs_no_spark(installed):
+    pytest.importorskip("pyarrow")
+    found = run(installed, "-c", "import pkgutil; print([each.name for each in pkgutil.iter_modules()])")
+    assert "'pyspark_coordinator_log'" in found.stdout
+    program = "import sys, pyspark_coordinator_log.planning as p; print(p.__file__, 'pyspark' in sys.modules)"
+    decoder = run(installed, "-c", program)
+    assert decoder.stdout.split() == [str(installed / "pyspark_coordinator_log" / "planning.py"), "False"], (
+        decoder.stderr
+    )

@@ -5,11 +5,19 @@ Read once and followed in pieces (tests of `follow` in test_follow.py), the answ
 
 import pytest
 from pipeline.histories import Story
+from pipeline.pipeline_rows import quick
 from pipeline.plain_fold import Fold, fold
 
 pytest.importorskip("pyspark")
 
 from coordinator.pipeline import audit, broken, evidence, tables
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick(spark):
+    with quick(spark):
+        yield
+
 
 SEEDS = (1, 2)
 ZOMBIES = ("lost", "ahead", "not a member")

@@ -3,12 +3,18 @@
 from typing import Any
 
 import pytest
-from pipeline.pipeline_rows import LOG, History, complete_from, frame
+from pipeline.pipeline_rows import LOG, History, complete_from, frame, quick
 
 pytest.importorskip("pyspark")
 
 from coordinator.pipeline import broken, gaps, intervals, rebalances, transactions, verdicts
 from pyspark_coordinator_log import columns
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick(spark):
+    with quick(spark):
+        yield
 
 
 def rows(frame: Any, *names: str) -> set[tuple[Any, ...]]:

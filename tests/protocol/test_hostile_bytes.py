@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from protocol.message_making import EVERY_MESSAGE, EVERY_VERSION, SCHEMAS, as_plain, make_message
 
 from coordinator.protocol.codec import Codec, DecodeError
-from coordinator.protocol.messages import FetchRequest, MetadataRequest, OffsetCommitRequest
+from coordinator.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    FetchRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+)
 from coordinator.protocol.primitives import Array, Body, MalformedError, Prefix
 from coordinator.protocol.schema import SchemaFolder
 
@@ -122,6 +127,20 @@ def test_elements_of_all_arrays_together_are_limited():
     for shape in ((101, 0), (10, 10)):
         with pytest.raises(DecodeError, match="claims"):
             decode(request(*shape), 0)
+
+
+def test_a_member_may_own_more_partitions_than_a_request_has_elements():
+    codec = Codec(SchemaFolder(), elements_max=100)
+    topic = ConsumerGroupHeartbeatRequest.TopicPartitions
+
+    def request(partitions: int) -> bytes:
+        owned = ConsumerGroupHeartbeatRequest(topic_partitions=[topic(partitions=list(range(partitions)))])
+        return codec.encoder("ConsumerGroupHeartbeatRequest", 1)(owned)
+
+    decode = codec.decoder("ConsumerGroupHeartbeatRequest", 1)
+    assert len(decode(request(999), 0)[0].topic_partitions[0].partitions) == 999
+    with pytest.raises(DecodeError, match="claims"):
+        decode(request(1_000), 0)
 
 
 def test_the_limit_is_for_what_clients_send():

@@ -55,13 +55,13 @@ def test_everything_at_once():
     struck: dict[str, int] = {}
     done = [0, 0, 0]
     for seed in (1, 2, 3):
-        plan = replace(draw(seed, 60.0), durability="fsync", downtime_s=0.5, think_s=0.3, members=3, **rates)
+        plan = replace(draw(seed, 60.0), durability="fsync", downtime_s=0.5, think_s=0.3, members=3, events_fail=0.1, **rates)
         report = simulator.run(plan)
         assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
         for name, count in report.faults.items():
             struck[name] = struck.get(name, 0) + count
         done = [done[0] + report.acknowledged, done[1] + report.assignments, done[2] + report.records]
-    expected = {name.removesuffix("_s") for name in rates} - {"stop"} | {"orderly_stop"}
+    expected = {name.removesuffix("_s") for name in rates} - {"stop"} | {"orderly_stop", "events"}
     assert struck.keys() == expected
     assert min(done) > 50
 

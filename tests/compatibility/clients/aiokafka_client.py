@@ -5,11 +5,12 @@ import sys
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from commands import POLL_S, Program, say
 
+WITHIN_S = 20
 ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 
 
@@ -76,15 +77,48 @@ class Aiokafka(Program):
         self.wait(self.consumer.stop())
         self.consumer = None
 
-    def do_produce(self, topic: str, values: list[str], partition: int | None = None, idempotent: bool = False) -> None:
+    def do_produce(
+        self,
+        topic: str,
+        values: list[str],
+        partition: int | None = None,
+        idempotent: bool = False,
+        codec: str = "none",
+        times: list[int] | None = None,
+    ) -> None:
+        compression = None if codec == "none" else codec
+
         async def produce() -> None:
             async with AIOKafkaProducer(
-                bootstrap_servers=self.bootstrap, enable_idempotence=idempotent, acks="all"
+                bootstrap_servers=self.bootstrap,
+                enable_idempotence=idempotent,
+                acks="all",
+                compression_type=compression,
+                linger_ms=20,
             ) as producer:
-                sent = [await producer.send(topic, value.encode(), partition=partition) for value in values]
+                sent = [
+                    await producer.send(topic, value.encode(), partition=partition, timestamp_ms=at)
+                    for value, at in zip(values, times or [None] * len(values), strict=True)
+                ]
                 await asyncio.gather(*sent)
 
         self.wait(produce())
+
+    def do_read_since(self, topic: str, partition: int, time_ms: int, count: int) -> list[str]:
+        """So many records of a partition, the first being the first of that time or later."""
+
+        async def read() -> list[str]:
+            where = TopicPartition(topic, partition)
+            async with AIOKafkaConsumer(bootstrap_servers=self.bootstrap) as consumer:
+                consumer.assign([where])
+                found = (await consumer.offsets_for_times({where: time_ms}))[where]
+                consumer.seek(where, found.offset)
+                return [(await consumer.getone()).value.decode() for _ in range(count)]
+
+        return self.wait(asyncio.wait_for(read(), WITHIN_S))
+
+    def do_create_topic(self, topic: str, count: int) -> None:
+        self.with_admin(lambda admin: admin.create_topics([NewTopic(topic, count, 1)]))
 
     def do_list_groups(self) -> list[str]:
         return [group[0] for group in self.with_admin(lambda admin: admin.list_consumer_groups())]

@@ -10,11 +10,17 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.NewPartitions;
+import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -22,6 +28,8 @@ import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -106,6 +114,7 @@ public final class ClientProgram {
                 return null;
             case "leave": consumer.close(); consumer = null; return null;
             case "produce": return produce(command);
+            case "read_since": return readSince(command);
             default: return administrate(command);
         }
     }
@@ -176,20 +185,43 @@ public final class ClientProgram {
         settings.put("bootstrap.servers", bootstrap);
         settings.put("acks", "all");
         settings.put("enable.idempotence", command.path("idempotent").asText("false"));
+        settings.put("compression.type", command.path("codec").asText("none"));
+        settings.put("linger.ms", "20");
         settings.put("key.serializer", StringSerializer.class.getName());
         settings.put("value.serializer", StringSerializer.class.getName());
         Integer partition = command.hasNonNull("partition") ? command.get("partition").asInt() : null;
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings)) {
             List<Future<?>> sent = new ArrayList<>();
-            for (JsonNode value : command.get("values")) {
-                sent.add(producer.send(
-                    new ProducerRecord<>(command.get("topic").asText(), partition, null, value.asText())));
+            JsonNode values = command.get("values");
+            for (int at = 0; at < values.size(); at++) {
+                Long time = command.hasNonNull("times") ? command.get("times").get(at).asLong() : null;
+                sent.add(producer.send(new ProducerRecord<>(
+                    command.get("topic").asText(), partition, time, null, values.get(at).asText())));
             }
             for (Future<?> one : sent) {
                 one.get(20, TimeUnit.SECONDS);
             }
         }
         return null;
+    }
+
+    /** Reads so many records of a partition, the first being the first of that time or later. */
+    private Object readSince(JsonNode command) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("key.deserializer", StringDeserializer.class.getName());
+        settings.put("value.deserializer", StringDeserializer.class.getName());
+        TopicPartition where = new TopicPartition(command.get("topic").asText(), command.get("partition").asInt());
+        List<String> values = new ArrayList<>();
+        try (KafkaConsumer<String, String> reader = new KafkaConsumer<>(settings)) {
+            reader.assign(List.of(where));
+            reader.seek(where, reader.offsetsForTimes(Map.of(where, command.get("time_ms").asLong())).get(where).offset());
+            long deadline = System.nanoTime() + WITHIN.toNanos();
+            while (values.size() < command.get("count").asInt() && System.nanoTime() < deadline) {
+                reader.poll(POLL).forEach(record -> values.add(record.value()));
+            }
+        }
+        return values;
     }
 
     private Object administrate(JsonNode command) throws Exception {
@@ -221,8 +253,53 @@ public final class ClientProgram {
                         admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get());
                 case "alter_offsets": admin.alterConsumerGroupOffsets(group, offsets(command)).all().get(); return null;
                 case "delete_group": admin.deleteConsumerGroups(List.of(group)).all().get(); return null;
-                default: throw new IllegalArgumentException(command.toString());
+                default: return administrateTopics(admin, command);
             }
+        }
+    }
+
+    private static Object administrateTopics(Admin admin, JsonNode command) throws Exception {
+        String topic = command.path("topic").asText();
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+        Map<String, String> configs = new HashMap<>();
+        command.path("configs").fields().forEachRemaining(one -> configs.put(one.getKey(), one.getValue().asText()));
+        switch (command.get("do").asText()) {
+            case "create_topic":
+                admin.createTopics(List.of(new NewTopic(topic, command.get("count").asInt(), (short) 1).configs(configs)))
+                    .all().get();
+                return null;
+            case "delete_topic": admin.deleteTopics(List.of(topic)).all().get(); return null;
+            case "topic":
+                try {
+                    return admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size();
+                } catch (ExecutionException error) {
+                    if (error.getCause() instanceof UnknownTopicOrPartitionException) {
+                        return 0;
+                    }
+                    throw error;
+                }
+            case "add_partitions":
+                admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(command.get("count").asInt()))).all().get();
+                return null;
+            case "delete_records":
+                admin.deleteRecords(Map.of(new TopicPartition(topic, command.get("partition").asInt()),
+                    RecordsToDelete.beforeOffset(command.get("offset").asLong()))).all().get();
+                return null;
+            case "set_config": {
+                List<AlterConfigOp> changes = new ArrayList<>();
+                configs.forEach((key, value) ->
+                    changes.add(new AlterConfigOp(new ConfigEntry(key, value), AlterConfigOp.OpType.SET)));
+                admin.incrementalAlterConfigs(Map.of(resource, changes)).all().get();
+                return null;
+            }
+            case "configs": {
+                Map<String, String> values = new HashMap<>();
+                admin.describeConfigs(List.of(resource)).all().get().get(resource).entries()
+                    .forEach(entry -> values.put(entry.name(), entry.value()));
+                return values;
+            }
+            case "brokers": return admin.describeCluster().nodes().get().size();
+            default: throw new IllegalArgumentException(command.toString());
         }
     }
 

@@ -1,0 +1,75 @@
+"""Tables of a log that Apache Kafka wrote: from its segments, and through Spark's Kafka source.
+
+Kafka tells no events, so nothing is said of who committed what and why a group rebalanced; what its records say is the
+same by both ways. Transactions can be seen in the segments only.
+"""
+
+from typing import Any
+
+import pytest
+from kafka_broker import KafkaBroker
+from pipeline.pipeline_rows import quick
+from pipeline.test_kafka_rows import in_a_transaction, live_through
+from spark_connector import connector_jars, why_no_connector
+
+pytest.importorskip("pyspark")
+
+from coordinator.pipeline import evidence, tables
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick(spark):
+    with quick(spark):
+        yield
+
+
+@pytest.fixture(scope="module")
+def broker(spark: Any, tmp_path_factory: Any) -> Any:
+    found = KafkaBroker(tmp_path_factory.mktemp("kafka"))
+    try:
+        found.start()
+        live_through(found.bootstrap)
+        in_a_transaction(found.bootstrap)
+        yield found
+    finally:
+        found.stop()
+
+
+def derived(found: evidence.Evidence) -> tables.Derived:
+    return tables.Derived(evidence=found, keep=lambda _, made: made.persist())
+
+
+def rows(frame: Any, *names: str) -> set[tuple[Any, ...]]:
+    return {tuple(row[name] for name in names) for row in frame.collect()}
+
+
+@pytest.mark.java
+def test_groups_of_both_kinds_have_their_tables_and_what_kafka_does_not_tell_is_absent(spark, broker):
+    ours = derived(evidence.from_log(spark, str(broker.data_dir), {}))
+    assert ours.commit_verdicts is None
+    assert ours.policy_replay is None
+    assert ours.event_gaps is None
+    owned = rows(ours.ownership_intervals, "group", "partition", "to_offset")
+    assert {each for each in owned if each[0] == "classic"} == {("classic", 0, None), ("classic", 2, None)}
+    assert {each for each in owned if each[0] == "modern" and each[2] is None} == {
+        ("modern", n, None) for n in range(3)
+    }
+    moves = [row for row in ours.rebalances.collect() if row["group"] in ("classic", "modern")]
+    assert {(row["group"], row["cause"], row["cause_from"]) for row in moves if row["epoch"] == 1} >= {
+        ("classic", None, None)
+    }
+    assert all(row["reason"] is None and row["cause_from"] != "event" for row in moves)
+    assert ours.invariants_broken.isEmpty()
+    outcomes = rows(ours.offset_commits.where("is_transactional"), "committed_offset", "outcome")
+    assert outcomes == {(100, "committed"), (200, "aborted")}
+    assert rows(ours.transactions, "outcome", "commits") == {("committed", 1), ("aborted", 1)}
+
+    if connector_jars() is None:
+        pytest.skip(f"read from the segments; Spark's Kafka connector is missing: {why_no_connector()}")
+    theirs = derived(evidence.from_kafka(spark, broker.bootstrap, {}))
+    for name in ("member_intervals", "epochs"):
+        wanted = [each for each in getattr(ours, name).columns if each not in ("log_id", "held", "unread_assignment")]
+        assert rows(getattr(theirs, name), *wanted) == rows(getattr(ours, name), *wanted)
+    assert rows(theirs.offset_commits, "outcome") == {(None,)}
+    assert theirs.commit_verdicts is None
+    assert theirs.transactions is None
