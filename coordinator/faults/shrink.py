@@ -1,7 +1,7 @@
 """A run that breaks an invariant, made as small as it can be and still break it.
 
 A seed that fails has a dozen kinds of faults and as many clients, and nearly none of them matters. So things are taken away
-one at a time: a kind of fault, half of the clients, the time after the break. What is left out stays out if the same
+one at a time: the time after the break, half of the clients, a kind of fault. What is left out stays out if the same
 invariant still breaks, and this is done over and over until nothing can go any more. The outcome is a plan, which can be
 kept and run again: a seed's meaning changes with every change of how plans are drawn, a plan's does not.
 
@@ -20,8 +20,7 @@ AFTER_S = 0.5
 """What is left of a run behind the moment at which it broke."""
 SPAN_S_MIN = 1.0
 
-_FEWER = ("consumer_groups", "groups", "members", "shards")
-_OFF = ("split", "ghosts", "statics", "power_in_write", "assignment_interval_ms", "initial_rebalance_delay_ms")
+_Less = Callable[[Any], Any]
 
 
 def shrink(plan: Plan, run: Callable[[Plan], Report], say: Callable[[Report], None]) -> Report:
@@ -35,12 +34,15 @@ def shrink(plan: Plan, run: Callable[[Plan], Report], say: Callable[[Report], No
     has_shrunk = True
     while has_shrunk:
         has_shrunk = False
-        for smaller in _smaller(best):
-            report = run(smaller)
+        for name, less in _changes(best):
+            value = getattr(best.plan, name)
+            smaller = less(value)
+            if smaller == value:
+                continue
+            report = run(_with(best.plan, name, smaller))
             if report.broken is not None and name_of(report.broken) == invariant:
                 best, has_shrunk = report, True
                 say(best)
-                break
     return best
 
 
@@ -49,34 +51,31 @@ def name_of(broken: str) -> str:
     return broken.partition(":")[0]
 
 
-def _smaller(report: Report) -> Iterator[Plan]:
-    """The plan with one thing less, what takes most away first."""
-    plan = report.plan
+def _changes(report: Report) -> Iterator[tuple[str, _Less]]:
+    """What may be less, and how much less. First what makes all further runs shorter."""
     ended_s = round(report.seconds + AFTER_S, 1)
-    if ended_s < plan.span_s:
-        yield replace(plan, span_s=ended_s)
-    for name in _rates(plan):
-        if getattr(plan, name):
-            yield _with(plan, name, 0.0)
-    for name in _FEWER:
-        count, least = getattr(plan, name), 0 if name == "consumer_groups" else 1
-        for fewer in sorted({least, count // 2, count - 1}):
-            if least <= fewer < count:
-                yield _with(plan, name, fewer)
-    for name in _OFF:
-        if getattr(plan, name):
-            yield _with(plan, name, type(getattr(plan, name))(0))
-    if plan.short_writes:
-        yield replace(plan, short_writes=False)
-    if plan.span_s / 2 >= SPAN_S_MIN:
-        yield replace(plan, span_s=round(plan.span_s / 2, 1))
+    yield "span_s", lambda span_s: min(span_s, ended_s)
+    yield "span_s", lambda span_s: max(round(span_s / 2, 1), SPAN_S_MIN)
+    for name in ("consumer_groups", "groups", "members", "shards"):
+        least = 0 if name == "consumer_groups" else 1
+        yield from ((name, less) for less in _fewer(least))
+    for each in fields(report.plan):
+        if each.name in _OFF or (each.name.endswith("_s") and each.name not in _NO_FAULTS):
+            yield each.name, lambda value: type(value)(0)
+
+
+def _fewer(least: int) -> tuple[_Less, ...]:
+    """The fewest at once, else half, else one less."""
+    return (lambda _: least), (lambda count: max(count // 2, least)), (lambda count: max(count - 1, least))
+
+
+_NO_FAULTS = {"span_s", "think_s", "network_delay_s", "fsync_s", "downtime_s"}
+_OFF = {
+    "split", "ghosts", "statics", "power_in_write", "assignment_interval_ms", "initial_rebalance_delay_ms",
+    "short_writes",
+}  # fmt: skip
+"""What there may be none of, beside faults that happen every so many seconds."""
 
 
 def _with(plan: Plan, name: str, value: Any) -> Plan:
     return replace(plan, **{name: value})
-
-
-def _rates(plan: Plan) -> list[str]:
-    """Faults that happen every so many seconds."""
-    others = {"span_s", "think_s", "network_delay_s", "fsync_s", "downtime_s"}
-    return [each.name for each in fields(plan) if each.name.endswith("_s") and each.name not in others]
