@@ -20,7 +20,6 @@ from coordinator.log.batch import (
     CHECKSUM_FROM,
     COMPRESSION,
     CONTROL,
-    DELETE_HORIZON,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     MAGIC,
@@ -151,11 +150,6 @@ class Headers:
     def has_append_time(self) -> Mask:
         """Every record bears the batch's max timestamp."""
         return _has(self.attributes, LOG_APPEND_TIME)
-
-    @property
-    def has_delete_horizon(self) -> Mask:
-        """The base timestamp is not a time at which anything was written."""
-        return _has(self.attributes, DELETE_HORIZON)
 
 
 def _has(attributes: npt.NDArray[np.int16], bit: int) -> Mask:
