@@ -157,10 +157,6 @@ class LogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableN
                 raise DataLoss(f"{error} (failOnDataLoss=false reads this shard again from its start)") from error
             return positions.earliest(shard)
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Not told: it would walk over the log once more for a figure in the progress report."""
-        return None
-
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What lies between two offsets, which may both be from before a restart."""
         found = planning.folders(self.options)
