@@ -55,7 +55,9 @@ def test_everything_at_once():
     struck: dict[str, int] = {}
     done = [0, 0, 0]
     for seed in (1, 2, 3):
-        plan = replace(draw(seed, 60.0), durability="fsync", downtime_s=0.5, think_s=0.3, members=3, events_fail=0.1, **rates)
+        plan = replace(
+            draw(seed, 60.0), durability="fsync", downtime_s=0.5, think_s=0.3, members=3, events_fail=0.1, **rates
+        )
         report = simulator.run(plan)
         assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
         for name, count in report.faults.items():
