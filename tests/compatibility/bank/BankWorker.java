@@ -3,6 +3,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -50,11 +51,14 @@ public final class BankWorker {
             say("began", "");
             while (true) {
                 ConsumerRecords<String, String> records = consumer.poll(Duration.ofMillis(200));
+                // Now and not when the offsets are sent: meanwhile this member may be fenced and be back in a later epoch,
+                // and Kafka takes a commit at the current epoch of a partition that the member no longer owns.
+                ConsumerGroupMetadata reader = consumer.groupMetadata();
                 if (records.isEmpty()) {
                     continue;
                 }
                 try {
-                    transact(consumer, producer, records);
+                    transact(reader, producer, records);
                 } catch (KafkaException failure) {
                     say("aborted", failure.getClass().getSimpleName());
                     producer.abortTransaction();
@@ -69,7 +73,7 @@ public final class BankWorker {
     }
 
     private static void transact(
-        KafkaConsumer<String, String> consumer, KafkaProducer<String, String> producer, ConsumerRecords<String, String> records
+        ConsumerGroupMetadata reader, KafkaProducer<String, String> producer, ConsumerRecords<String, String> records
     ) {
         Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
         producer.beginTransaction();
@@ -80,7 +84,7 @@ public final class BankWorker {
             ends.put(new TopicPartition(record.topic(), record.partition()), new OffsetAndMetadata(record.offset() + 1));
         }
         producer.flush();
-        producer.sendOffsetsToTransaction(ends, consumer.groupMetadata());
+        producer.sendOffsetsToTransaction(ends, reader);
         while (true) {
             try {
                 producer.commitTransaction();

@@ -43,6 +43,7 @@ def main() -> None:
     say("began")
     while True:
         records = [record for polled in consumer.poll(200).values() for record in polled]
+        reader = consumer.group_metadata()  # of the generation in which the records were read
         if not records:
             continue
         try:
@@ -54,7 +55,7 @@ def main() -> None:
                 ends[TopicPartition(TRANSFERS, record.partition)] = OffsetAndMetadata(record.offset + 1, "", -1)
             producer.flush()
             stop_if_asked()
-            producer.send_offsets_to_transaction(ends, consumer.group_metadata())
+            producer.send_offsets_to_transaction(ends, reader)
             producer.commit_transaction()
         except KafkaError as failure:
             say("aborted", why=type(failure).__name__)
