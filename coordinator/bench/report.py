@@ -281,7 +281,7 @@ def report_rebalances(match: str, servers: Sequence[Contender], repetitions: int
     Members that come within the delay are one generation, as in a deployment; without it each would be one."""
     counts = [count for count in REBALANCE_MEMBERS if match in f"rebalance of {count:,} members"]
     if counts:
-        print(f"\n{'server CPU in ms':42} {'form':>22} {'one joins':>22} {'one leaves':>22}")  # noqa: T201
+        print(f"\n{'server CPU in ms':42} {'form':>22} {'one joins':>22} {'one leaves':>22} {'form: wall':>22}")  # noqa: T201
     form: dict[tuple[str, int], float] = {}
     for count in counts:
         steps: dict[str, list[Rebalances]] = {server.suffix: [] for server in servers}
@@ -292,7 +292,12 @@ def report_rebalances(match: str, servers: Sequence[Contender], repetitions: int
                     steps[server.suffix].append(Rebalances(**_run("coordinator.bench.rebalance", *arguments)))
         for suffix, found in steps.items():
             form[suffix, count] = median(step.form_ms for step in found)
-            columns = ([step.form_ms for step in found], [s.joins_ms for s in found], [s.leaves_ms for s in found])
+            columns = (
+                [step.form_ms for step in found],
+                [step.joins_ms for step in found],
+                [step.leaves_ms for step in found],
+                [step.form_wall_ms for step in found],
+            )
             name = f"rebalance of {count:,} members{suffix}"
             print(f"{name:42} " + " ".join(f"{spread(column):>22}" for column in columns), flush=True)  # noqa: T201
     for server in servers:
