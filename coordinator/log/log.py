@@ -551,8 +551,8 @@ class Log:
             remove_files(self.disk, self.folder, segment.base_offset)
         del self.segments[:count], self._bases[:count]
 
-    def apply_retention(self, now_ms: int) -> int:
-        """Deletes the oldest segments as far as age and size demand; returns how many. OSError as from `append`."""
+    def expired_segments(self, now_ms: int) -> int:
+        """How many of the oldest segments age and size demand to be deleted."""
         settings, count = self.settings, 0
         if settings.retention_ms is not None:
             for segment in self.segments:
@@ -567,6 +567,11 @@ class Log:
                     break
                 left -= segment.size_bytes
                 count += 1
+        return count
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Deletes those; returns how many. OSError as from `append`."""
+        count = self.expired_segments(now_ms)
         if count == len(self.segments) and count:
             self._roll()
         if count:

@@ -581,7 +581,7 @@ class Topics:
                 if partition.log is None or partition.state is not State.ACTIVE or not partition.settings.deletes:
                     continue
                 try:
-                    partition.log.apply_retention(now_ms)
+                    partition.apply_retention(now_ms)
                 except OSError as error:
                     self._told(
                         Fact("retention_failed", {"topic": name, "partition": partition.index, "error": str(error)})

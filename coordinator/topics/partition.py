@@ -74,8 +74,8 @@ class Partition:
 
     __slots__ = (
         "_appending", "_disk", "_durable_to", "_expiration_ms", "_make_writer", "_pending", "_producers_awaited",
-        "_producers_known", "_run", "_stability", "_writer", "folder", "full", "index", "log", "producers", "readers",
-        "reason", "settings", "stable_readers", "state",
+        "_producers_known", "_run", "_saved_to", "_stability", "_writer", "folder", "full", "index", "log", "producers",
+        "readers", "reason", "settings", "stable_readers", "state",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +110,8 @@ class Partition:
         self._producers_known = False
         self._producers_awaited: list[Callable[[], None]] = []
         self._expiration_ms = expiration_ms
+        self._saved_to = 0
+        """The offset of the last snapshot that this process made durable."""
         self._stability = Stability()
         self._appending = False
         self._durable_to = -1
@@ -260,6 +262,8 @@ class Partition:
                 for segment in self.log.segments:
                     segment.sync_aborted()
                 save(self._disk, self.folder, offset, self.producers, durably=durably)
+                if durably:
+                    self._saved_to = offset
 
     def append(self, batch: bytes, header: BatchHeader, now_ms: int, done: Done) -> None:
         """Writes a batch that bears `next_offset`; `done(NONE)` when it is durable, maybe before this returns."""
@@ -324,7 +328,21 @@ class Partition:
         if not 0 <= offset <= self.high_watermark:
             raise OffsetOutOfRange(offset)
         if self.log is not None and offset > self.log.start_offset:
+            if len(self.log.segments) > 1 and self.log.segments[1].base_offset <= offset:
+                self._keep_producers(self.log)
             self.log.truncate_before(offset)
+
+    def apply_retention(self, now_ms: int) -> None:
+        """Deletes the oldest segments as far as age and size demand. OSError."""
+        if self.log is not None and self.log.expired_segments(now_ms):
+            self._keep_producers(self.log)
+            self.log.apply_retention(now_ms)
+
+    def _keep_producers(self, log: Log) -> None:
+        """Before segments go: a snapshot that knows of their producers must be durable. OSError."""
+        if self._producers_known and log.segments and self._saved_to < log.segments[-1].base_offset:
+            log.sync()
+            self._save(log.end_offset, durably=True)
 
     @property
     def name(self) -> str:

@@ -7,6 +7,7 @@ from topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.topics import partition, producer_state
+from coordinator.topics.alter_configs import alter_topic, replacing
 from coordinator.topics.producer_snapshot import NAME, decode, encode
 from coordinator.topics.producer_state import AppendedBatch, ProducerState
 
@@ -102,6 +103,33 @@ def test_a_producer_outlives_its_records(plane):
     plane.killed()
     assert send(plane, 5, at=100).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert send(plane, 1, at=100).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("how", ["deleted", "retired"])
+def test_a_producer_outlives_its_records_though_the_snapshot_was_lost(plane, how):
+    """Another one is made before the records go."""
+    for sequence in range(4):
+        send(plane, sequence)
+    plane.produce(batch(timestamp=NOW_MS + 500))
+    plane.topics.close()
+    plane.disk.remove(FILE)
+    plane.killed()
+    assert send(plane, 9, at=500).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    if how == "deleted":
+        plane.topics.partition("t", 0).delete_before(4)
+    else:
+        alter_topic(
+            plane.topics,
+            "t",
+            replacing({**SMALL_SEGMENTS, "retention.bytes": "1"}),
+            lambda _: None,
+            validate_only=False,
+        )
+        plane.advance(300_000)
+        assert plane.topics.partition("t", 0).start_offset == 4
+    plane.crashed()
+    assert send(plane, 9, at=600).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(plane, 4, at=600).error_code == ErrorCode.NONE
 
 
 def test_a_long_walk_is_done_in_a_worker_and_keeps_the_order(plane, monkeypatch):
