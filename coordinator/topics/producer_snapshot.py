@@ -4,9 +4,9 @@ The file says up to which offset it knows (`offset`); what came after is read fr
 segment is full and when the server stops: both times the log is durable up to there, and so are the lists of aborted
 transactions (log/aborted.py), whose entries before the offset a start need not look for either. The file is never
 without being right or absent: its checksum tells a torn one from a whole one. When a segment is full it is synced, for it
-knows of producers whose records may be deleted next; and before they are, if this process did not write it. At a stop it is
-not, or a stop would take a while: without the file, or with an older one, there is more to read. Kafka's snapshots hold the last batch of each producer; these hold the five by
-which a retry is recognized.
+knows of producers whose records may be deleted next; and before they are, if this process has not done so. At a stop it is
+not, or a stop would take a while: without the file, or with an older one, there is more to read. Kafka's snapshots hold
+the last batch of each producer; these hold the five by which a retry is recognized.
 
     checksum of the rest | version | offset | producers, the one first that was silent for longest:
                                     id, epoch, epoch of the coordinator, first offset of the open transaction, timestamp,
