@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from coordinator.pipeline.intervals import CLASSIC
+from coordinator.pipeline.intervals import CLASSIC, put_away
 from coordinator.pipeline.tables import Derived, Store
 from coordinator.pipeline.verdicts import UNCLAIMED, UNKNOWN, UNOWNED, ZOMBIES
 
@@ -26,7 +25,7 @@ def audit(derived: Derived, store: Store) -> Iterator[tuple[str, dict[str, Any] 
     """Yields the name of each step when it is done; last "audit" and the summary."""
 
     def keep(name: str, frame: DataFrame) -> DataFrame:
-        return store.write(name, frame) if name in WRITTEN else frame.persist(StorageLevel.MEMORY_AND_DISK)
+        return store.write(name, frame) if name in WRITTEN else put_away(frame)
 
     derived.keep = keep
     for name in WRITTEN:

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from coordinator.log.batch import HEADER_BYTES, key_values, read_header
 from coordinator.operations.client import Client, OperationFailed
 from coordinator.pipeline import gaps
-from coordinator.pipeline.intervals import SHARD
+from coordinator.pipeline.intervals import SHARD, put_away
 from pyspark_coordinator_log import columns, messages
 from pyspark_coordinator_log import kafka as adapter
 from pyspark_coordinator_log.folders import EVENT_TOPIC, STATE_TOPIC, DataFolder, NoLog, ShardFolder, open_folder
@@ -131,7 +131,7 @@ def from_kafka(spark: SparkSession, bootstrap: str, settings: Mapping[str, str])
     if EVENT_TOPIC in counts:
         told = adapter.read_offsets_topic(spark, bootstrap, counts[EVENT_TOPIC], topic=EVENT_TOPIC, options=settings)
         every = adapter.from_kafka(told, columns.EVENTS, KAFKA_LOG)
-        openings = gaps.openings(every).persist()
+        openings = put_away(gaps.openings(every))
         events = gaps.came_true(every, gaps.undone(openings))
         firsts = first_events(every)
     return Evidence(

@@ -31,7 +31,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -55,6 +54,7 @@ from coordinator.pipeline.intervals import (
     MEMBER,
     MEMBER_METADATA,
     SHARD,
+    put_away,
     readable,
 )
 from coordinator.pipeline.rebalances import GROUP_EPOCH, TARGET_EPOCH
@@ -340,26 +340,23 @@ class History:
         """One batch, the same however often it is run."""
         if self._groups:
             frame = frame.where(F.col("group").isin(*self._groups) | F.col("group").isNull())
-        rows = frame.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            self._archive.view(columns.HISTORY).write(number, rows)
-            before = _read_shards(self._shards.path(number - 1))
-            moved = self._moved(rows)
-            bounds = self._archive.refresh({key: shard.end for key, shard in before.items()})
-            now = {
-                key: _Shard.after(before.get(key), moved.get(key), bounds.get(key, 0))
-                for key in sorted(before.keys() | moved.keys() | bounds.keys())
-            }
-            self._derive(rows, F.broadcast(self._spark.createDataFrame(
-                [(*key, each.complete_from, each.settled_from, each.settled_to, each.first) for key, each in now.items()],
-                f"{COMPLETE_FROM}, settled_from bigint, settled_to bigint, first bigint",
-            )), number)  # fmt: skip
-            # Last, since with it the batch is whole.
-            _write_shards(self._shards.path(number), now)
-            for each in (self._shards, self._state, self._begun):
-                each.forget_before(number - SNAPSHOTS_KEPT + 1)
-        finally:
-            rows.unpersist()
+        rows = put_away(frame)
+        self._archive.view(columns.HISTORY).write(number, rows)
+        before = _read_shards(self._shards.path(number - 1))
+        moved = self._moved(rows)
+        bounds = self._archive.refresh({key: shard.end for key, shard in before.items()})
+        now = {
+            key: _Shard.after(before.get(key), moved.get(key), bounds.get(key, 0))
+            for key in sorted(before.keys() | moved.keys() | bounds.keys())
+        }
+        self._derive(rows, F.broadcast(self._spark.createDataFrame(
+            [(*key, each.complete_from, each.settled_from, each.settled_to, each.first) for key, each in now.items()],
+            f"{COMPLETE_FROM}, settled_from bigint, settled_to bigint, first bigint",
+        )), number)  # fmt: skip
+        # Last, since with it the batch is whole.
+        _write_shards(self._shards.path(number), now)
+        for each in (self._shards, self._state, self._begun):
+            each.forget_before(number - SNAPSHOTS_KEPT + 1)
         self._step(f"batch {number}: {sum((each['rows'] for each in moved.values()), 0):,} records")
 
     def _snapshot(self, kept: Batches, number: int) -> DataFrame | None:
@@ -387,48 +384,37 @@ class History:
         state = live.select(*names)
         if carried is not None:
             state = state.unionByName(carried.select(*names))
-        state = state.persist(StorageLevel.MEMORY_AND_DISK)
+        state = put_away(state)
         begun = self._snapshot(self._begun, number - 1)
         begun = spark.createDataFrame([], _BEGUN) if begun is None else begun
-        members = (
+        members = put_away(
             intervals.member_intervals(state)
             .join(begun.withColumnRenamed("held", "begun"), [*MEMBER, "from_offset"], "left")
             .withColumn("held", F.coalesce("begun", "held"))
             .drop("begun")
-            .persist(StorageLevel.MEMORY_AND_DISK)
         )
-        try:
-            whole = shards.select("log_id", "shard", "complete_from")
-            first = shards.select("log_id", "shard", "first")
-            held = intervals.held_partitions(members, whole).persist(StorageLevel.MEMORY_AND_DISK)
-            owned = intervals.with_islands(held)
-            events = rows.where("not is_state").select(*columns.SCHEMAS[columns.EVENTS].names)
-            settled = shards.select("log_id", "shard", "complete_from", "settled_from")
-            judged = verdicts.commit_verdicts(events, members, settled).persist(StorageLevel.MEMORY_AND_DISK)
+        whole = shards.select("log_id", "shard", "complete_from")
+        first = shards.select("log_id", "shard", "first")
+        held = put_away(intervals.held_partitions(members, whole))
+        owned = put_away(intervals.with_islands(held))
+        events = rows.where("not is_state").select(*columns.SCHEMAS[columns.EVENTS].names)
+        settled = shards.select("log_id", "shard", "complete_from", "settled_from")
+        judged = put_away(verdicts.commit_verdicts(events, members, settled))
 
-            def new(frame: DataFrame, column: str) -> DataFrame:
-                """Rows that came to be, or to an end, with this batch's records."""
-                return frame.join(first, list(SHARD)).where(F.col(column) >= F.col("first")).drop("first")
+        def new(frame: DataFrame, column: str) -> DataFrame:
+            """Rows that came to be, or to an end, with this batch's records."""
+            return frame.join(first, list(SHARD)).where(F.col(column) >= F.col("first")).drop("first")
 
-            wrong = (
-                broken.epoch_order(state)
-                .unionByName(broken.two_owners(owned))
-                .unionByName(broken.since_too_early(owned))
-            )
-            self._tables["commit_verdicts"].write(number, judged)
-            self._tables["member_intervals"].write(number, new(members, "to_offset"))
-            self._tables["ownership_intervals"].write(number, new(owned, "to_offset"))
-            self._tables["invariants_broken"].write(
-                number, new(wrong, "offset").unionByName(broken.of_verdicts(judged))
-            )
-            kept = _kept(state, shards)
-            self._state.write(number, kept.select(*names))
-            self._begun.write(number, _begun(held, members, shards))
-            judged.unpersist()
-            held.unpersist()
-        finally:
-            members.unpersist()
-            state.unpersist()
+        wrong = (
+            broken.epoch_order(state).unionByName(broken.two_owners(owned)).unionByName(broken.since_too_early(owned))
+        )
+        self._tables["commit_verdicts"].write(number, judged)
+        self._tables["member_intervals"].write(number, new(members, "to_offset"))
+        self._tables["ownership_intervals"].write(number, new(owned, "to_offset"))
+        self._tables["invariants_broken"].write(number, new(wrong, "offset").unionByName(broken.of_verdicts(judged)))
+        kept = _kept(state, shards)
+        self._state.write(number, kept.select(*names))
+        self._begun.write(number, _begun(held, members, shards))
 
 
 def _kept(state: DataFrame, shards: DataFrame) -> DataFrame:

@@ -14,6 +14,7 @@ record has. Where a log was compacted its beginning is gone: rows that begin bef
 so their `acquired_epoch` is what the record itself says, if it does (KIP-1251), and null if not.
 """
 
+from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -32,6 +33,17 @@ ACQUIRED = "struct<epoch: int, from_offset: bigint, from_ms: bigint, recorded: i
 """How an ownership began. A row of a whole history has none: it follows from the rows before. Where those are left behind
 (follow.py) it is carried along."""
 HELD = f"array<struct<topic_key: string, partition: int, since: int, pending: boolean, acquired: {ACQUIRED}>>"
+
+
+def put_away(frame: DataFrame) -> DataFrame:
+    """The same rows, computed once and kept until nobody refers to them.
+
+    In a process of our own how they came about is forgotten: to plan what follows, Spark would go through all of it again
+    each time. On a cluster it is not, since a machine that dies takes its part with it.
+    """
+    if (frame.sparkSession.sparkContext.master or "").startswith("local"):
+        return frame.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
+    return frame.persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def readable(rows: DataFrame) -> DataFrame:

@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from coordinator.pipeline import drawing
 from coordinator.pipeline.drawing import Axis, Colours, clock, duration
-from coordinator.pipeline.intervals import GROUP
+from coordinator.pipeline.intervals import GROUP, put_away
 from coordinator.pipeline.markup import Markup, join, page, tag
 from coordinator.pipeline.tables import Derived
 from coordinator.pipeline.verdicts import IN_FORCE, UNOWNED, ZOMBIES
@@ -63,7 +62,7 @@ class Found:
 
 def write(derived: Derived, folder: Path, title: str | None, step: Callable[[str], None]) -> Iterator[Path]:
     """Writes the pages, yielding each. One group: its page alone."""
-    derived.keep = lambda _, frame: frame.persist(StorageLevel.MEMORY_AND_DISK)
+    derived.keep = lambda _, frame: put_away(frame)
     chosen, count = _choose(derived)
     step(f"{count} groups")
     found = _collect(derived, chosen)

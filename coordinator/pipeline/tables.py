@@ -200,10 +200,12 @@ class Store:
 
 
 def _to_delta(parquet: Path, path: str, time_column: str | None) -> None:
+    import pyarrow as pa  # noqa: PLC0415 - only where it is asked for
     import pyarrow.dataset as ds  # noqa: PLC0415 - only where it is asked for
     from deltalake import write_deltalake  # noqa: PLC0415 - as above, and it is an extra of its own
 
-    rows = ds.dataset(parquet, format="parquet", partitioning="hive")
+    by_day = ds.partitioning(pa.schema([(DAY, pa.date32())]), flavor="hive")
+    rows = ds.dataset(parquet, format="parquet", partitioning=by_day if time_column is not None else None)
     write_deltalake(
         path,
         rows.scanner().to_reader(),

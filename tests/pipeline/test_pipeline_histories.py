@@ -43,7 +43,9 @@ def planted(seed: int) -> tuple[Story, Fold, dict[str, object]]:
 def told(request, tmp_path_factory, spark):
     story, truth, plan = planted(request.param)
     folder = story.write(tmp_path_factory.mktemp("story"))
-    derived = tables.Derived(evidence=evidence.from_log(spark, str(folder), {}), keep=lambda _, made: made.persist())
+    derived = tables.Derived(
+        evidence=evidence.from_log(spark, str(folder), {}), keep=lambda _, made: made.localCheckpoint()
+    )
     return derived, truth, plan
 
 
@@ -116,7 +118,7 @@ def test_the_sums_of_the_audit_are_those_of_a_plain_fold(told):
 def test_a_history_without_faults_is_clean(spark, tmp_path):
     story = Story(3).live(300)
     derived = tables.Derived(
-        evidence=evidence.from_log(spark, str(story.write(tmp_path)), {}), keep=lambda _, made: made.persist()
+        evidence=evidence.from_log(spark, str(story.write(tmp_path)), {}), keep=lambda _, made: made.localCheckpoint()
     )
     found = audit.summary(derived)
     assert found["broken"] == {}

@@ -51,7 +51,7 @@ def moved() -> History:
 def judged(spark: Any, moved: History) -> Any:
     state, events = moved.frames(spark)
     members = intervals.member_intervals(state)
-    return verdicts.commit_verdicts(events, members, complete_from(spark)).persist()
+    return verdicts.commit_verdicts(events, members, complete_from(spark)).localCheckpoint()
 
 
 def test_a_member_has_a_row_from_each_of_its_records_to_the_next(spark, moved):
@@ -257,7 +257,7 @@ def test_offsets_in_transactions_take_effect_at_their_producers_next_marker_or_n
     h.offset(2, None)
     commits = frame(spark, columns.COMMITS, h.commits)
     markers = frame(spark, columns.RAW, h.markers)
-    found = transactions.offset_commits(commits, markers).persist()
+    found = transactions.offset_commits(commits, markers).localCheckpoint()
     assert rows(found, "offset", "outcome", "effective_offset", "tombstone") == {
         (0, "committed", 5, False),
         (1, "aborted", None, False),

@@ -105,7 +105,9 @@ def lived(tmp_path_factory) -> Any:
 
 def test_rebalances_causes_and_owners_are_what_the_clients_saw(spark, lived, tmp_path):
     data, runs = lived
-    derived = tables.Derived(evidence=evidence.from_log(spark, str(data), {}), keep=lambda _, made: made.persist())
+    derived = tables.Derived(
+        evidence=evidence.from_log(spark, str(data), {}), keep=lambda _, made: made.localCheckpoint()
+    )
     moves, owned = derived.rebalances.collect(), derived.ownership_intervals.collect()
     clients = {row["member_id"]: row["client_id"] for row in derived.member_intervals.collect()}
     for run in runs:

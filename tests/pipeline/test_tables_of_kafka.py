@@ -36,7 +36,7 @@ def broker(spark: Any, tmp_path_factory: Any) -> Any:
 
 
 def derived(found: evidence.Evidence) -> tables.Derived:
-    return tables.Derived(evidence=found, keep=lambda _, made: made.persist())
+    return tables.Derived(evidence=found, keep=lambda _, made: made.localCheckpoint())
 
 
 def rows(frame: Any, *names: str) -> set[tuple[Any, ...]]:

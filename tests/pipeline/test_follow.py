@@ -1,0 +1,227 @@
+"""`follow`: what it keeps and says, over a log that grows, over deaths at any point, is what a whole reading says.
+
+A death is either real (SIGKILL, the last test, which takes minutes: PIPELINE_KILLS=3 in the environment asks for it), or one of
+the writes of a batch that fails, which leaves behind what a SIGKILL at that moment would.
+"""
+
+import argparse
+import itertools
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pipeline.histories import Story, encoded, write_log
+from pipeline.pipeline_rows import quick
+from pipeline.plain_fold import Fold, fold
+
+pytest.importorskip("pyspark")
+
+from coordinator.groups.events import EVENT_KEYS
+from coordinator.groups.groups import RECORD_KEYS
+from coordinator.pipeline import broken, evidence, follow, tables
+from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
+from coordinator.runtime.result import Record
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick(spark):
+    with quick(spark):
+        yield
+
+
+KILLS = int(os.environ.get("PIPELINE_KILLS", "0"))
+
+
+class Growing:
+    """A story's log, written bit by bit."""
+
+    def __init__(self, story: Story, folder: Path) -> None:
+        self.folder = folder
+        self.logs = [
+            (folder / "__consumer_offsets-0", encoded(story.records, RECORD_KEYS), story.times),
+            (folder / "__coordinator_events-0", encoded(story.events, EVENT_KEYS), [e.value.time_ms for e in story.events]),
+        ]  # fmt: skip
+        self.written = [0, 0]
+
+    def grow(self, *parts: float) -> None:
+        """To these parts of each log."""
+        for index, (part, (folder, records, times)) in enumerate(zip(parts, self.logs, strict=True)):
+            start, end = self.written[index], int(len(records) * part)
+            write_log(folder, records[start:end], times[start:end], first=start)
+            self.written[index] = end
+
+
+def options(log: Path, out: Path, **fields: Any) -> argparse.Namespace:
+    plain = {
+        "out": str(out),
+        "log": str(log),
+        "bootstrap": None,
+        "once": True,
+        "interval": 1.0,
+        "max_bytes": "1m",
+        "group": [],
+    }
+    return argparse.Namespace(**plain | fields)
+
+
+def run(spark: Any, log: Path, out: Path, **fields: Any) -> None:
+    follow.follow(spark, options(log, out, **fields), {}, {}, lambda _: None)
+
+
+def kept(spark: Any, out: Path, name: str) -> list[Any]:
+    return spark.read.parquet(str(out / "tables" / name)).collect()
+
+
+def texts(rows: Any, *names: str) -> list[str]:
+    """Rows as text, in an order: duplicates stay."""
+    return sorted(repr(tuple(row[name] for name in names)) for row in rows)
+
+
+def assert_is_the_fold(spark: Any, out: Path, truth: Fold) -> None:
+    """Everything that is said at once: each once, and none missing."""
+    members = kept(spark, out, "member_intervals")
+    assert texts(members, "group", "member_id", "epoch", "from_offset", "to_offset") == sorted(
+        repr(row) for row in truth.members if row[-1] is not None
+    )
+    owned = kept(spark, out, "ownership_intervals")
+    names = ("group", "topic_key", "partition", "member_id", "from_offset", "to_offset", "acquired_epoch")
+    assert texts(owned, *names) == sorted(repr(row) for row in truth.ownership if row[-2] is not None)
+    rows = kept(spark, out, "commit_verdicts")
+    names = ("offset", "topic_key", "partition", "truth", "member_epoch", "owned_since", "strict_accepts",
+             "revocation_epoch_accepts", "assignment_epoch_accepts", "outcome")  # fmt: skip
+    assert texts(rows, *names) == sorted(map(repr, truth.verdicts))
+    assert {row["evidence"] for row in rows} == {"state"}
+    wrong = kept(spark, out, "invariants_broken")
+    twice = [row for row in wrong if row["rule"] == broken.TWO_OWNERS]
+    assert texts(twice, "group", "topic_key", "partition", "member_id", "offset") == sorted(map(repr, truth.two_owners))
+    order = [row for row in wrong if row["rule"] == broken.EPOCH_ORDER]
+    assert texts(order, "group", "offset") == sorted(map(repr, truth.epoch_order))
+
+
+@pytest.fixture(scope="module")
+def story() -> Story:
+    made = Story(5).live(260)
+    made.give_twice()
+    made.live(30)
+    made.outrun()
+    return made.live(40)
+
+
+class Died(Exception):
+    """As if the process were no more."""
+
+
+def pieces(spark: Any, log: Path, *parts: tuple[int, int]) -> Iterator[Any]:
+    """The history in batches: to these offsets of state log and event log. As in a stream, no event is ahead of its state."""
+    whole = spark.read.format("coordinator_log").option("view", "history").load(str(log)).localCheckpoint()
+    before = (0, 0)
+    for part in parts:
+        (state_from, events_from), (state_to, events_to) = before, part
+        yield whole.where(
+            f"(is_state and offset >= {state_from} and offset < {state_to})"
+            f" or (not is_state and offset >= {events_from} and offset < {events_to})"
+        )
+        before = part
+
+
+def cuts(story: Story, *shares: tuple[float, float]) -> list[tuple[int, int]]:
+    """Offsets from shares of the state, and of those events that were decided on no more than that."""
+    found = []
+    for state, events in shares:
+        state_to = int(len(story.records) * state)
+        ready = sum(event.value.state_offset <= state_to for event in story.events)
+        found.append((state_to, int(ready * events)))
+    return found
+
+
+def test_in_batches_with_a_death_in_each_it_says_what_a_fold_over_all_says(spark, story, tmp_path, monkeypatch):
+    log, out = story.write(tmp_path / "log"), tmp_path / "out"
+    source = follow._Source(spark, options(log, out), {}, {})
+    write, dying = follow.Batches.write, itertools.cycle([2, 5, 7])
+    # The events lag behind the state by more than a batch, catch up, and come alone.
+    parts = cuts(story, (0.3, 0.3), (0.6, 0.3), (0.6, 1.0), (1.0, 1.0))
+    for number, piece in enumerate(pieces(spark, log, *parts)):
+        left = [next(dying)]
+
+        def dies(self: follow.Batches, batch: int, frame: Any, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                (self.folder / f".batch={batch:012d}.new").mkdir(parents=True)
+                raise Died
+            write(self, batch, frame)
+
+        def history() -> follow.History:
+            return follow.History(spark, out, follow.Archive(out, source), [], lambda _: None)
+
+        monkeypatch.setattr(follow.Batches, "write", dies)
+        with pytest.raises(Died):
+            history().batch(piece, number)
+        monkeypatch.setattr(follow.Batches, "write", write)
+        history().batch(piece, number)
+    truth = fold(story.records, story.events)
+    assert_is_the_fold(spark, out, truth)
+    kept_state = spark.read.parquet(str(out / "archive" / "history")).where("is_state").count()
+    commits = sum(record.key.NAME == "OffsetCommitKey" for record in story.records)
+    assert kept_state == len(story.records) - commits
+    assert len(list((out / "live" / "state").iterdir())) == follow.SNAPSHOTS_KEPT
+
+
+def test_as_a_stream_it_keeps_every_record_once_and_the_other_jobs_read_its_archive(spark, story, tmp_path):
+    log, out = Growing(story, tmp_path / "log"), tmp_path / "out"
+    for part in (0.5, 1.0):
+        log.grow(part, part)
+        run(spark, log.folder, out)
+    derived = tables.Derived(evidence=evidence.from_archive(spark, str(out / "archive")))
+    offsets = [row["offset"] for row in derived.evidence.state.select("offset").collect()]
+    offsets += [row["offset"] for row in derived.evidence.commits.select("offset").collect()]
+    assert sorted(offsets) == list(range(len(story.records)))
+    truth = fold(story.records, story.events)
+    assert {(r["group"], r["kind"], r["epoch"], r["offset"]) for r in derived.epochs.collect()} == truth.epochs
+
+
+@pytest.mark.skipif(not KILLS, reason="takes minutes; PIPELINE_KILLS=3 in the environment asks for it")
+@pytest.mark.timeout(1800)
+def test_killed_again_and_again_under_a_live_writer_it_keeps_every_offset_once(spark, tmp_path):
+    log, out = tmp_path / "log" / "__consumer_offsets-0", tmp_path / "out"
+    done, written = threading.Event(), [0]
+
+    def write() -> None:
+        while not done.is_set():
+            now = int(time.time() * 1000)
+            records = [
+                Record(OffsetCommitKey("g", "t", offset % 7), OffsetCommitValue(offset, -1, "", now, -1, bytes(16)), 4)
+                for offset in range(written[0], written[0] + 100)
+            ]
+            write_log(log, encoded(records, RECORD_KEYS), [now] * 100, first=written[0])
+            written[0] += 100
+            time.sleep(0.05)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    command = [sys.executable, "-m", "coordinator", "pipeline", "follow", "--log", str(tmp_path / "log"), "--out", str(out),
+               "--interval", "0.5", "--conf", "spark.sql.shuffle.partitions=2"]  # fmt: skip
+    commits = out / "archive" / "commits"
+    try:
+        for kill in range(KILLS):
+            process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+            before = len(list(commits.glob("batch=*"))) if commits.exists() else 0
+            deadline = time.monotonic() + 400
+            while len(list(commits.glob("batch=*"))) < before + 2 + kill:
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            process.kill()
+            process.wait()
+    finally:
+        done.set()
+        writer.join()
+    subprocess.run([*command, "--once"], check=True, stderr=subprocess.DEVNULL, timeout=600)
+    found = [row["offset"] for row in spark.read.parquet(str(commits)).select("offset").collect()]
+    assert len(found) == written[0]
+    assert sorted(found) == list(range(written[0]))
