@@ -104,6 +104,10 @@ def parser(*, serves: bool = False) -> argparse.ArgumentParser:
     bench_parser.add_argument("--durability", choices=("fsync", "write"), default="write", help="of our own server")
     bench_parser.add_argument("--bootstrap", metavar="HOST:PORT", help="measure this server instead of our own")
     bench_parser.add_argument("--server-pid", type=int, metavar="PID", help="its process")
+    bench_parser.add_argument("--with-ours", action="store_true", help="measure our own server too, row by row")
+    bench_parser.add_argument(
+        "--warm-up", type=float, default=1.0, metavar="S", help="before a measurement; a JVM takes 10"
+    )
     bench_parser.set_defaults(command=bench)
     simulate_parser = commands.add_parser(
         "simulate",
@@ -261,7 +265,10 @@ def bench(options: argparse.Namespace) -> int:
         if not host or not port.isdigit() or options.server_pid is None:
             return _refused(ValueError("--bootstrap HOST:PORT and --server-pid PID go together"))
         target = report.Target(host, int(port), options.server_pid)
-    report.report(options.only, options.seconds, options.repetitions, options.durability, target)
+    report.report(
+        options.only, options.seconds, options.repetitions, options.durability, target, options.warm_up,
+        with_ours=options.with_ours,
+    )  # fmt: skip
     return 0
 
 
