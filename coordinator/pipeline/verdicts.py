@@ -75,8 +75,9 @@ def decisions(events: DataFrame) -> DataFrame:
 def with_history(requests: DataFrame, members: DataFrame, complete_from: DataFrame) -> DataFrame:
     """A row per partition of each request, with the member (`now`) and the partition (`had`) as the state log has them."""
     in_order = ("position", "is_state", "offset")
-    by_member = Window.partitionBy(*MEMBER).orderBy(*in_order)
-    by_partition = Window.partitionBy(*MEMBER, "topic_key", "partition").orderBy(*in_order)
+    so_far = (Window.unboundedPreceding, Window.currentRow)
+    by_member = Window.partitionBy(*MEMBER).orderBy(*in_order).rowsBetween(*so_far)
+    by_partition = Window.partitionBy(*MEMBER, "topic_key", "partition").orderBy(*in_order).rowsBetween(*so_far)
     before = by_partition.rowsBetween(Window.unboundedPreceding, -1)
     seen = (F.col("now.to_offset") >= F.col("position")) & ~F.col("is_state")
     rows = (
@@ -94,8 +95,12 @@ def with_history(requests: DataFrame, members: DataFrame, complete_from: DataFra
     acquired = F.when(F.col("acquired").isNotNull(), carried).otherwise(began)
     holds = F.struct(F.col("now.to_offset").alias("to_offset"), "since")
     return (
-        rows.withColumn("acquired", F.last(F.when(begins, acquired), True).over(by_partition))
-        .withColumn("had", F.last(F.when(F.col("is_state"), holds), True).over(by_partition))
+        rows.withColumns(
+            {
+                "acquired": F.last(F.when(begins, acquired), True).over(by_partition),
+                "had": F.last(F.when(F.col("is_state"), holds), True).over(by_partition),
+            }
+        )
         .where(~F.col("is_state"))
         .withColumn("had", F.when(F.col("had.to_offset") >= F.col("position"), F.col("had")))
         .join(F.broadcast(_settled(complete_from)), list(SHARD), "left")
@@ -333,9 +338,9 @@ def requests_of(verdicts: DataFrame) -> DataFrame:
     alone = rows.where("request_partitions = 1")
     together = (
         rows.where("request_partitions > 1")
-        .groupBy(*GROUP, "offset")
+        # What is the same in all rows of a request is a key as well: Spark sorts for texts that it is to keep.
+        .groupBy(*GROUP, "offset", "member_id", "time_ms", "kind", "policy", "request_partitions")
         .agg(
-            *(F.first(name).alias(name) for name in ("member_id", "time_ms", "kind", "policy", "request_partitions")),
             F.sum(F.when(~F.col("is_failed"), F.col("zombies")).otherwise(0)).cast("int").alias("zombies"),
             F.sum(F.when(~F.col("is_failed"), F.col("unowned")).otherwise(0)).cast("int").alias("unowned"),
             F.bool_or("is_unknown").alias("is_unknown"),
