@@ -51,7 +51,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.protocol.subscription import parse_assignment
 from coordinator.protocol.wire import SHORT, DecodeError, size_prefix, text_prefix
-from coordinator.runtime.result import Call, Event, Fact, Record
+from coordinator.runtime.result import Call, Event, Fact, Record, Told
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Catalog, Groups
@@ -92,22 +92,6 @@ class Verdict(IntEnum):
 NO_VERDICTS = (Verdict.CANNOT_SAY,) * 3
 ALL_ACCEPT = (Verdict.ACCEPTS,) * 3
 ALL_REFUSE = (Verdict.REFUSES,) * 3
-
-
-class Told:
-    """An event that is ready but for when and where it was decided."""
-
-    __slots__ = ("key", "value")
-    encoded = None
-
-    def __init__(self, key: Message, value: Any) -> None:
-        self.key = key
-        self.value = value
-
-    def record(self, state_offset: int, time_ms: int) -> Record:
-        self.value.state_offset = state_offset
-        self.value.time_ms = time_ms
-        return Record(self.key, self.value, 0)
 
 
 def quiet(event: Event) -> Fact:

@@ -36,9 +36,8 @@ from coordinator.protocol.messages import (
     EventLogOpenedKey,
     EventLogOpenedValue,
     MemberFencedValue,
-    Message,
 )
-from coordinator.runtime.result import Event, Record
+from coordinator.runtime.result import Event, Record, Told
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
 from coordinator.world.clock import Clock
 
@@ -163,7 +162,7 @@ class EventLog:
         """The shard has stopped and its state is on the disk: the last event says that nothing is missing."""
         if self._opened is None and self.log.end_offset:
             now_ms = self._clock.wall_ms()
-            closed = _Made(EventLogClosedKey(), EventLogClosedValue(run_id=self._run.run_id))
+            closed = Told(EventLogClosedKey(), EventLogClosedValue(run_id=self._run.run_id))
             self.pending.append((closed, now_ms, state_offset, state_offset))
             self.flush(state_offset)
 
@@ -303,22 +302,6 @@ class EventLog:
                 'event=event_log_status shard=%d status=%s reason="%s"', self.index, status, reason,
             )  # fmt: skip
         self.status, self.reason = status, reason
-
-
-class _Made:
-    """An event of the log itself."""
-
-    __slots__ = ("key", "value")
-    encoded = None
-
-    def __init__(self, key: Message, value: Any) -> None:
-        self.key = key
-        self.value = value
-
-    def record(self, state_offset: int, time_ms: int) -> Record:
-        self.value.state_offset = state_offset
-        self.value.time_ms = time_ms
-        return Record(self.key, self.value, 0)
 
 
 def read_tail(log: Log, serde: Serde, state_offset: int) -> Tail:

@@ -66,6 +66,22 @@ class Event(Protocol):
     def record(self, state_offset: int, time_ms: int) -> Record: ...
 
 
+class Told:
+    """An event that is ready but for when and where it was decided, which the first two fields of its value say."""
+
+    __slots__ = ("key", "value")
+    encoded = None
+
+    def __init__(self, key: Message, value: Any) -> None:
+        self.key = key
+        self.value = value
+
+    def record(self, state_offset: int, time_ms: int) -> Record:
+        self.value.state_offset = state_offset
+        self.value.time_ms = time_ms
+        return Record(self.key, self.value, 0)
+
+
 class Fact(NamedTuple):
     """Something worth telling: `name` and its fields make a log line and a metric, the event goes to the event log.
 
