@@ -239,11 +239,11 @@ def from_archive(spark: SparkSession, path: str) -> Evidence:
     check_archive(path)
     note = json.loads((Path(path) / ARCHIVE_NOTE).read_text())
 
-    def kept(view: str) -> DataFrame:
+    def kept(view: str, folder: str) -> DataFrame:
         # Its schema is given: a column that a batch has not is null, and no file need be opened to know it.
-        return spark.read.schema(columns.ddl(view)).parquet(f"{path}/{view}")
+        return spark.read.schema(columns.ddl(view)).parquet(f"{path}/{folder}")
 
-    history = kept(columns.HISTORY)
+    history = kept(columns.HISTORY, columns.HISTORY)
     state = history.where("is_state").select(*columns.SCHEMAS[columns.STATE].names)
     events = openings = firsts = None
     if note["has_events"]:
@@ -255,9 +255,9 @@ def from_archive(spark: SparkSession, path: str) -> Evidence:
         name=path,
         state=state,
         first_events=firsts,
-        commits=kept(columns.COMMITS),
+        commits=kept(columns.COMMITS, columns.COMMITS),
         events=events,
-        markers=kept("markers") if note["has_markers"] else None,
+        markers=kept(columns.RAW, "markers") if note["has_markers"] else None,
         openings=openings,
         complete_from=spark.createDataFrame([tuple(each) for each in note["complete_from"]], COMPLETE_FROM).cache(),
     )
