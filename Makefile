@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup serve test check format lock clean
+.PHONY: setup serve test explore check format lock clean
 
 setup: $(VENV)/.dev
 
@@ -25,6 +25,11 @@ serve: $(VENV)/.serve
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(ARGS)
+
+# What the tests draw at random is the same in each run of `make test`. Here it is new in each of RUNS rounds.
+RUNS ?= 10
+explore: $(VENV)/.dev
+	for run in $$(seq $(RUNS)); do $(BIN)/python -m pytest -q -x --hypothesis-profile=explore -m hypothesis $(ARGS) || exit 1; done
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -302,5 +302,5 @@ class ClassicHistory(RuleBasedStateMachine):
 
 TestClassicHistory = ClassicHistory.TestCase
 TestClassicHistory.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=150, stateful_step_count=40, suppress_health_check=list(HealthCheck)
 )

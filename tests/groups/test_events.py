@@ -4,7 +4,7 @@ import pytest
 from groups.consumer.consumer_world import INTERVAL_MS, ChangeableSettings, Classic, ConsumerHarness, Modern, settle
 from groups.harness import Asked, GroupHarness
 from groups.offsets.offset_coordinator import OffsetCoordinator
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.groups.events import EVENT_KEYS, ClassicDelivery, Kind, RefusedOffset, Verdict, commit_decided
@@ -410,7 +410,6 @@ ASSIGNMENTS = st.builds(
     ),
     st.integers(-1, 2**40),
 )
-@settings(deadline=None)
 def test_what_is_copied_of_an_assignment_is_what_its_messages_say(assignment, state_end):
     delivery = ClassicDelivery("group", "member", 7, assignment, GroupHarness().catalog)
     record = delivery.record(5, 6)

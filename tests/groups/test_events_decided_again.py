@@ -28,7 +28,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from(FENCING_POLICIES), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_deciding_again_on_the_state_of_the_event_comes_to_the_same(steps, policy, owns):
     h = ConsumerHarness()
     h.groups.settings = chosen = ChangeableSettings(h.config)

@@ -73,7 +73,7 @@ def test_kafkas_batch_reads_as_what_it_means():
     assert first == LogRecord(19, 1795266904759, b"\0\2\0\x0ba7d54a-prep", None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(fields, fields), min_size=1, max_size=20), offsets, timestamps)
 def test_what_is_built_is_read_back_by_us_and_by_two_other_decoders(pairs, base_offset, timestamp):
     batch = batch_of(pairs, base_offset, timestamp)
@@ -89,7 +89,7 @@ def test_what_is_built_is_read_back_by_us_and_by_two_other_decoders(pairs, base_
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3).map(tuple)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(timestamps, fields, fields, headers), min_size=1, max_size=10), offsets)
 def test_timestamps_and_headers_survive_too(rows, base_offset):
     records = [LogRecord(base_offset + i, *row) for i, row in enumerate(rows)]
@@ -213,7 +213,7 @@ def test_a_bomb_is_not_inflated():
         key_values(batch, 0, check_batch(batch))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=60), st.integers(0, 5))
 def test_any_bytes_as_records_are_records_or_corrupt(content, count):
     head = encode_batch([LogRecord(0, 1, b"", b"")])[:61]

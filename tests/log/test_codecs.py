@@ -74,7 +74,7 @@ def test_nonsense_is_refused_and_nothing_worse(codec):
     assert refused > 1_000
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=200)
 @given(content=st.binary(max_size=80), codec=st.sampled_from(CODECS))
 def test_any_bytes_are_data_or_refused(content, codec):
     try:

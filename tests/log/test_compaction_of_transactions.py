@@ -225,7 +225,7 @@ _STEPS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(_STEPS, max_size=40), st.integers(0, 2 * DAY))
 def test_a_load_yields_the_same_whatever_is_cleaned(steps, retention_ms):
     """Committed values, and what is pending in transactions that are open."""

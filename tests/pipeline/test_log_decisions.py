@@ -83,13 +83,13 @@ def in_step(records: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
 OTHER = (made.encoded(kafka.MemberLeftKey("g"), 0), made.encoded(kafka.MemberLeftValue(member_id="m", epoch=3), 0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(TEXTS, DECISIONS).map(lambda pair: encoded(*pair)) | st.just(OTHER), min_size=1, max_size=8))
 def test_decisions_are_what_the_codec_reads_one_by_one(records):
     assert in_step(records) == one_by_one(records)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(DECISIONS, st.data())
 def test_a_damaged_decision_is_left_to_the_codec(value, data):
     key, content = encoded("g", value)

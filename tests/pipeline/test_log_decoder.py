@@ -144,13 +144,13 @@ def logs(draw) -> bytes:
     return b"".join(parts)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(logs())
 def test_commits_are_what_the_codec_reads_one_by_one(content):
     assert read(content, "commits") == fold(content)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(logs())
 def test_raw_keeps_every_record_as_it_is(content):
     expected, position = [], 0
@@ -165,7 +165,7 @@ def test_raw_keeps_every_record_as_it_is(content):
     assert [(r["offset"], r["timestamp_ms"], r["key"], r["value"], r["is_control"]) for r in rows] == expected
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(logs(), st.integers(0, 2**32 - 1))
 def test_a_changed_byte_under_the_checksum_is_found(content, where):
     header = read_header(content)
@@ -176,7 +176,7 @@ def test_a_changed_byte_under_the_checksum_is_found(content, where):
     assert refused.value.position == 0
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.binary(max_size=120), st.integers(0, 200))
 def test_records_that_are_garbage_under_a_right_checksum_are_refused_or_read(body, count):
     """Whatever the bytes are: an answer or BadBatch, and nothing outside of the batch is touched."""
@@ -189,7 +189,7 @@ def test_records_that_are_garbage_under_a_right_checksum_are_refused_or_read(bod
             assert error.position == 0
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.sampled_from([b"\0\0", b"\0\1"]), st.binary(max_size=40), st.binary(max_size=80), st.integers(-1, 6))
 def test_a_commit_that_is_none_is_kept_and_says_so(kind, key, value, version):
     content = made.batch(0, [(kind + key, version.to_bytes(2, signed=True) + value)])

@@ -13,7 +13,7 @@ def stream(frames: list[bytes]) -> bytes:
     return b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=150)
 @given(frames=st.lists(st.binary(max_size=40), max_size=8), cuts=st.lists(st.integers(0, 400), max_size=8))
 def test_frames_do_not_depend_on_how_the_stream_is_cut(frames: list[bytes], cuts: list[int]):
     """Whole, in pieces, or byte by byte."""

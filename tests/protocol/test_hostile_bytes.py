@@ -46,7 +46,7 @@ def mutated(data: bytes, random: Random) -> bytes:
     return bytes(changed)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=300)
 @given(which=st.sampled_from(EVERY_VERSION), data=st.binary(max_size=200))
 def test_random_bytes_give_a_message_or_decode_error(which: tuple[str, int], data: bytes):
     """No IndexError, struct.error, MemoryError or RecursionError reaches the caller."""
@@ -54,7 +54,7 @@ def test_random_bytes_give_a_message_or_decode_error(which: tuple[str, int], dat
 
 
 @pytest.mark.parametrize("name", EVERY_MESSAGE)
-@settings(max_examples=6, deadline=None, derandomize=True, database=None)
+@settings(max_examples=6)
 @given(random=st.randoms(use_true_random=True))
 def test_mutated_messages_give_a_message_or_decode_error(name: str, random: Random):
     """Bytes that are nearly right are the ones that get deep; and what is decoded ends inside the buffer."""
@@ -64,7 +64,7 @@ def test_mutated_messages_give_a_message_or_decode_error(name: str, random: Rand
         assert result is None or result[1] <= len(data)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=150)
 @given(which=st.sampled_from(EVERY_VERSION), random=st.randoms(use_true_random=True))
 def test_the_declaration_refuses_the_same_bytes(which: tuple[str, int], random: Random):
     """Generated function and declaration agree on damaged bytes too: both refuse, or both read the same."""

@@ -14,7 +14,7 @@ chance = st.randoms(use_true_random=True)
 
 
 @pytest.mark.parametrize("name", EVERY_MESSAGE)
-@settings(max_examples=8, deadline=None, derandomize=True, database=None)
+@settings(max_examples=8)
 @given(random=chance)
 def test_decoding_an_encoding_gives_the_message(name: str, random: Random):
     """decode(encode(m)) == m, and decode ends where encode ended."""
@@ -26,7 +26,7 @@ def test_decoding_an_encoding_gives_the_message(name: str, random: Random):
 
 
 @pytest.mark.parametrize("name", EVERY_MESSAGE)
-@settings(max_examples=2, deadline=None, derandomize=True, database=None)
+@settings(max_examples=2)
 @given(random=chance)
 def test_generated_functions_equal_the_declaration(name: str, random: Random):
     """The `construct` declaration builds the same bytes and parses them to the same values."""

@@ -4,7 +4,7 @@ import errno
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from runtime.event_world import EVENTS, STATE, EventWorld, committed_offsets
 
@@ -264,7 +264,6 @@ STEPS = st.lists(st.sampled_from([*WORK, *TROUBLE]), max_size=40)
 
 
 @given(STEPS, st.integers(0, 2**32))
-@settings(deadline=None)
 def test_the_state_is_what_the_events_say_but_for_what_is_said_to_be_missing_or_undone(steps, seed):
     """Each state record is that of an event that stands, or lies in a gap; each event that stands has its records."""
     random = Random(seed)

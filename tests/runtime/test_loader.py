@@ -98,7 +98,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps)
 def test_any_history_loads_as_what_it_means(history_steps):
     history = History()

@@ -52,7 +52,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(steps)
 def test_a_key_fires_once_at_its_newest_deadline_and_never_after_it_was_disarmed(history):
     world, fired = World(), []

@@ -113,7 +113,7 @@ def test_old_timestamps_do_not_shorten_the_memory(plane):
     assert [plane.produce(data).base_offset for _ in range(2)] == [0, 0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4), st.booleans()), max_size=30))
 def test_whatever_is_sent_twice_is_kept_once(steps):
     """A producer that numbers its batches and repeats some of them at once: offsets as if it had repeated none."""

@@ -159,7 +159,7 @@ _STEPS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(_STEPS, max_size=40), st.booleans(), st.booleans(), st.sampled_from([1, 1 << 20]),
     st.sampled_from([-1, 1 << 20]),

@@ -70,7 +70,7 @@ def groups(draw, *, uniform=False):
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(groups(), st.sampled_from([UNIFORM, RANGE]))
 def test_every_subscribed_partition_is_given_once_and_to_a_subscriber(group, assignor):
     answer = run("a", assignor, group)
@@ -80,7 +80,7 @@ def test_every_subscribed_partition_is_given_once_and_to_a_subscriber(group, ass
     assert all(t in group.members[m].topics for m, partitions in answer.items() for t in partitions)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(groups(), st.sampled_from([UNIFORM, RANGE]), st.randoms(use_true_random=False))
 def test_the_order_in_which_members_and_topics_are_listed_does_not_matter(group, assignor, random):
     members, partitions = list(group.members.items()), list(group.partitions.items())
@@ -91,7 +91,7 @@ def test_the_order_in_which_members_and_topics_are_listed_does_not_matter(group,
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(groups(uniform=True))
 def test_uniform_differs_by_one_at_most_and_moves_no_more_than_that_takes(group):
     answer = run("uniform", UNIFORM, group)
@@ -107,7 +107,7 @@ def test_uniform_differs_by_one_at_most_and_moves_no_more_than_that_takes(group)
     assert moved(group, answer) == must_move
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(groups())
 def test_uniform_leaves_no_partition_that_a_much_emptier_subscriber_could_take(group):
     answer = run("uniform", UNIFORM, group)
@@ -119,7 +119,7 @@ def test_uniform_leaves_no_partition_that_a_much_emptier_subscriber_could_take(g
                     assert load[giver] - load[taker] <= 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(groups())
 def test_uniform_asked_again_changes_nothing(group):
     answer = run("uniform", UNIFORM, group)

@@ -181,6 +181,4 @@ def compacted(log: list[Any], chance: random.Random) -> list[Any]:
 
 
 TestOffsetHistory = OffsetHistory.TestCase
-TestOffsetHistory.settings = settings(
-    max_examples=100, stateful_step_count=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+TestOffsetHistory.settings = settings(max_examples=100, stateful_step_count=50, suppress_health_check=list(HealthCheck))
