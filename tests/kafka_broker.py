@@ -8,7 +8,6 @@ the ones that config/test.yaml gives our own server.
 
 import base64
 import subprocess
-import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Self
 
 from java_support import KAFKA_VERSION, kafka_classpath
 from ports import HeldPort
+from waiting import wait_until
 
 KAFKA_TOOLS = "4.3.0"  # the newest whose tools are published; they read what 4.4 writes
 STARTED_WITHIN_S = 120.0
@@ -95,12 +95,13 @@ class KafkaBroker:
             assert done.returncode == 0, f"Kafka could not format its folder:\n{done.stdout}{done.stderr}"
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(self.java("kafka.Kafka", str(self.config)), stdout=log, stderr=log)
-        deadline = time.monotonic() + STARTED_WITHIN_S
-        while "Kafka Server started" not in self.log:
-            assert self.process.poll() is None, f"Kafka ended:\n{self.log[-3000:]}"
-            assert time.monotonic() < deadline, f"Kafka did not start:\n{self.log[-3000:]}"
-            time.sleep(0.05)
+        wait_until(self._started, lambda: f"Kafka to start:\n{self.log[-3000:]}", STARTED_WITHIN_S)
         return self
+
+    def _started(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"Kafka ended:\n{self.log[-3000:]}"
+        return "Kafka Server started" in self.log
 
     @property
     def log(self) -> str:

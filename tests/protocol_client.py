@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from waiting import WITHIN_S, wait_until
 from wire import Connection, ConnectionClosed, Values
 
 HEARTBEAT_S = 0.05
 RECONNECT_S = 0.05
-WITHIN_S = 40.0
 NONE, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION = 0, 25, 22
 REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
 RETRIABLE = {14, 15, 16}  # the coordinator loads, is not there, is elsewhere
@@ -192,10 +192,10 @@ def correct_group(members: list[ProtocolMember]) -> bool:
 
 def wait_for_correct_group(bootstrap: str, members: list[ProtocolMember]) -> None:
     """Waits until the members agree, and the server says the same of them."""
-    deadline = time.monotonic() + WITHIN_S
-    while not (correct_group(members) and described(bootstrap, members[0].group) == as_described(members)):
-        assert time.monotonic() < deadline, "no correct group: " + "; ".join(map(str, members))
-        time.sleep(0.02)
+    wait_until(
+        lambda: correct_group(members) and described(bootstrap, members[0].group) == as_described(members),
+        lambda: "a correct group: " + "; ".join(map(str, members)),
+    )
 
 
 def as_described(members: list[ProtocolMember]) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from ports import HeldPort
+from waiting import WITHIN_S
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TEST_CONFIG = REPOSITORY / "config" / "test.yaml"
-READY_WITHIN_S = 20.0
-STOPPED_WITHIN_S = 15.0
+STOPPED_WITHIN_S = 60.0
 
 
 class ServerProcess:
@@ -166,7 +166,7 @@ class ServerProcess:
     def _ready_line(self) -> bytes:
         assert self.process is not None
         assert self.process.stdout is not None
-        deadline = time.monotonic() + READY_WITHIN_S
+        deadline = time.monotonic() + WITHIN_S
         line = b""
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)

@@ -11,7 +11,8 @@ synced for anybody. If it cannot be written, the events are counted as lost and 
 What may be missing is never silent, for each event bears the state offset at which it was decided, and the last of a
 batch the one up to which nothing was left out (`StateEndOffset`). Two things can come apart when the power fails:
 
-    the events end before the state     they were not synced: a gap. `EventLogOpened` says from where to where
+    the events end before the state     they were not synced: a gap. `EventLogOpened` says from where to where.
+                                        (A kill between the two writes makes one too; nobody was answered then.)
     the state ends before the events    what they tell of was never answered, and never came true: the next
                                         `EventLogOpened` says from which event on (`UndoneFromOffset`)
 

@@ -1,10 +1,10 @@
 """The metrics of a server that runs: a flood of names changes no label, connections are counted by how they ended."""
 
 import socket
-import time
 import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
+from waiting import wait_until
 from wire import Connection
 
 
@@ -22,10 +22,7 @@ def scrape(server):
 
 def until(server, name, labels, value):
     """Waits until a sample has a value: a connection ends a moment after its socket was closed."""
-    deadline = time.monotonic() + 10
-    while scrape(server)[name][labels] < value:
-        assert time.monotonic() < deadline, scrape(server)[name]
-        time.sleep(0.02)
+    wait_until(lambda: scrape(server)[name][labels] >= value, lambda: f"{value} of {name}: {scrape(server)[name]}")
 
 
 def ask_with_names(server, suffix):

@@ -5,19 +5,20 @@ import signal
 import socket
 import struct
 import subprocess
-import time
 import urllib.error
 import urllib.request
 
 import pytest
 from server_process import ServerProcess
+from waiting import WITHIN_S, wait_until
+from wire import Connection
 
 API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 
 def api_versions(server: ServerProcess) -> bytes:
     """The answer to an ApiVersions v0, without its size."""
-    with socket.create_connection((server.host, server.port), timeout=10) as connection:
+    with socket.create_connection((server.host, server.port), timeout=WITHIN_S) as connection:
         connection.sendall(API_VERSIONS_V0)
         with connection.makefile("rb") as stream:
             (size,) = struct.unpack(">i", stream.read(4))
@@ -26,7 +27,7 @@ def api_versions(server: ServerProcess) -> bytes:
 
 def get(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=WITHIN_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -47,27 +48,32 @@ def test_sigterm_and_sigint_drain_and_exit_0(coordinator_process):
     for number in (signal.SIGTERM, signal.SIGINT):
         server = coordinator_process()
         server.process.send_signal(number)
-        assert server.process.wait(15) == 0
+        assert server.process.wait(WITHIN_S) == 0
 
 
 def test_a_second_signal_exits_at_once(coordinator_process):
     """A parked join holds the drain up; whoever cannot wait says it twice."""
     server = coordinator_process(settings={"shutdown.time.ms": 60_000, "group.initial.rebalance.delay.ms": 60_000})
-    with socket.create_connection((server.host, server.port), timeout=10) as connection:
-        body = _string("g") + struct.pack(">ii", 10_000, 10_000) + _string("") + _string("consumer")
-        body += struct.pack(">i", 1) + _string("range") + struct.pack(">i", 0)
-        frame = struct.pack(">hhih", 11, 2, 1, -1) + body
-        connection.sendall(struct.pack(">i", len(frame)) + frame)
-        time.sleep(0.3)
+    joining = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer"}
+    joining |= {"protocols": [{"name": "range", "metadata": b""}]}
+    with Connection(server.bootstrap) as member:
+        member.send("JoinGroup", 2, {"group_id": "g", "member_id": "", **joining})
+        wait_until(lambda: json.loads(get(f"{server.admin}/v1/groups")[1])["groups"], "the join to be parked")
         server.process.terminate()
-        time.sleep(0.3)
+        wait_until(lambda: "event=stopping" in server.log, "the drain")
+        wait_until(lambda: not is_listening(server), "the listener to close")
         assert server.alive
         server.process.terminate()
-        assert server.process.wait(5) != 0
+        assert server.process.wait(WITHIN_S) != 0
+    assert "event=stopped" not in server.log
 
 
-def _string(text: str) -> bytes:
-    return struct.pack(">h", len(text)) + text.encode()
+def is_listening(server: ServerProcess) -> bool:
+    try:
+        socket.create_connection((server.host, server.port), timeout=WITHIN_S).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def test_a_restart_has_the_same_addresses_and_cluster(coordinator_process):
@@ -83,7 +89,7 @@ def test_a_restart_has_the_same_addresses_and_cluster(coordinator_process):
 def test_a_data_folder_has_one_server(coordinator_process):
     server = coordinator_process()
     other = ServerProcess(server.folder)
-    done = subprocess.run(other.command(), capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(other.command(), capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert done.returncode == 1
     assert "in use by another server" in done.stderr
     assert "Traceback" not in done.stderr
@@ -93,7 +99,7 @@ def test_an_address_that_is_taken_is_said_in_one_line(coordinator_process, tmp_p
     server = coordinator_process()
     arguments = ("--listen", server.bootstrap)
     other = ServerProcess(tmp_path, arguments=arguments)
-    done = subprocess.run(other.command(), capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(other.command(), capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert done.returncode == 1
     assert f"cannot listen on {server.bootstrap}" in done.stderr
     assert "Traceback" not in done.stderr

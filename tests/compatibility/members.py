@@ -15,9 +15,9 @@ from typing import Any
 
 from compatibility.foreign_programs import go_program, node_program
 from java_support import KAFKA_VERSION, compile_java, kafka_classpath
+from waiting import WITHIN_S, wait_until
 
 HERE = Path(__file__).parent
-WITHIN_S = 45.0
 JAVA_ARTIFACTS = (
     f"org.apache.kafka:kafka-clients:{KAFKA_VERSION}",
     "com.fasterxml.jackson.core:jackson-databind:2.21.7",
@@ -215,12 +215,15 @@ def partitions_of(event: dict[str, Any]) -> list[Partition]:
 
 def wait_for_all(members: list[Program], condition: Callable[[], bool], what: str, within_s: float = WITHIN_S) -> None:
     """Waits for something that several members bring about together."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        alive = all(member.alive for member in members)
-        in_time = time.monotonic() < deadline
-        assert alive and in_time, f"waited in vain for {what}:\n" + "\n".join(map(str, members))
-        time.sleep(0.02)
+
+    def found() -> bool:
+        assert all(member.alive for member in members), told()
+        return condition()
+
+    def told() -> str:
+        return f"{what}:\n" + "\n".join(map(str, members))
+
+    wait_until(found, told, within_s)
 
 
 def shared(members: list[Program], partitions: set[Partition]) -> bool:

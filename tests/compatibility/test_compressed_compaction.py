@@ -8,11 +8,11 @@ from compatibility.members import Client, Program
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from server_process import ServerProcess
+from waiting import WITHIN_S, wait_until
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 READS_ONLY = {"kafkajs": ("gzip", "snappy"), "kafka_python": ("gzip",)}
 """For the others they want packages that are not installed here."""
-WITHIN_S = 30.0
 LONG = 200
 """Values that are worth compressing, and more than one block of them."""
 
@@ -37,26 +37,26 @@ def compacted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProces
                 for key in keys:
                     producer.produce(codec, values_of(key, turn), key=str(key))
                 assert producer.flush(WITHIN_S) == 0
-                time.sleep(0.002)  # a segment is a millisecond
+                time.sleep(0.002)  # of which a segment holds one: the next turn is in another
         for codec in CODECS:
             wait_until_compacted(quiet, codec)
         yield server
 
 
 def wait_until_compacted(quiet: dict, topic: str) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while True:
-        consumer = Consumer(quiet | {"group.id": "look", "enable.auto.commit": False, "enable.partition.eof": True})
+    consumer = Consumer(quiet | {"group.id": "look", "enable.auto.commit": False, "enable.partition.eof": True})
+
+    def values() -> list[str]:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        values, ended = [], False
+        found, ended = [], False
         while not ended:
             for message in consumer.consume(1_000, 0.5):
                 ended = ended or message.error() is not None
-                values += [] if message.error() else [message.value().decode()]
-        consumer.close()
-        if values == expected():
-            return
-        assert time.monotonic() < deadline, f"{topic}: {len(values)} records"
+                found += [] if message.error() else [message.value().decode()]
+        return found
+
+    wait_until(lambda: values() == expected(), lambda: f"{topic} to be compacted: {len(values())} records")
+    consumer.close()
 
 
 def expected() -> list[str]:

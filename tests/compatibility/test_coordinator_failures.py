@@ -13,6 +13,7 @@ import pytest
 from compatibility.members import CLIENTS, Client, Program, shared, wait_for_all
 from protocol_client import ProtocolMember, described, wait_for_correct_group
 from server_process import ServerProcess
+from waiting import wait_until
 
 PARTITIONS = 6
 Join = Callable[..., ProtocolMember]
@@ -50,10 +51,7 @@ def past(request: pytest.FixtureRequest, killed: ServerProcess, join: Join) -> l
 
 
 def wait_for_state(server: ServerProcess, *states: str) -> None:
-    deadline = time.monotonic() + 20
-    while described(server.bootstrap, "g")["state"] not in states:
-        assert time.monotonic() < deadline, f"the group is not {states}"
-        time.sleep(0.005)
+    wait_until(lambda: described(server.bootstrap, "g")["state"] in states, f"the group to be {states}")
 
 
 def hold_all(members: list[ProtocolMember], step: str) -> None:
@@ -121,7 +119,7 @@ def test_killed_again_and_again(killed: ServerProcess, join: Join) -> None:
     """Wherever the kills fall, generations only grow and the group ends correct."""
     members = [join(name) for name in "abc"]
     for pause_s in (0.0, 0.05, 0.1, 0.15, 0.02):
-        time.sleep(pause_s)
+        time.sleep(pause_s)  # the kill comes at another moment each time
         killed.restart(kill=True)
     wait_for_correct_group(killed.bootstrap, members)
     members.append(join("d"))
@@ -150,13 +148,11 @@ def test_a_leader_that_dies_between_join_and_sync_is_replaced(
 
 def leader_of(members: list[ProtocolMember]) -> ProtocolMember:
     """The one that stands between join and sync as leader."""
-    deadline = time.monotonic() + 20
-    while True:
-        for member in members:
-            if member.leads and member._at == "joined":
-                return member
-        assert time.monotonic() < deadline, "nobody leads"
-        time.sleep(0.01)
+
+    def standing() -> ProtocolMember | None:
+        return next((member for member in members if member.leads and member._at == "joined"), None)
+
+    return wait_until(standing, "somebody to lead")
 
 
 @pytest.mark.parametrize("name", ["kafka_python", "aiokafka"])

@@ -4,7 +4,6 @@ With the log of the transactions beside it, even a transaction that was open is 
 """
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from compatibility.test_transactional_logs import dump
 from kafka_broker import KafkaBroker
 from scenarios.conftest import wait_until_serving
 from server_process import ServerProcess
+from waiting import wait_until
 from wire import Connection
 
 pytestmark = pytest.mark.java
@@ -92,21 +92,18 @@ def plain(link: Connection, offsets: dict[int, int]) -> None:
 def offsets(bootstrap: str, *, unstable: int) -> dict[int, Any]:
     """What a careful reader is told, once the markers of transactions that have ended are there and so many are left."""
     asked = [{"name": "t", "partition_indexes": list(PARTITIONS)}]
+    seen: dict[int, Any] = {}
+
+    def look(link: Connection) -> bool:
+        told = link.call("OffsetFetch", 7, group_id="g", topics=asked, require_stable=True)
+        assert told["error_code"] in (0, COORDINATOR_LOAD_IN_PROGRESS), told
+        for each in told["topics"][0]["partitions"] if told["error_code"] == 0 else ():
+            seen[each["partition_index"]] = UNSTABLE if each["error_code"] else each["committed_offset"]
+        return bool(seen) and list(seen.values()).count(UNSTABLE) == unstable
+
     with Connection(bootstrap) as link:
-        deadline, seen = time.monotonic() + 10, None
-        while time.monotonic() < deadline:
-            told = link.call("OffsetFetch", 7, group_id="g", topics=asked, require_stable=True)
-            assert told["error_code"] in (0, COORDINATOR_LOAD_IN_PROGRESS), told
-            if told["error_code"] == 0:
-                seen = {
-                    each["partition_index"]: UNSTABLE if each["error_code"] else each["committed_offset"]
-                    for each in told["topics"][0]["partitions"]
-                }
-                if list(seen.values()).count(UNSTABLE) == unstable:
-                    break
-            time.sleep(0.05)
-        assert seen is not None
-        return seen
+        wait_until(lambda: look(link), lambda: f"{unstable} unstable offsets: {seen}")
+    return seen
 
 
 def end_the_open_one(bootstrap: str, producer: tuple[int, int]) -> None:

@@ -10,6 +10,7 @@ import urllib.request
 from events.told import Telling, dump
 from protocol_client import ProtocolMember, wait_for_correct_group
 from record_batch import read_batches
+from waiting import WITHIN_S, wait_until
 from wire import Connection, ConnectionClosed
 
 NONE, UNKNOWN_TOPIC, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID = 0, 3, 22, 25
@@ -221,18 +222,16 @@ def test_kill_after_kill_every_acknowledged_commit_is_told(coordinator_process):
                         if commit(link, "g", {0: offset}) == {0: NONE}:
                             acknowledged.append(offset)
             except (ConnectionClosed, OSError):
-                time.sleep(0.02)
+                time.sleep(0.02)  # its server is dead
 
     worker = threading.Thread(target=work, daemon=True)
     worker.start()
     for kill in range(1, 5):
-        deadline = time.monotonic() + 30
-        while len(acknowledged) < 40 * kill:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: len(acknowledged) >= 40 * kill, f"{40 * kill} acknowledged commits")  # noqa: B023
         server.restart(kill=True)
     over.set()
-    worker.join(30)
+    worker.join(WITHIN_S)
+    assert not worker.is_alive()
     events = stopped(server)
     decided = events.of("CommitDecided", "g")
     assert {offset for event in decided for offset, _ in event.offsets.values()} >= set(acknowledged)
@@ -241,7 +240,9 @@ def test_kill_after_kill_every_acknowledged_commit_is_told(coordinator_process):
     assert [state[event.state_offset] for event in decided] == [event.offsets["orders", 0][0] for event in decided]
     opened = [event for event in events.of("EventLogOpened") if event.log == log]
     assert [event.cause for event in opened] == ["start"] * 5
-    assert all(event.covered_state_offset == event.state_offset for event in opened[1:]), "nothing is missing"
+    # A kill may fall between the write of the state and that of its events: then both say so, and nobody was answered.
+    missing = {state[at] for event in opened[1:] for at in range(event.covered_state_offset, event.state_offset)}
+    assert not missing & set(acknowledged)
     (closed,) = [event for event in events.of("EventLogClosed") if event.log == log]
     assert closed.state_offset == len(state)
 

@@ -21,12 +21,12 @@ from typing import Self
 import pytest
 from record_batch import Batch
 from server_process import ServerProcess
+from waiting import WITHIN_S, wait_until
 from wire import Connection, ConnectionClosed, encode, frame
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the server's memory from /proc")
 
 MIB = 1024 * 1024
-ENDED_WITHIN_S = 30.0
 FRAME_BYTES_MAX = MIB
 PRODUCE_BYTES_MAX = 2 * MIB
 ELEMENTS_MAX = 1_000
@@ -73,16 +73,15 @@ class HonestMember:
     def is_served(self) -> None:
         """Returns when ten more heartbeats have been answered."""
         wanted = self.answers + 10
-        while self.answers < wanted:
-            assert self._thread.is_alive(), f"the honest member was not served: {self.failure!r}"
-            time.sleep(0.01)
+        wait_until(lambda: self.answers >= wanted or not self._thread.is_alive(), "the honest member to be served")
+        assert self.answers >= wanted, f"the honest member was not served: {self.failure!r}"
 
     def _run(self) -> None:
         try:
             while not self._over:
                 assert self._link.call("Heartbeat", 4, **self._identity)["error_code"] == 0
                 self.answers += 1
-                time.sleep(0.005)
+                time.sleep(0.005)  # it is here to be served, not to load the server
         except BaseException as error:
             self.failure = error
 
@@ -116,15 +115,8 @@ def closed(server: ServerProcess, reason: str) -> float:
     return metric(server, f'coordinator_connections_closed_total{{reason="{reason}"}}')
 
 
-def until(condition) -> None:
-    deadline = time.monotonic() + ENDED_WITHIN_S
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen"
-        time.sleep(0.1)
-
-
 def dial(server: ServerProcess, source: str = "127.0.0.1") -> socket.socket:
-    return socket.create_connection((server.host, server.port), timeout=ENDED_WITHIN_S, source_address=(source, 0))
+    return socket.create_connection((server.host, server.port), timeout=WITHIN_S, source_address=(source, 0))
 
 
 def is_served(link: socket.socket) -> bool:
@@ -187,7 +179,7 @@ def test_a_client_that_vanished_and_one_that_stands_still_are_closed_and_one_tha
         with contextlib.suppress(OSError):  # not privileged: then it is one more that stands still
             vanished.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
             vanished.close()
-        until(lambda: is_served(awake) and closed(server, "idle") == ended + 2)
+        wait_until(lambda: is_served(awake) and closed(server, "idle") == ended + 2)
         assert is_ended(still)
         assert is_served(awake)
 
@@ -199,7 +191,7 @@ def test_a_byte_now_and_then_does_not_keep_a_connection(server, honest):
     with dial(server) as slow, contextlib.suppress(ConnectionError):
         for byte in request:
             slow.sendall(bytes([byte]))
-            time.sleep(0.2)
+            time.sleep(0.2)  # the slowness that is tested
             if closed(server, "frame not whole in time") > ended:
                 break
     assert closed(server, "frame not whole in time") == ended + 1
@@ -235,7 +227,7 @@ def test_a_frame_of_the_largest_size_is_answered_and_a_byte_more_ends_the_connec
         with pytest.raises(ConnectionClosed):
             link.send_body("OffsetCommit", 7, commit(1))
             link.receive()
-        until(lambda: closed(server, "frame too large or malformed") == ended + 1)
+        wait_until(lambda: closed(server, "frame too large or malformed") == ended + 1)
 
 
 def test_a_produce_may_be_larger_than_other_requests_up_to_its_own_limit(server, honest):
@@ -251,7 +243,7 @@ def test_a_produce_may_be_larger_than_other_requests_up_to_its_own_limit(server,
         with pytest.raises(ConnectionClosed):
             link.send_body("Produce", 8, body + padding + b"\0")
             link.receive()
-        until(lambda: closed(server, "frame too large or malformed") == ended + 1)
+        wait_until(lambda: closed(server, "frame too large or malformed") == ended + 1)
 
 
 def test_a_request_of_the_most_elements_is_answered_and_one_more_ends_the_connection(server, honest):
@@ -283,7 +275,7 @@ def test_many_readers_that_do_not_read_hold_no_more_than_the_limit_and_what_is_s
         before = resident_bytes(server)
         for _ in range(40):
             links.enter_context(dial(server)).sendall(greed)
-        until(lambda: metric(server, "coordinator_memory_held_bytes") >= 16 * MIB)
+        wait_until(lambda: metric(server, "coordinator_memory_held_bytes") >= 16 * MIB)
         honest.is_served()
         assert (resident_bytes(server) - before) // MIB < 100
         answer = link.call("Fetch", 11, **fetch_of(MIB))
@@ -291,7 +283,7 @@ def test_many_readers_that_do_not_read_hold_no_more_than_the_limit_and_what_is_s
         assert not answer["responses"][0]["partitions"][0]["records"]
         produce(link, MIB // 2, 1)  # waits until there is memory again
         assert closed(server, "answers not read in time") > 0
-        until(lambda: metric(server, "coordinator_memory_held_bytes") == 0)
+        wait_until(lambda: metric(server, "coordinator_memory_held_bytes") == 0)
         answer = link.call("Fetch", 11, **fetch_of(MIB))
         assert len(answer["responses"][0]["partitions"][0]["records"]) > MIB // 2
         honest.is_served()
@@ -309,7 +301,7 @@ def test_connections_up_to_the_limits_are_served_and_the_next_is_closed(coordina
         honest.is_served()
         assert all(map(is_served, [*own, other]))
         own[0].close()
-        until(lambda: metric(server, 'coordinator_connections_closed_total{reason="peer"}') >= 1)
+        wait_until(lambda: metric(server, 'coordinator_connections_closed_total{reason="peer"}') >= 1)
         assert is_served(links.enter_context(dial(server)))
 
 
@@ -322,11 +314,11 @@ def test_thousands_of_idle_connections_cost_little_and_hold_nobody_up(coordinato
         before = resident_bytes(server)
         for _ in range(count):
             links.enter_context(dial(server))
-        until(lambda: connections(server) == count + 1)
+        wait_until(lambda: connections(server) == count + 1)
         honest.is_served()
         assert (resident_bytes(server) - before) / count < 20_000
         links.close()
-        until(lambda: connections(server) == 1)
+        wait_until(lambda: connections(server) == 1)
 
 
 def connections(server: ServerProcess) -> float:

@@ -6,7 +6,6 @@ Skips, saying so, where `promtool` or `prometheus` is not installed (Debian's pa
 import json
 import shutil
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from ports import HeldPort
+from waiting import WITHIN_S, wait_until
 from wire import Connection
 
 MONITORING = Path(__file__).resolve().parents[2] / "monitoring"
@@ -24,7 +24,6 @@ RULES = {
     for rule in group["rules"]
 }
 BOARD = json.loads((MONITORING / "grafana" / "dashboards" / "coordinator.json").read_text())
-WITHIN_S = 60.0
 SEEN_AT = "20m"
 
 
@@ -216,17 +215,16 @@ def test_a_prometheus_scrapes_a_server_and_understands_every_panel_and_rule(coor
 
 def until_scraped(address: str) -> None:
     """Returns when there are two samples of everything, and the rules have been looked at."""
-    deadline = time.monotonic() + WITHIN_S
-    while True:
-        assert time.monotonic() < deadline, "nothing was scraped"
-        time.sleep(0.2)
+
+    def scraped() -> bool:
         try:
             found = asked(address, "query", query='count_over_time(up{job="coordinator"}[1m])')["data"]["result"]
             states = {rule["health"] for group in asked(address, "rules")["data"]["groups"] for rule in group["rules"]}
         except OSError:
-            continue  # it is not there yet
-        if found and float(found[0]["value"][1]) >= 2 and states == {"ok"}:
-            return
+            return False  # it is not there yet
+        return bool(found) and float(found[0]["value"][1]) >= 2 and states == {"ok"}
+
+    wait_until(scraped, "two scrapes")
 
 
 def asked(address: str, what: str, **parameters: str) -> Any:

@@ -3,13 +3,13 @@
 import json
 import socket
 import threading
-import time
 import uuid
 
 import pytest
 from kafka_broker import KafkaBroker
 from record_batch import Batch
 from server_process import ServerProcess
+from waiting import wait_until
 from wire import Connection
 
 from coordinator import cli
@@ -32,13 +32,12 @@ def bootstrap(request, tmp_path_factory):
 @pytest.fixture
 def connection(bootstrap):
     with Connection(bootstrap) as connection:
-        ready = time.monotonic() + 60
-        while connection.call("FindCoordinator", 3, key="ready?", key_type=0)["error_code"]:
-            assert time.monotonic() < ready
-            time.sleep(0.05)
-        while connection.call("DescribeGroups", 5, groups=["ready?"])["groups"][0]["error_code"]:
-            assert time.monotonic() < ready
-            time.sleep(0.05)
+        finding = {"key": "ready?", "key_type": 0}
+        wait_until(lambda: connection.call("FindCoordinator", 3, **finding)["error_code"] == 0, "a coordinator")
+        wait_until(
+            lambda: connection.call("DescribeGroups", 5, groups=["ready?"])["groups"][0]["error_code"] == 0,
+            "the groups to be loaded",
+        )
         yield connection
 
 
@@ -50,14 +49,14 @@ def topic(connection):
     answer = connection.call("CreateTopics", 5, topics=[wanted], timeout_ms=10_000)
     assert answer["topics"][0]["error_code"] == 0
     data = [{"index": 0, "records": Batch(values=[b"a", b"b", b"c"]).encode()}]
-    for _ in range(100):
-        produced = connection.call(
-            "Produce", 8, acks=1, timeout_ms=10_000, topic_data=[{"name": name, "partition_data": data}]
-        )
-        if produced["responses"][0]["partition_responses"][0]["error_code"] == 0:
-            return name
-        time.sleep(0.05)
-    raise AssertionError(produced)
+    producing = {"acks": 1, "timeout_ms": 10_000, "topic_data": [{"name": name, "partition_data": data}]}
+
+    def produced() -> bool:
+        (answer,) = connection.call("Produce", 8, **producing)["responses"]
+        return answer["partition_responses"][0]["error_code"] == 0
+
+    wait_until(produced, "the new topic to have its leaders")
+    return name
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -11,18 +10,18 @@ from kafka_broker import KafkaBroker
 from ports import HeldPort
 from scenarios.conversation import Broker, Brokers
 from server_process import ServerProcess
+from waiting import wait_until
 from wire import Connection, ConnectionClosed
 
 # Small enough that a story can fill a group.
 SETTINGS = {"group.max.size": "4", "num.partitions": "2"}
 DIALECT = "kip-792"
-SERVES_WITHIN_S = 60.0
 
 
 def wait_until_serving(bootstrap: str) -> None:
     """A new Kafka makes internal topics and ids when first asked, a restarted one loads them; both say "not yet"."""
-    deadline = time.monotonic() + SERVES_WITHIN_S
-    while time.monotonic() < deadline:
+
+    def serves() -> bool:
         with contextlib.suppress(OSError, ConnectionClosed), Connection(bootstrap) as link:
             found = [
                 link.call("FindCoordinator", 4, key_type=key_type, coordinator_keys=["ready?"])["coordinators"][0]
@@ -34,10 +33,10 @@ def wait_until_serving(bootstrap: str) -> None:
                     link.call("InitProducerId", 1, transactional_id=transactional_id, transaction_timeout_ms=60_000)
                     for transactional_id in (None, "ready?")
                 ]
-                if not any(each["error_code"] for each in (group, *producers)):
-                    return
-        time.sleep(0.05)
-    raise AssertionError("no coordinator answers")
+                return not any(each["error_code"] for each in (group, *producers))
+        return False
+
+    wait_until(serves, "a coordinator that answers")
 
 
 @pytest.fixture(scope="session")
