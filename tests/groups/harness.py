@@ -117,6 +117,8 @@ class GroupHarness:
         self.catalog = Topics({"t": 4} if topics is None else topics)
         self.now_ms = START_MS
         self.records: list[Record] = []
+        self.batch_ends: list[int] = [0]
+        """Where the log may be cut: an operation's records are written, lost and cleaned together."""
         self.facts: list[Fact] = []
         self.events: list[Record] = []
         """What the event log would have."""
@@ -351,6 +353,8 @@ class GroupHarness:
         for record in result.records:
             self.groups.replay(record)
             self.records.append(record)
+        if result.records:
+            self.batch_ends.append(len(self.records))
         for key, delay_ms in result.timers:
             if delay_ms is None:
                 self.timers.pop(key, None)

@@ -428,28 +428,46 @@ def assert_sound(h: ConsumerHarness) -> None:
     assert h.durable() == h.durable(h.records)
 
 
-def cleaned(records: Any, random: Any) -> list[Any]:
-    """What a reader may meet of a log that is being cleaned: up to some place, records that a later one before that place
-    supersedes are gone, tombstones of which nothing is left perhaps too; and the reader may have read a part before."""
-    clean_to = random.randint(0, len(records))
-    dirty_from = random.randint(0, clean_to)
-    last = {repr(record.key): index for index, record in enumerate(records[:clean_to]) if index >= dirty_from}
-    kept = [
-        (index, record) for index, record in enumerate(records[:clean_to]) if index >= last.get(repr(record.key), 0)
+def cleaned(h: ConsumerHarness, random: Any) -> list[Any]:
+    """What a reader may meet of a log that has been cleaned a few times and is being cleaned: see `coordinator.log.compaction`.
+
+    A cleaning looks for what is newer from where the last one ended, up to some batch, and rewrites from the start of the
+    log, up to that batch or to where it crashed. It drops a tombstone that an earlier one met long ago, if it kept no value
+    before it. The reader may have read a part before the last cleaning; that takes less time than tombstones are kept.
+    """
+
+    def batch(first: int, last: int) -> int:
+        """The end of some batch."""
+        return random.choice([end for end in h.batch_ends if first <= end <= last])
+
+    def clean(log: Any, dirty_from: int, met_to: int, expired_to: int) -> tuple[list[tuple[int, Any]], int, int]:
+        """One cleaning: the log, where the next one begins to look, and how far tombstones have been met by now."""
+        clean_to = batch(dirty_from, h.batch_ends[-1])
+        looked_to = random.choice([clean_to, batch(dirty_from, clean_to)])
+        crashed_at = random.choice([clean_to, batch(0, clean_to)])
+        last = {repr(record.key): index for index, record in log if dirty_from <= index < looked_to}
+        kept, values = [], set()
+        for index, record in log:
+            key = repr(record.key)
+            if index < crashed_at:
+                if index < last.get(key, -1):
+                    continue
+                if record.value is None and index < min(expired_to, looked_to) and key not in values:
+                    continue
+                if record.value is not None:
+                    values.add(key)
+            kept.append((index, record))
+        return kept, looked_to if crashed_at == clean_to else dirty_from, max(met_to, crashed_at)
+
+    log = list(enumerate(h.records))
+    dirty_from = met_to = 0
+    for _ in range(random.randint(0, 3)):
+        log, dirty_from, met_to = clean(log, dirty_from, met_to, batch(0, met_to))
+    read_to = random.choice([0, batch(0, h.batch_ends[-1])])
+    after, _, _ = clean(log, dirty_from, met_to, 0 if read_to else batch(0, met_to))
+    return [record for index, record in log if index < read_to] + [
+        record for index, record in after if index >= read_to
     ]
-    first: dict[str, int] = {}
-    for index, record in kept:
-        first.setdefault(repr(record.key), index)
-    read_to = random.choice([0, random.randint(0, len(records))])
-    # Tombstones are kept for longer than a load takes.
-    drop_before = 0 if read_to else random.randint(0, clean_to)
-    kept = [
-        (index, record)
-        for index, record in kept
-        if record.value is not None or index >= drop_before or first[repr(record.key)] != index
-    ]
-    before = list(records[:read_to])
-    return before + [record for index, record in kept if index >= read_to] + list(records[max(read_to, clean_to) :])
 
 
 def compacted(records: Any) -> list[Any]:

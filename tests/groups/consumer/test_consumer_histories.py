@@ -228,7 +228,7 @@ class ConsumerHistories(RuleBasedStateMachine):
 
     @rule(random=st.randoms(use_true_random=False))
     def a_log_that_is_being_cleaned_is_read(self, random):
-        assert self.h.durable(cleaned(self.h.records, random)) == self.h.durable()
+        assert self.h.durable(cleaned(self.h, random)) == self.h.durable()
 
     def offsets_are_what_was_acknowledged(self):
         stored = {key: each.offset for key, each in self.h.groups.offsets.by_group.get("g", {}).items()}
