@@ -26,8 +26,8 @@ shipped. Of compressed ones gzip is readable; the other three need libraries tha
 A transaction ends in a log with a control batch: one record whose key says commit or abort, and whose value says which
 coordinator decided it (`end_transaction`).
 
-Two paths are hot. `BatchBuilder` turns the records of one turn of the event loop into one batch: one `join` per record
-and one checksum in all. `key_values` is how a load reads them back: a flat loop with one- and two-byte varints inlined,
+Two paths are hot. `BatchBuilder` turns the records of one turn of the event loop into one batch: one `join` and one checksum
+in all. `key_values` is how a load reads them back: a flat loop with one- and two-byte varints inlined,
 returning a list per batch. Plain slicing beats a memoryview here: records are short, and views cost more than copies.
 """
 
@@ -65,8 +65,19 @@ _MARKER_KEY = Struct(">hh")
 _MARKER_VALUE = Struct(">hi")
 _NO_SEQUENCE = -1
 _BODY = Struct(">hiqqqhii")
-_VARINTS = tuple(varint(number) for number in range(4096))
 _NULL = varint(-1)
+_TABLED = 4096
+"""Lengths and deltas below this are looked up; their varints have one or two bytes."""
+_VARINTS = (
+    *(bytes((number << 1,)) for number in range(64)),
+    *(bytes((number << 1 & 127 | 128, number >> 6)) for number in range(64, _TABLED)),
+)
+_SIZES = tuple(number + (1 if number < 64 else 2) for number in range(_TABLED))
+"""Of so many bytes together with their length."""
+_BEGINNINGS = tuple(b"\0\0" + delta for delta in _VARINTS)
+"""Of a record behind its length: no attributes, no timestamp delta, its offset delta."""
+_BEGINNING_SIZES = tuple(len(beginning) + 1 for beginning in _BEGINNINGS)
+"""The same in bytes, with the count of headers at the record's end."""
 
 
 class CorruptBatch(ValueError):
@@ -147,23 +158,28 @@ class BatchBuilder:
     def add(self, key: bytes | None, value: bytes | None) -> None:
         """Adds a record, whose offset will be the base offset plus the records before it."""
         count = self.count
-        delta = _VARINTS[count] if count < 4096 else varint(count)
-        if key is None:
-            key_length, key = _NULL, b""
+        try:
+            key_bytes, value_bytes = len(key), len(value)  # type: ignore[arg-type]  # None is for the one below
+            length = _SIZES[key_bytes] + _SIZES[value_bytes] + _BEGINNING_SIZES[count]
+            # The zero at the end: the count of headers.
+            self._parts += (  # type: ignore[arg-type]
+                _VARINTS[length], _BEGINNINGS[count], _VARINTS[key_bytes], key, _VARINTS[value_bytes], value, b"\0",
+            )  # fmt: skip
+        except (IndexError, TypeError):
+            self._add_unusual(key, value)
         else:
-            length = len(key)
-            key_length = _VARINTS[length] if length < 4096 else varint(length)
-        if value is None:
-            value_length, value = _NULL, b""
-        else:
-            length = len(value)
-            value_length = _VARINTS[length] if length < 4096 else varint(length)
-        length = len(delta) + len(key_length) + len(key) + len(value_length) + len(value) + 3
-        record_length = _VARINTS[length] if length < 4096 else varint(length)
-        # The zeros: attributes and timestamp delta before, the count of headers after.
-        self._parts.append(b"".join((record_length, b"\0\0", delta, key_length, key, value_length, value, b"\0")))
-        self.count = count + 1
-        self.size_bytes += length + len(record_length)
+            self.count = count + 1
+            self.size_bytes += _SIZES[length]
+
+    def _add_unusual(self, key: bytes | None, value: bytes | None) -> None:
+        """A record without a key or a value, or with more than the tables know."""
+        parts = [b"\0\0", varint(self.count)]
+        parts += [_NULL if field is None else varint(len(field)) + field for field in (key, value)]
+        body = b"".join((*parts, b"\0"))
+        length = varint(len(body))
+        self._parts += (length, body)
+        self.count += 1
+        self.size_bytes += len(length) + len(body)
 
     def build(
         self,

@@ -5,22 +5,15 @@ request. Refused partitions lead the answer. Nearly all requests name existing p
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from coordinator.groups.events import CommitDecision, RefusedOffset, commit_decided
+from coordinator.groups.offsets.accept import Answers
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Call, Fact
 
 NO_TOPIC_ID = bytes(16)
-
-
-class Answers(NamedTuple):
-    """The classes of which an API makes its answer; both APIs' have the same fields."""
-
-    response: type[Any]
-    topic: type[Any]
-    partition: type[Any]
 
 
 class Judged:

@@ -8,20 +8,15 @@ Whether the topics exist is asked first (judged_commit.py).
 
 from typing import Any
 
-from coordinator.groups.offsets.commit import commit, fail
+from coordinator.groups.offsets.accept import fail
+from coordinator.groups.offsets.commit import ANSWERS, commit
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import Message, OffsetCommitRequest, OffsetCommitResponse
+from coordinator.protocol.messages import Message, OffsetCommitRequest
 from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.judged_commit import Answers, Judged, all_exist, judge
+from coordinator.requests.judged_commit import Judged, all_exist, judge
 from coordinator.runtime.result import Call, Result
 
 TOPIC_IDS_SINCE = 10
-
-_ANSWERS = Answers(
-    OffsetCommitResponse,
-    OffsetCommitResponse.OffsetCommitResponseTopic,
-    OffsetCommitResponse.OffsetCommitResponsePartition,
-)
 
 
 def handle(server: Any, exchange: Any) -> None:
@@ -30,7 +25,7 @@ def handle(server: Any, exchange: Any) -> None:
     if all_exist(request, server.topics, by_id=by_id):
         server.groups.submit(request.group_id, commit, exchange)
         return
-    judged = judge(request, server.topics, _ANSWERS, by_id=by_id)
+    judged = judge(request, server.topics, ANSWERS, by_id=by_id)
     if not judged.left.topics:
         if judged.refused:
             server.groups.tell(
@@ -45,8 +40,8 @@ def handle(server: Any, exchange: Any) -> None:
 
 def refuse(request: OffsetCommitRequest | Judged, error: KafkaError, api_version: int) -> Message:
     if isinstance(request, Judged):
-        return request.completed(fail(request.left, error.code))
-    return fail(request, error.code)
+        return request.completed(fail(request.left, ANSWERS, error.code))
+    return fail(request, ANSWERS, error.code)
 
 
 def _commit_rest(state: Any, judged: Judged, call: Call, now_ms: int) -> Result:

@@ -11,11 +11,12 @@ whether the group's partition of `__consumer_offsets` is part of it; the group (
 
 from typing import Any
 
-from coordinator.groups.offsets.commit_in_transaction import VerifiedCommit, commit_in_transaction, fail
+from coordinator.groups.offsets.accept import fail
+from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import Message, TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from coordinator.protocol.messages import Message, TxnOffsetCommitRequest
 from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.judged_commit import Answers, Judged, all_exist, judge
+from coordinator.requests.judged_commit import Judged, all_exist, judge
 from coordinator.runtime.result import Call, Producer, Result
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -24,12 +25,6 @@ LOADING_SINCE = 2
 ABORTABLE_SINCE = 4
 ADDS_ITSELF_SINCE = 5
 TOPIC_IDS_SINCE = 6
-
-_ANSWERS = Answers(
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
-    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition,
-)
 
 _FOR_CLIENTS = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -48,7 +43,7 @@ def handle(server: Any, exchange: Any) -> None:
     by_id = api_version >= TOPIC_IDS_SINCE
     # Also where all exist: what the group is asked is not the request alone.
     all_exist(request, server.topics, by_id=by_id)
-    judged = exchange.request = judge(request, server.topics, _ANSWERS, by_id=by_id)
+    judged = exchange.request = judge(request, server.topics, ANSWERS, by_id=by_id)
 
     def told(error: ErrorCode) -> None:
         """Says what was decided without the group."""
@@ -104,8 +99,8 @@ def refuse(request: TxnOffsetCommitRequest | Judged, error: KafkaError, api_vers
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and api_version < LOADING_SINCE:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     if isinstance(request, Judged):
-        return request.completed(fail(request.left, code))
-    return fail(request, code)
+        return request.completed(fail(request.left, ANSWERS, code))
+    return fail(request, ANSWERS, code)
 
 
 API = Api(

@@ -12,7 +12,7 @@ A timer is a delay, not a deadline: sessions run on the monotonic clock, record 
 needs neither.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -28,6 +28,29 @@ class Record(NamedTuple):
     key: Message
     value: Message | None
     value_version: int = 0
+
+
+class Records:
+    """Records of an operation that is so frequent that they bring their own way into the state, and into bytes.
+
+    Iterated they are plain records, and to replay and encode each of those comes to the same.
+    """
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Record]:
+        raise NotImplementedError
+
+    def replay(self, state: Any) -> None:
+        """What `state.replay` of each would do."""
+        raise NotImplementedError
+
+    def encoded(self) -> Sequence[tuple[bytes, bytes]]:
+        """Keys and values."""
+        raise NotImplementedError
 
 
 class Producer(NamedTuple):
@@ -108,7 +131,7 @@ class Result:
     """What a handler wants done. `reply` None means that the asker waits (the core kept its `call`)."""
 
     reply: Message | None = None
-    records: Sequence[Record] = ()
+    records: Sequence[Record] | Records = ()
     timers: Sequence[Timer] = ()
     replies: Sequence[tuple[Call, Message]] = ()
     facts: Sequence[Fact] = field(default=())

@@ -29,7 +29,7 @@ from coordinator.protocol.messages import Message
 from coordinator.runtime.event_log import RELOAD, START, EventLog
 from coordinator.runtime.loader import Loaded, StateMachine, TransactionalState, load
 from coordinator.runtime.parking import Asker, Parking
-from coordinator.runtime.result import Call, Fact, Marker, Producer, Record, Result, TimerKey
+from coordinator.runtime.result import Call, Fact, Marker, Producer, Record, Records, Result, TimerKey
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.timers import Handle, Schedule, Timers
 from coordinator.world.clock import Clock
@@ -276,18 +276,23 @@ class Shard:
             if fact.name:
                 self._told(self.index, fact)
 
-    def _append(self, records: Iterable[Record]) -> None:
+    def _append(self, records: Iterable[Record] | Records) -> None:
         batch = self._batch
         if not batch.count and not self._sealed:
             self._soon(self.flush)
+        if isinstance(records, Records):
+            records.replay(self.state)
+            for key, value in records.encoded():
+                batch.add(key, value)
+            self._offset_written += len(records)
+            return
         replay, encode = self.state.replay, self._serde.encode
         for record in records:
             replay(record)
-            key, value = encode(record)
-            batch.add(key, value)
+            batch.add(*encode(record))
             self._offset_written += 1
 
-    def _append_pending(self, records: Iterable[Record], producer: Producer) -> None:
+    def _append_pending(self, records: Iterable[Record] | Records, producer: Producer) -> None:
         self._seal_batch()
         state, encode, batch = cast(TransactionalState, self.state), self._serde.encode, BatchBuilder()
         for record in records:

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.events import commit_decided
 from coordinator.groups.fencing import fence_commit_in_transaction
-from coordinator.groups.offsets.metadata import is_too_large
-from coordinator.groups.offsets.records import offset_commit
+from coordinator.groups.offsets.accept import Answers, accept
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from coordinator.runtime.result import Call, Producer, Record, Result
+from coordinator.runtime.result import Call, Producer, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
 
-_Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
-_Partition = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+ANSWERS = Answers(
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
+    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,37 +40,24 @@ class VerifiedCommit:
 
 def commit_in_transaction(groups: "Groups", verified: VerifiedCommit, call: Call, now_ms: int) -> Result:
     try:
-        result = _commit(groups, verified, call, now_ms)
+        return _commit(groups, verified, call, now_ms)
     except KafkaError as error:
         error.facts = commit_decided(groups, verified.request, call, error.code, partly_refused=False)
         raise
-    asked = sum(len(topic.partitions) for topic in verified.request.topics)
-    is_partly_refused = len(result.records) < asked
-    result.facts = commit_decided(groups, verified.request, call, ErrorCode.NONE, partly_refused=is_partly_refused)
-    return result
 
 
 def _commit(groups: "Groups", verified: VerifiedCommit, call: Call, now_ms: int) -> Result:
     request = verified.request
     fence_commit_in_transaction(groups, request, call.api_version)
-    group_id = request.group_id
-    metadata_max = groups.config.offset_metadata_max_bytes
-    records: list[Record] = []
-    topics: list[_Topic] = []
-    for topic in request.topics:
-        answers: list[_Partition] = []
-        for partition in topic.partitions:
-            if is_too_large(partition.committed_metadata or "", metadata_max):
-                answers.append(_Partition(partition.partition_index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
-                continue
-            answers.append(_Partition(partition.partition_index, ErrorCode.NONE))
-            records.append(offset_commit(group_id, topic.name, topic.topic_id, partition, now_ms, None))
-        topics.append(_Topic(topic.name, topic.topic_id, answers))
+    answer, records, is_partly_refused = accept(
+        request, ANSWERS, groups.config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms=None
+    )
     producer = Producer(request.producer_id, request.producer_epoch)
-    if records:
+    if len(records):
         _fence_producer(groups, producer, verified.guard)
     groups.offsets.commits += len(records)
-    return Result(TxnOffsetCommitResponse(0, topics), records, producer=producer)
+    facts = commit_decided(groups, request, call, ErrorCode.NONE, partly_refused=is_partly_refused)
+    return Result(answer, records, facts=facts, producer=producer)
 
 
 def _fence_producer(groups: "Groups", producer: Producer, guard: int | None) -> None:
@@ -79,13 +68,3 @@ def _fence_producer(groups: "Groups", producer: Producer, guard: int | None) -> 
     if guard is not None and guard != pending.guard(producer.id):
         # The transaction ended while it was being verified: nothing would end what began now.
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
-
-
-def fail(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
-    """The answer that fails every partition of the request."""
-    return TxnOffsetCommitResponse(
-        topics=[
-            _Topic(topic.name, topic.topic_id, [_Partition(each.partition_index, code) for each in topic.partitions])
-            for topic in request.topics
-        ]
-    )

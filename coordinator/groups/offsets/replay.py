@@ -8,6 +8,7 @@ A pending offset makes the group, too, and an abort leaves it, Empty and without
 A tombstone takes back pending offsets along with the committed one.
 """
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from coordinator.protocol.messages import (
@@ -29,11 +30,20 @@ def replay_offset_commit(groups: "Groups", key: OffsetCommitKey, value: OffsetCo
         offsets.pending.drop(group_id, (key.topic, key.partition))
         groups.forget_if_nothing_is_known(group_id)
         return
+    replay_offsets(groups, group_id, key.topic, ((key.partition, value),))
+
+
+def replay_offsets(
+    groups: "Groups", group_id: str, topic: str, committed: Collection[tuple[int, OffsetCommitValue]]
+) -> None:
+    """Offsets of one topic by partition index, none of them a tombstone; the topic's id is the same in all."""
+    offsets = groups.offsets
     if group_id not in offsets.by_group:
         groups.group_or_simple(group_id)
     if group_id in offsets.pending.by_group:
-        offsets.pending.supersede(group_id, (key.topic, key.partition))
-    offsets.put(group_id, key.topic, key.partition, value)
+        for partition, _ in committed:
+            offsets.pending.supersede(group_id, (topic, partition))
+    offsets.put(group_id, topic, committed)
 
 
 def replay_pending_offset(groups: "Groups", key: OffsetCommitKey, value: OffsetCommitValue, producer: Producer) -> None:
@@ -43,7 +53,7 @@ def replay_pending_offset(groups: "Groups", key: OffsetCommitKey, value: OffsetC
 
 def replay_marker(groups: "Groups", marker: Marker) -> None:
     for group_id, (topic, partition), committed in groups.offsets.pending.end(marker):
-        groups.offsets.put(group_id, topic, partition, committed)
+        groups.offsets.put(group_id, topic, ((partition, committed),))
 
 
 def replay_legacy_offset_commit(

@@ -11,6 +11,7 @@ gauge. Only `replay.py` changes this object.
 Offsets of open transactions are kept apart (`pending`): nobody is told them before their marker is in the log.
 """
 
+from collections.abc import Iterable
 from sys import intern
 
 from coordinator.groups.offsets.pending import Partition, PendingOffsets
@@ -40,17 +41,20 @@ class Offsets:
         committed = self.by_group.get(group_id)
         return None if committed is None else committed.get((topic, partition))
 
-    def put(self, group_id: str, topic: str, partition: int, committed: OffsetCommitValue) -> None:
-        topic_id = committed.topic_id
-        committed.topic_id = self._topic_ids.setdefault(topic_id, topic_id)
+    def put(self, group_id: str, topic: str, committed: Iterable[tuple[int, OffsetCommitValue]]) -> None:
+        """Offsets of one topic by partition index."""
         offsets = self.by_group.get(group_id)
         if offsets is None:
             offsets = self.by_group[intern(group_id)] = {}
-        key = (topic, partition)
-        if key not in offsets:
-            self.count += 1
-            key = (intern(topic), partition)
-        offsets[key] = committed
+        topic_ids = self._topic_ids
+        for partition, value in committed:
+            topic_id = value.topic_id
+            value.topic_id = topic_ids.setdefault(topic_id, topic_id)
+            key = (topic, partition)
+            if key not in offsets:
+                self.count += 1
+                key = (intern(topic), partition)
+            offsets[key] = value
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """Forgets one offset; one that is not there is no matter."""

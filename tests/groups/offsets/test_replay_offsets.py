@@ -7,23 +7,23 @@ from groups.offsets.offset_coordinator import CODEC, KEYS, OffsetCoordinator
 
 from coordinator.groups.classic.group import State
 from coordinator.groups.groups import Groups
-from coordinator.groups.offsets.records import offset_commit, offset_commit_tombstone
+from coordinator.groups.offsets.records import NO_TIMESTAMP, VERSION, offset_commit_tombstone
 from coordinator.groups.records import group_metadata_tombstone, new_group_metadata
 from coordinator.protocol.messages import (
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,
-    OffsetCommitRequest,
+    OffsetCommitKey,
     OffsetCommitValue,
 )
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
 
-Partition = OffsetCommitRequest.OffsetCommitRequestPartition
 TOPIC_ID = b"t" * 16
 
 
 def committed(group_id="g", topic="topic", partition=0, offset=7):
-    return offset_commit(group_id, topic, TOPIC_ID, Partition(partition, offset, -1, ""), 1_000, None)
+    value = OffsetCommitValue(offset, -1, "", 1_000, NO_TIMESTAMP, TOPIC_ID)
+    return Record(OffsetCommitKey(group_id, topic, partition), value, VERSION)
 
 
 def loaded(*records: Record) -> Groups:

@@ -1,0 +1,60 @@
+"""The records of a commit: their bytes and what they do to the state are those of the single records."""
+
+import pytest
+from groups.offsets.offset_coordinator import CODEC, KEYS, OffsetCoordinator
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.groups.offsets.accept import accept
+from coordinator.groups.offsets.commit import ANSWERS
+from coordinator.groups.offsets.records import NO_TOPIC_ID
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import OffsetCommitRequest
+from coordinator.runtime.result import Records
+from coordinator.runtime.serde import Serde
+
+Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+Partition = OffsetCommitRequest.OffsetCommitRequestPartition
+SERDE = Serde(CODEC, KEYS)
+
+partitions = st.builds(
+    Partition,
+    partition_index=st.integers(0, 3_000),
+    committed_offset=st.integers(-1, 2**63 - 1),
+    committed_leader_epoch=st.integers(-1, 2**31 - 1),
+    committed_metadata=st.none() | st.text(max_size=300),
+)
+topics = st.builds(
+    Topic,
+    name=st.text(min_size=1, max_size=20),
+    topic_id=st.sampled_from([NO_TOPIC_ID, b"t" * 16]),
+    partitions=st.lists(partitions, min_size=1, max_size=5),
+)
+requests = st.builds(OffsetCommitRequest, group_id=st.text(max_size=20), topics=st.lists(topics, max_size=3))
+
+
+@pytest.mark.parametrize("expire_ms", [None, 9_000])
+@given(request=requests)
+def test_they_are_the_bytes_and_the_state_of_the_single_records(expire_ms, request):
+    answer, records, is_partly_refused = accept(request, ANSWERS, 256, 1_000, expire_ms)
+    assert isinstance(records, Records)
+    assert len(records) == len(list(records))
+    assert list(records.encoded()) == [SERDE.encode(record) for record in records]
+    together, one_by_one = OffsetCoordinator().state, OffsetCoordinator().state
+    records.replay(together)
+    for record in records:
+        one_by_one.replay(record)
+    assert together.offsets.by_group == one_by_one.offsets.by_group
+    assert together.offsets.count == one_by_one.offsets.count
+    assert together.classic.keys() == one_by_one.classic.keys()
+    refused = [each for topic in answer.topics for each in topic.partitions if each.error_code]
+    assert {each.error_code for each in refused} <= {ErrorCode.OFFSET_METADATA_TOO_LARGE}
+    assert (len(refused) > 0) is is_partly_refused
+    assert len(refused) + len(records) == sum(len(topic.partitions) for topic in request.topics)
+
+
+@given(request=requests)
+def test_what_is_read_back_is_what_the_state_holds(request):
+    _, records, _ = accept(request, ANSWERS, 4_096, 1_000, None)
+    for record, (key, value) in zip(records, records.encoded(), strict=True):
+        assert SERDE.decode(key, value) == record
