@@ -14,7 +14,7 @@ commit is asked then too, and of the same function that the fence asks (fencing.
 import struct
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -194,49 +194,42 @@ class CommitDecision:
     def encoded(self, state_offset: int, time_ms: int, state_end: int) -> tuple[bytes, bytes]:
         """Key and value of the record, with the state's end as the tagged field that the last event of a batch has."""
         request, member, settings, error = self.request, self.member, self.settings, self.error
-        metadata_max, assigned, pending = self.metadata_max, _NOTHING, _NOTHING
+        metadata_max, held, leaving = self.metadata_max, _NOTHING_HELD, _NOTHING_HELD
         member_epoch, revocation_epoch = self.generation, -1
         if member is not None:
-            assigned, pending = member.assigned, member.pending_revocation
             member_epoch, revocation_epoch = member.member_epoch, member.revocation_epoch
         producer_id, producer_epoch, transactional_id = NO_PRODUCER
         if type(request) is TxnOffsetCommitRequest:
             producer_id, producer_epoch = request.producer_id, request.producer_epoch
             transactional_id = request.transactional_id
-        strict, revocation, assignment = self.verdicts()
-        parts = [
-            _HEAD(0, state_offset, time_ms, self.kind),
-            _text(request.member_id),
-            _nullable_text(request.group_instance_id),
-            _ASKED(request.generation_id_or_member_epoch, error),
-            b"\1" if settings is None else _text(settings.fencing_policy),
-            _JUDGED(strict, revocation, assignment, member_epoch, revocation_epoch, producer_id, producer_epoch),
-            _nullable_text(transactional_id),
-            _nullable_text(self.client_id),
-            _count(len(request.topics) + len(self.refused)),
-        ]
+        policy, verdicts = ("", NO_VERDICTS) if settings is None else (settings.fencing_policy, self.verdicts())
+        about = _about(
+            request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, error, policy, verdicts,
+            member_epoch, revocation_epoch, producer_id, producer_epoch, transactional_id, self.client_id,
+            len(request.topics) + len(self.refused),
+        )  # fmt: skip
+        parts = [_HEAD(0, state_offset, time_ms, self.kind), about]
         for topic in request.topics:
-            topic_id = topic.topic_id
-            held, leaving = assigned.get(topic_id, _NOTHING_HELD), pending.get(topic_id, _NOTHING_HELD)
-            partitions = topic.partitions
-            parts += (_text(topic.name), topic_id, _count(len(partitions)))
+            topic_id, partitions = topic.topic_id, topic.partitions
+            if member is not None:
+                held, leaving = _held(member, topic_id)
+            parts.append(_topic_head(topic.name, topic_id, len(partitions)))
             for each in partitions:
-                index, metadata, code = each.partition_index, each.committed_metadata, error
+                index, metadata, code, since = each.partition_index, each.committed_metadata, error, NOBODYS
                 if metadata and not code and is_too_large(metadata, metadata_max):
                     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                since = held.get(index, NOBODYS)
-                if since == NOBODYS and leaving:
+                if held:
+                    since = held.get(index, NOBODYS)
+                if leaving and since == NOBODYS:
                     since = leaving.get(index, NOBODYS)
                 parts.append(_PARTITION(index, each.committed_offset, code, since, 0))
             parts.append(b"\0")
         for refused in self.refused:
             topic_id, index = refused.topic_id, refused.partition
-            held, leaving = assigned.get(topic_id, _NOTHING_HELD), pending.get(topic_id, _NOTHING_HELD)
+            held, leaving = _held(member, topic_id)
             since = held.get(index, leaving.get(index, NOBODYS))
             parts += (
-                _text(refused.topic),
-                topic_id,
-                b"\2",
+                _topic_head(refused.topic, topic_id, 1),
                 _PARTITION(index, refused.offset, refused.error, since, 0),
                 b"\0",
             )
@@ -291,28 +284,16 @@ def commit_decided(
             kind = Kind.CONSUMER
             member = consumer.members.get(member_id)
             settings = groups.settings.consumer(group_id)
-    return (
-        Fact(
-            "",
-            NO_FIELDS,
-            CommitDecision(
-                request,
-                call.client_id,
-                error,
-                groups.config.offset_metadata_max_bytes,
-                kind,
-                generation,
-                member,
-                settings,
-            ),
-        ),
-    )
+    metadata_max = groups.config.offset_metadata_max_bytes
+    decision = CommitDecision(request, call.client_id, error, metadata_max, kind, generation, member, settings)
+    return (_new_fact(("", NO_FIELDS, decision)),)
 
 
+_new_fact = partial(tuple.__new__, Fact)
+"""Without the call of its constructor."""
 _TopicOffsets = CommitDecidedValue.TopicOffsets
 _PartitionOffset = CommitDecidedValue.PartitionOffset
 NO_PRODUCER = (-1, -1, None)
-_NOTHING: Epochs = {}
 _NOTHING_HELD: Mapping[int, int] = {}
 _HEAD = Struct(">hqqb").pack
 _ASKED = Struct(">ih").pack
@@ -339,6 +320,42 @@ def _nullable_text(text: str | None) -> bytes:
 def _count(count: int) -> bytes:
     """Of a compact array."""
     return SHORT[count] if count < len(SHORT) else size_prefix(count)
+
+
+@lru_cache(_NAMES_REMEMBERED)
+def _about(
+    member_id: str,
+    instance_id: str | None,
+    epoch: int,
+    error: int,
+    policy: str,
+    verdicts: tuple[int, int, int],
+    member_epoch: int,
+    revocation_epoch: int,
+    producer_id: int,
+    producer_epoch: int,
+    transactional_id: str | None,
+    client_id: str | None,
+    topic_count: int,
+) -> bytes:
+    """What a commit's event says of who decided it and how: the same with each commit of a member in one generation."""
+    return b"".join(
+        (
+            _text(member_id),
+            _nullable_text(instance_id),
+            _ASKED(epoch, error),
+            _text(policy),
+            _JUDGED(*verdicts, member_epoch, revocation_epoch, producer_id, producer_epoch),
+            _nullable_text(transactional_id),
+            _nullable_text(client_id),
+            _count(topic_count),
+        )
+    )
+
+
+@lru_cache(_NAMES_REMEMBERED)
+def _topic_head(name: str, topic_id: bytes, partition_count: int) -> bytes:
+    return _text(name) + topic_id + _count(partition_count)
 
 
 @lru_cache(_NAMES_REMEMBERED)

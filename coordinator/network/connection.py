@@ -20,7 +20,7 @@ from typing import cast
 
 from coordinator.network.once import OncePerClient
 from coordinator.protocol.frame import FrameError, FrameSplitter
-from coordinator.requests.dispatch import Dispatcher, RefusedFrame
+from coordinator.requests.dispatch import NOTHING_REPEATED, Dispatcher, RefusedFrame
 from coordinator.requests.exchange import Exchange
 from coordinator.runtime.memory import COUNTED_BYTES, Memory
 
@@ -58,19 +58,18 @@ class Closed(StrEnum):
 class Turn:
     """The connections to write at the end of this turn of the loop."""
 
-    __slots__ = ("_call_soon", "_ready")
+    __slots__ = ("_call_soon", "ready")
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon = call_soon
-        self._ready: list[Connection] = []
+        self.ready: list[Connection] = []
+        """Who adds the first calls `begin`."""
 
-    def add(self, connection: "Connection") -> None:
-        if not self._ready:
-            self._call_soon(self.flush)
-        self._ready.append(connection)
+    def begin(self) -> None:
+        self._call_soon(self.flush)
 
     def flush(self) -> None:
-        ready, self._ready = self._ready, []
+        ready, self.ready = self.ready, []
         for connection in ready:
             connection.write_ready()
 
@@ -82,7 +81,7 @@ class Connection(asyncio.Protocol):
         "_admit", "_backlog", "_backlog_bytes", "_closed", "_counted_bytes", "_dispatcher", "_drained", "_handling", "_held",
         "_limits", "_listed", "_lost", "_memory", "_now_ms", "_once", "_queue", "_reading", "_reserved_bytes", "_seen",
         "_splitter", "_starved", "_transport", "_turn", "_writable",
-        "advertised", "client_host", "client_id", "closed_by", "full_since_ms", "requests",
+        "advertised", "client_host", "client_id", "closed_by", "full_since_ms", "repeated", "requests",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +100,7 @@ class Connection(asyncio.Protocol):
         self.client_host = ""
         self.client_id: str | None = None
         self.closed_by = Closed.PEER
+        self.repeated = NOTHING_REPEATED
         self.requests = 0
         """Whole frames received so far."""
         self._seen = (now_ms(), 0, False)
@@ -213,7 +213,10 @@ class Connection(asyncio.Protocol):
         """An answer of this connection has been given (called by its exchange)."""
         if not self._listed and not self._closed:
             self._listed = True
-            self._turn.add(self)
+            ready = self._turn.ready
+            if not ready:
+                self._turn.begin()
+            ready.append(self)
 
     def write_ready(self) -> None:
         """Writes the answers at the head of the queue, then goes on with frames that had to wait for that."""
@@ -305,15 +308,14 @@ class Connection(asyncio.Protocol):
 
     def _write(self) -> None:
         queue = self._queue
-        if not queue or queue[0].payload is None or self._transport is None or self._closed:
+        if self._transport is None or self._closed:
             return
         out: list[bytes] = []
-        while queue:
-            payload = queue[0].payload
-            if payload is None:
-                break
+        while queue and (payload := queue[0].payload) is not None:
             queue.popleft()
             out.append(payload)
+        if not out:
+            return
         self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         if self._counted_bytes:
             self._recount()

@@ -89,6 +89,7 @@ class _Writer:
 
 _WIRE_NAMES = (
     "SHORT",
+    "TEXTS",
     "read_varint",
     "write_varint",
     "read_long_text",
@@ -189,7 +190,6 @@ class _DecodeWriter(_Writer):
         self._flush(keep_last=prefix is Prefix.COMPACT)
 
     def _sized(self, subcon: Sized, target: str, field: str) -> None:
-        decoded = '.decode("utf-8", "replace")' if subcon.is_text else ""
         self._size(subcon.prefix)
         if subcon.prefix is Prefix.COMPACT:
             if subcon.nullable:
@@ -198,7 +198,8 @@ class _DecodeWriter(_Writer):
                 self.line("    pos += 1")
             self.line(f"{'elif n < 128' if subcon.nullable else 'if 0 < n < 128'}:")
             self.line("    end = pos + n")
-            self.line(f"    {target} = buffer[pos + 1:end]{decoded}")
+            read = "buffer[pos + 1:end]"
+            self.line(f"    {target} = {f'TEXTS[{read}]' if subcon.is_text else read}")
             self.line("    pos = end")
             self.line("else:")
             reader = "read_long_text" if subcon.is_text else "read_long_bytes"
@@ -210,7 +211,11 @@ class _DecodeWriter(_Writer):
             self.line("else:")
             self.indent()
         self.line("end = pos + n")
-        self.line(f"{target} = buffer[pos:end]{decoded}")
+        read = "buffer[pos:end]"
+        if subcon.is_text:
+            long = f'{read}.decode("utf-8", "replace")'
+            read = f"TEXTS[{read}] if n < {wire.TEXT_REMEMBERED_BYTES} else {long}"
+        self.line(f"{target} = {read}")
         self.line("pos = end")
         if subcon.nullable:
             self.dedent()

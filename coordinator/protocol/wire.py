@@ -20,6 +20,24 @@ class EncodeError(Exception):
     """That version cannot say the message: it lacks a field that is set, forbids a null, or a number does not fit."""
 
 
+class _Texts(dict[bytes, str]):
+    """The strings that were read lately. The same few thousand names come with every request, and a string that is found
+    again is not decoded, and has its hash already."""
+
+    def __missing__(self, encoded: bytes) -> str:
+        text = encoded.decode("utf-8", "replace")
+        if len(self) >= TEXTS_REMEMBERED:
+            self.clear()
+        self[encoded] = text
+        return text
+
+
+TEXTS_REMEMBERED = 16_384
+TEXT_REMEMBERED_BYTES = 128
+"""A string that has so many bytes or more is none of them."""
+TEXTS = _Texts()
+
+
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
     """Reads an unsigned varint of at most five bytes and 31 bits; returns it and the position behind it."""
     value = shift = 0

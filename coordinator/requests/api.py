@@ -63,5 +63,7 @@ class Api:
     access: Access
     handle: Callable[[Any, Any], None]
     refuse: Callable[[Any, KafkaError, int], Message]
+    repeats: bool = False
+    """Whether clients send the same request over and over, so that it is worth keeping decoded. Nobody may change it."""
     writes: bool = True
     """Whether it may change durable state; a shard whose disk is full still serves those that do not."""

@@ -9,19 +9,27 @@ import importlib
 import logging
 import pkgutil
 from dataclasses import replace
+from struct import Struct
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from coordinator import requests
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.header import decode_request_header
 from coordinator.requests.api import Api
-from coordinator.requests.exchange import Exchange, ReplyQueue, Route
+from coordinator.requests.exchange import Exchange, Repeated, ReplyQueue, Route
 
 _log = logging.getLogger(__name__)
 
 API_VERSIONS = 18
+REPEATED_BYTES_MAX = 512
+"""A larger request is not kept, for each connection may have one."""
+_CORRELATION_ID = Struct(">i").unpack_from
+
+
+NOTHING_REPEATED = Repeated(b"", b"", cast(Route, None), None, None)
+"""Of a connection that has sent no such request: no frame is like it."""
 
 
 class RefusedFrame(Exception):
@@ -63,15 +71,20 @@ class Dispatcher:
 
     def dispatch(self, frame: bytes, queue: ReplyQueue) -> None:
         """Handles one request frame (without its size); it is answered now or later. Raises RefusedFrame."""
-        try:
-            api_key, version, correlation_id, client_id, position = decode_request_header(frame)
-            route = self._routes.get(api_key << 16 | version)
-            if route is None:
-                route = self._route(api_key, version)
-            # The body of an ApiVersions in a version we do not speak is not read; it is answered in version 0.
-            request = route.decode(frame, position)[0] if route.version == version else None
-        except DecodeError as error:
-            raise RefusedFrame(f"malformed request: {error}") from error
+        repeated = queue.repeated
+        if frame[8:] == repeated.rest and frame[:4] == repeated.head:
+            route, client_id, request = repeated.route, repeated.client_id, repeated.request
+            (correlation_id,) = _CORRELATION_ID(frame, 4)
+        else:
+            try:
+                api_key, version, correlation_id, client_id, position = decode_request_header(frame)
+                route = self._routes.get(api_key << 16 | version) or self._route(api_key, version)
+                # The body of an ApiVersions in a version we do not speak is not read; it is answered in version 0.
+                request = route.decode(frame, position)[0] if route.version == version else None
+            except DecodeError as error:
+                raise RefusedFrame(f"malformed request: {error}") from error
+            if route.repeats and len(frame) <= REPEATED_BYTES_MAX:
+                queue.repeated = Repeated(frame[:4], frame[8:], route, client_id, request)
         exchange = Exchange(route, queue, request, correlation_id, client_id)
         queue.expect(exchange)
         try:

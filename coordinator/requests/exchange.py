@@ -7,7 +7,7 @@ of the requests, whenever they are given. To the core it is the opaque `Call`; t
 from collections.abc import Callable
 from struct import Struct
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from coordinator.protocol import messages
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -15,11 +15,12 @@ from coordinator.protocol.messages import Message
 from coordinator.requests.api import Api
 from coordinator.runtime.memory import COUNTED_BYTES
 
+_SIZE_BYTES = 4
 MEASURED_FIRST = 1_000
 """Answers of a route that are all timed; after them one in sixteen is."""
 _ONE_IN_SIXTEEN = 15
 _PLAIN_HEADER = Struct(">ii")
-_FLEXIBLE_HEADER = Struct(">iib")
+_FLEXIBLE_HEADER = Struct(">iix")
 
 
 class Route:
@@ -30,8 +31,8 @@ class Route:
     """
 
     __slots__ = (
-        "answered", "api", "decode", "duration_ns", "durations", "encode", "errors", "flexible_answer", "handle",
-        "has_error_code", "skipped", "spoken", "version",
+        "answered", "api", "decode", "duration_ns", "durations", "encode", "errors", "handle", "has_error_code", "head",
+        "head_bytes", "repeats", "skipped", "spoken", "version",
     )  # fmt: skip
 
     def __init__(
@@ -49,7 +50,11 @@ class Route:
         self.handle = api.handle
         self.decode = decode
         self.encode = encode
-        self.flexible_answer = flexible_answer
+        header = _FLEXIBLE_HEADER if flexible_answer else _PLAIN_HEADER
+        self.head = header.pack
+        """What stands before an answer's body, by its size field and the correlation id."""
+        self.head_bytes = header.size - _SIZE_BYTES
+        self.repeats = api.repeats
         self.has_error_code = hasattr(getattr(messages, f"{api.name}Response"), "error_code")
         """Whether the answer as a whole has one; many APIs have one per topic or group instead."""
         self.spoken = spoken
@@ -72,9 +77,21 @@ class Route:
             self.skipped = _ONE_IN_SIXTEEN
 
 
+class Repeated(NamedTuple):
+    """The last request of a connection of those that clients repeat: `head` and `rest` are its frame but for the correlation
+    id, the others what they came to."""
+
+    head: bytes
+    rest: bytes
+    route: Route
+    client_id: str | None
+    request: Any
+
+
 class ReplyQueue(Protocol):
     """The asker's connection (network/connection.py)."""
 
+    repeated: Repeated
     advertised: tuple[str, int]
     client_host: str
 
@@ -148,9 +165,7 @@ class Exchange:
         size = len(body)
         if size > COUNTED_BYTES:
             self._queue.count(size)
-        if route.flexible_answer:
-            return _FLEXIBLE_HEADER.pack(size + 5, self.correlation_id, 0) + body
-        return _PLAIN_HEADER.pack(size + 4, self.correlation_id) + body
+        return route.head(size + route.head_bytes, self.correlation_id) + body
 
     def send(self, payload: bytes) -> None:
         """Gives the encoded answer; it leaves when every earlier request of the connection has been answered."""

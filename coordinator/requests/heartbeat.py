@@ -28,5 +28,6 @@ API = Api(
     access=Access(Operation.READ, Resource.GROUP),
     handle=handle,
     refuse=refuse,
+    repeats=True,
     writes=False,
 )

@@ -36,7 +36,8 @@ class Router:
 
     def submit(self, group_id: str, operation: Operation, exchange: Exchange) -> None:
         """Hands a request to its group's shard."""
-        self.shard_of(group_id).submit(operation, exchange)
+        shard = self._by_group.get(group_id)
+        (self.shard_of(group_id) if shard is None else shard).submit(operation, exchange)
 
     def tell(self, group_id: str, change: Callable[[Any, int], Result]) -> None:
         """Lets the group's shard react to something that is no request of its."""
