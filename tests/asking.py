@@ -47,6 +47,8 @@ class Asker:
         self.answer, end = Codec.of().decoder(name, self.api_version)(self.payload, 0)
         assert end == len(self.payload)
 
+    reply_in_parts = reply
+
     def no_reply(self):
         self.payload = b""
 

@@ -5,8 +5,8 @@ would take the better part of a second and a hundred megabytes; a server uses a 
 """
 
 from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 from coordinator.protocol.messages import Message, message_class
 from coordinator.protocol.schema import Definition, SchemaFolder, Versions, definitions
@@ -15,7 +15,7 @@ from coordinator.protocol.wire import DecodeError, EncodeError
 if TYPE_CHECKING:
     from coordinator.protocol.primitives import Body
 
-__all__ = ["ELEMENTS_MAX", "Codec", "DecodeError", "Decoder", "EncodeError", "Encoder"]
+__all__ = ["ELEMENTS_MAX", "Codec", "DecodeError", "Decoder", "EncodeError", "Encoder", "PartsEncoder"]
 
 ELEMENTS_MAX = 20_000
 """Elements in all arrays of one message from a client: an empty one costs its sender a byte, us half a microsecond."""
@@ -30,6 +30,7 @@ thousand, and a number that is read in a row and looked up once costs us a tenth
 
 Decoder = Callable[[bytes, int], tuple[Message, int]]
 Encoder = Callable[[Message], bytes]
+PartsEncoder = Callable[[Message], list[bytes]]
 
 
 class Codec:
@@ -60,6 +61,14 @@ class Codec:
         """`encode(message) -> bytes`; raises EncodeError where the message cannot be said in that version."""
         encoder = self._encoders.get((name, version))
         return self._compile(name, version)[1] if encoder is None else encoder
+
+    def parts_encoder(self, name: str, version: int) -> PartsEncoder:
+        """`encode(message) -> parts` to be sent one after the other: what is large in the message is not copied.
+
+        For messages that hold arrays; raises as `encoder`.
+        """
+        encode: Any = self.encoder(name, version)
+        return partial(encode, joined=_parts)
 
     def is_flexible(self, name: str, version: int) -> bool:
         """Whether this version has compact sizes and tagged fields (KIP-482)."""
@@ -99,6 +108,10 @@ class Codec:
         self._encoders[name, version] = encoder
         self._sources[name, version] = [decoder_source, encoder_source]
         return decoder, encoder
+
+
+def _parts(parts: list[bytes]) -> list[bytes]:
+    return parts
 
 
 @cache

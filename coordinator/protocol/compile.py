@@ -102,7 +102,7 @@ _WIRE_NAMES = (
     "tag_refused",
     "absent_refused",
 )
-_SCRATCH = frozenset({"buffer", "pos", "end", "n", "size", "left", "tag", "out"})
+_SCRATCH = frozenset({"buffer", "pos", "end", "n", "size", "left", "tag", "out", "joined"})
 
 
 # --- decode ---------------------------------------------------------------------------------------------------------
@@ -343,7 +343,10 @@ def _has_array(subcon: Any) -> bool:
 def compile_encoder(
     body: Body, name: str, version: int, classes: Mapping[str, type]
 ) -> tuple[Callable[[Any], bytes], str]:
-    """Makes `encode(message) -> bytes` and its source."""
+    """Makes `encode(message) -> bytes` and its source.
+
+    Where a message has a part of any length, `encode(message, joined=f)` gives what `f` makes of the list of its parts.
+    """
     return _EncodeWriter(name, version, classes).write(body)
 
 
@@ -368,7 +371,9 @@ class _EncodeWriter(_Writer):
         else:
             self._lines.insert(start, INDENT * self._depth + "out = []")
             self._flush()
-            self.line('return b"".join(out)')
+            self._lines[0] = "def encode(message, joined=joined):"
+            self.namespace["joined"] = b"".join
+            self.line("return joined(out)")
         self.dedent()
         self.line("except (AttributeError, TypeError, ValueError, struct.error) as error:")
         self.line(f'    raise EncodeError(f"{self.message} v{self.version}: {{error}}") from error')

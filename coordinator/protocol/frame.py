@@ -46,8 +46,13 @@ class FrameSplitter:
             return [data[4:]]
         if rest:
             rest += data
-            if len(rest) < 4 or len(rest) < 4 + self._frame_size(rest, 0):
+            if len(rest) < 4 or len(rest) < (end := 4 + self._frame_size(rest, 0)):
                 return []
+            if len(rest) == end:
+                with memoryview(rest) as view:
+                    frame = bytes(view[4:])
+                rest.clear()
+                return [frame]
             data = bytes(rest)
             rest.clear()
         frames: list[bytes] = []

@@ -111,6 +111,7 @@ class Dispatcher:
             spoken,
             codec.decoder(f"{api.name}Request", spoken),
             codec.encoder(f"{api.name}Response", spoken),
+            codec.parts_encoder(f"{api.name}Response", spoken),
             spoken=self._apis,
             flexible_answer=api_key != API_VERSIONS and codec.is_flexible(f"{api.name}Response", spoken),
         )

@@ -23,6 +23,13 @@ _PLAIN_HEADER = Struct(">ii")
 _FLEXIBLE_HEADER = Struct(">iix")
 
 
+class Parts(NamedTuple):
+    """An answer too large to be copied into one piece: it is written part after part."""
+
+    size_bytes: int
+    parts: list[bytes]
+
+
 class Route:
     """How one version of one API is decoded, handled and answered on one listener.
 
@@ -31,8 +38,8 @@ class Route:
     """
 
     __slots__ = (
-        "answered", "api", "decode", "duration_ns", "durations", "encode", "errors", "handle", "has_error_code", "head",
-        "head_bytes", "repeats", "skipped", "spoken", "version",
+        "answered", "api", "decode", "duration_ns", "durations", "encode", "encode_parts", "errors", "handle",
+        "has_error_code", "head", "head_bytes", "repeats", "skipped", "spoken", "version",
     )  # fmt: skip
 
     def __init__(
@@ -41,6 +48,7 @@ class Route:
         version: int,
         decode: Callable[[bytes, int], tuple[Any, int]],
         encode: Callable[[Any], bytes],
+        encode_parts: Callable[[Any], list[bytes]],
         *,
         flexible_answer: bool,
         spoken: dict[int, Api],
@@ -50,6 +58,7 @@ class Route:
         self.handle = api.handle
         self.decode = decode
         self.encode = encode
+        self.encode_parts = encode_parts
         header = _FLEXIBLE_HEADER if flexible_answer else _PLAIN_HEADER
         self.head = header.pack
         """What stands before an answer's body, by its size field and the correlation id."""
@@ -124,7 +133,7 @@ class Exchange:
         self.request = request
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.payload: bytes | None = None
+        self.payload: bytes | Parts | None = None
         """The answer, once it is given."""
         self.on_close: Callable[[], None] | None = None
         """Called when the connection closes before the answer (a long poll drops its waiter)."""
@@ -156,18 +165,21 @@ class Exchange:
 
     def encode(self, message: Any) -> bytes:
         """The whole answer frame; also counts it."""
+        body = self.route.encode(message)
+        return self._head(message, len(body)) + body
+
+    def _head(self, message: Any, size: int) -> bytes:
+        """What goes before a body of this size; also counts the answer."""
         route = self.route
-        body = route.encode(message)
         route.answered += 1
         if route.has_error_code and message.error_code:
             error = message.error_code
             route.errors[error] = route.errors.get(error, 0) + 1
-        size = len(body)
         if size > COUNTED_BYTES:
             self._queue.count(size)
-        return route.head(size + route.head_bytes, self.correlation_id) + body
+        return route.head(size + route.head_bytes, self.correlation_id)
 
-    def send(self, payload: bytes) -> None:
+    def send(self, payload: bytes | Parts) -> None:
         """Gives the encoded answer; it leaves when every earlier request of the connection has been answered."""
         if self.payload is None:
             self.payload = payload
@@ -188,6 +200,13 @@ class Exchange:
 
     def reply(self, message: Message) -> None:
         self.send(self.encode(message))
+
+    def reply_in_parts(self, message: Message) -> None:
+        """Answers with a message that may hold a lot: if it does, that is written from where it lies."""
+        parts = self.route.encode_parts(message)
+        size = sum(map(len, parts))
+        parts.insert(0, self._head(message, size))
+        self.send(b"".join(parts) if size <= COUNTED_BYTES else Parts(size, parts))
 
     def no_reply(self) -> None:
         """The asker expects no answer (Produce with acks=0)."""

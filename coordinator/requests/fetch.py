@@ -10,7 +10,7 @@ from coordinator.topics.fetch import IDS_SINCE, Fetch, refusal
 
 
 def handle(server: Any, exchange: Exchange) -> None:
-    fetch = Fetch(server.topics, exchange.request, exchange.api_version, exchange.reply)
+    fetch = Fetch(server.topics, exchange.request, exchange.api_version, exchange.reply_in_parts)
     if exchange.payload is None:
         exchange.on_close = fetch.cancel
 

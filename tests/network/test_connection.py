@@ -28,6 +28,10 @@ class Transport:
         self.written += data
         self.on_write()
 
+    def writelines(self, parts):
+        self.parts = list(parts)
+        self.write(b"".join(self.parts))
+
     def get_extra_info(self, name):
         return ("127.0.0.1", 4711)
 
@@ -348,12 +352,27 @@ def test_a_large_answer_is_counted_until_its_reader_has_taken_it():
     peer.send(1)
     exchange = peer.exchanges[0]
     exchange.route.encode = lambda message: bytes(LARGE)
+    peer.transport.on_write = peer.connection.pause_writing
     exchange.reply(HeartbeatResponse())
     assert peer.memory.held_bytes == LARGE
-    peer.transport.on_write = peer.connection.pause_writing
     peer.turn()
-    assert peer.memory.held_bytes >= LARGE
+    assert peer.memory.held_bytes == LARGE
     peer.connection.resume_writing()
+    assert peer.memory.held_bytes == 0
+
+
+def test_a_large_answer_leaves_at_once_and_is_not_copied():
+    peer = Peer()
+    peer.send(1, 2)
+    records = bytes(LARGE)
+    for exchange in peer.exchanges:
+        exchange.route.encode_parts = lambda message: [b"before", records, b"behind"]
+    peer.exchanges[1].reply_in_parts(HeartbeatResponse())
+    assert peer.transport.written == b"", "it is not its turn"
+    peer.exchanges[0].reply_in_parts(HeartbeatResponse())
+    assert sum(part is records for part in peer.transport.parts) == 2
+    assert len(peer.transport.written) == 2 * (len(records) + len(b"beforebehind") + 4 + 4 + 1)
+    peer.turn()
     assert peer.memory.held_bytes == 0
 
 

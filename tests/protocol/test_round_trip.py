@@ -38,6 +38,18 @@ def test_generated_functions_equal_the_declaration(name: str, random: Random):
         assert as_plain(declaration.parse(encoded)) == as_plain(message)
 
 
+@settings(max_examples=20)
+@given(random=chance)
+def test_the_parts_of_an_encoding_are_the_encoding_and_hold_what_is_large_as_it_is(random: Random):
+    for version in CODEC.versions("FetchResponse"):
+        message = make_message(SCHEMAS["FetchResponse"], version, random)
+        parts = CODEC.parts_encoder("FetchResponse", version)(message)
+        assert b"".join(parts) == CODEC.encoder("FetchResponse", version)(message)
+        for topic in message.responses:
+            for partition in topic.partitions:
+                assert not partition.records or any(part is partition.records for part in parts)
+
+
 @pytest.mark.parametrize("name", EVERY_MESSAGE)
 def test_a_message_made_without_arguments_survives_every_version(name: str):
     """Defaults mean "not said": no version refuses them, and each gives them back."""
