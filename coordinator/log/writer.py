@@ -9,12 +9,11 @@ With durability "write" a batch counts as soon as the operating system has it, a
 the machine. It is still synced behind the scenes every few megabytes, so that the kernel never owes too much and a
 segment can be closed quickly.
 
-A full disk is a temporary thing: what failed is undone, reported, and the next write may succeed. Any other failure of
-fdatasync is final: the kernel may have dropped the data and marked it clean, and would answer a second one with
-success.
+A full disk, or a quota that is used up, is a temporary thing: what failed is undone, reported, and the next write may
+succeed. Any other failure of fdatasync is final: the kernel may have dropped the data and marked it clean, and would answer
+a second one with success.
 """
 
-import errno
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
@@ -22,6 +21,7 @@ from struct import Struct
 from typing import Any
 
 from coordinator.log.log import Log, SyncJob
+from coordinator.world.disk import NO_SPACE
 
 FLUSH_BYTES = 8 * 1024 * 1024
 """With durability "write": how much may be written before a sync is started that nobody waits for."""
@@ -117,7 +117,7 @@ class Writer:
             self._on_durable(self.offset_durable)
 
     def _sync_failed(self, job: SyncJob, error: OSError) -> None:
-        if error.errno == errno.ENOSPC and self._durability is Durability.FSYNC and self.log.failed is None:
+        if error.errno in NO_SPACE and self._durability is Durability.FSYNC and self.log.failed is None:
             with suppress(OSError):
                 self.log.drop_unsynced(job)
         else:

@@ -186,6 +186,8 @@ def _broker_setting(setting: Setting, value: Any) -> ConfigValue:
         kind = Kind.BOOLEAN
     elif isinstance(setting.default, int):
         kind = Kind.INT if setting.parse.read(INT_MAX + 1, False) is None else Kind.LONG
+    elif isinstance(setting.default, tuple):
+        kind = Kind.LIST
     else:
         kind = Kind.STRING
     default = Synonym(setting.name, _text(setting.default), SOURCE_DEFAULT)
@@ -230,6 +232,8 @@ def _cluster_setting(*, with_default: bool) -> ConfigValue:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -9,12 +9,11 @@ Requests run one at a time, to their end, in the order they came: a handler is a
 what arrives while another request is being handled (a reply that leads to a new request in the same turn).
 
 When the log cannot take a batch, memory is ahead of it. There is no undo: the shard drops its state and loads it again from
-the log, and everybody whose reply was parked is told to ask again. A full disk (ENOSPC) is survived like that: once in a while
-a write is tried again, or the free space is looked at if nobody writes. Any other error of the disk (EIO) is final, because
-after a failed fdatasync nobody knows what the disk holds: the shard refuses everything until the server is restarted.
+the log, and everybody whose reply was parked is told to ask again. A full disk (ENOSPC, EDQUOT) is survived like that: once
+in a while a write is tried again, or the free space is looked at if nobody writes. Any other error of the disk (EIO) is
+final, because after a failed fdatasync nobody knows what the disk holds: the shard refuses everything until a restart.
 """
 
-import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -33,6 +32,7 @@ from coordinator.runtime.result import Call, Fact, Marker, Producer, Record, Rec
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.timers import Handle, Schedule, Timers
 from coordinator.world.clock import Clock
+from coordinator.world.disk import NO_SPACE
 
 _log = logging.getLogger(__name__)
 
@@ -403,7 +403,7 @@ class Shard:
         self._on_durable(self.index)
 
     def _write_failed(self, error: OSError) -> None:
-        if error.errno == errno.ENOSPC and not self.log.failed:
+        if error.errno in NO_SPACE and not self.log.failed:
             self._full_until_ms = self._clock.monotonic_ms() + FULL_DISK_RETRY_MS
             self._set_status(Status.FULL, f"the disk is full: {error}; writes are refused until there is space")
             if self._space_watch is None:

@@ -101,8 +101,18 @@ def _list_of(*allowed: str) -> Callable[[str], str | None]:
     return complaint
 
 
-def _any(_text: str) -> str | None:
-    return None
+def _throttled(name: str) -> Callable[[str], str | None]:
+    wanted = re.compile(r"\*|[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*|")
+
+    def complaint(text: str) -> str | None:
+        if wanted.fullmatch(re.sub(r"\s*,\s*", ",", text.strip())):
+            return None
+        return (
+            f"{name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+
+    return complaint
 
 
 def _gzip_level(text: str) -> str | None:
@@ -142,10 +152,12 @@ ROWS = {
         Row("flush.messages", _L, _LONGEST, _LONG_1, "Kept and told; the server's durability decides.",
             "log.flush.interval.messages"),
         Row("flush.ms", _L, _LONGEST, _LONG_0, "Kept and told; the server's durability decides."),
-        Row("follower.replication.throttled.replicas", _LIST, "", _any, _ONE_NODE),
+        Row("follower.replication.throttled.replicas", _LIST, "", _throttled("follower.replication.throttled.replicas"),
+            _ONE_NODE),
         Row("index.interval.bytes", _I, "4096", _INT_0, "Log between two entries of a segment's index.",
             "log.index.interval.bytes", "log_index_interval_bytes"),
-        Row("leader.replication.throttled.replicas", _LIST, "", _any, _ONE_NODE),
+        Row("leader.replication.throttled.replicas", _LIST, "", _throttled("leader.replication.throttled.replicas"),
+            _ONE_NODE),
         Row("local.retention.bytes", _L, "-2", _LONG_MINUS_2, _NO_TIER, "log.local.retention.bytes"),
         Row("local.retention.ms", _L, "-2", _LONG_MINUS_2, _NO_TIER, "log.local.retention.ms"),
         Row("max.compaction.lag.ms", _L, _LONGEST, _LONG_1,
@@ -257,8 +269,10 @@ def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
         reason = row.complaint(value)
         if reason is not None:
-            shown = str(float(value)) if row.complaint is _ratio and not reason.startswith("Not") else value
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid value {shown} for configuration {name}: {reason}")
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Invalid value {_shown(row, value, reason)} for configuration {name}: {reason}",
+            )
     shortest, longest = (
         int(found.get(name, ROWS[name].default)) for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
     )
@@ -274,6 +288,13 @@ def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
             "Topic cannot be configured with remote log storage.",
         )
     return found
+
+
+def _shown(row: Row, value: str, reason: str) -> str:
+    """A wrong value as Kafka shows it in its refusal."""
+    if row.complaint is _ratio and not reason.startswith("Not"):
+        return str(float(value))
+    return f"[{value}]" if row.name.endswith("throttled.replicas") else value
 
 
 def described(overrides: Mapping[str, str], config: TopicsConfig) -> list[ConfigValue]:

@@ -16,7 +16,7 @@ from coordinator.topics.partition import Partition
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-_READ_COMMITTED = 1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _NO_EPOCH = -1
 _EPOCH_SINCE = 4
 
@@ -26,7 +26,10 @@ _Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
 def list_offsets(
     topics: Topics, request: ListOffsetsRequest, api_version: int, reply: Callable[[ListOffsetsResponse], None]
 ) -> None:
-    """Replies at once, or when it is known what is stable."""
+    """Replies at once, or when it is known what is stable. Raises KafkaError for an error of the whole request."""
+    if request.isolation_level not in {_READ_UNCOMMITTED, _READ_COMMITTED}:
+        # Kafka finds no name for it and says no more than this.
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     if request.isolation_level != _READ_COMMITTED:
         reply(_offsets(topics, request, api_version))
         return

@@ -6,11 +6,10 @@ Readers see only what is durable: the high watermark is the writer's durable off
 see what lies before the last stable offset (stability.py). A partition to which nothing was ever written has no folder, no
 file and no log; it costs a few hundred bytes of memory.
 
-A batch that the log cannot take (ENOSPC) is refused and the next one may succeed. When the disk broke its word (EIO),
+A batch that the log cannot take (ENOSPC, EDQUOT) is refused and the next one may succeed. When the disk broke its word (EIO),
 the partition takes no more until the server is restarted; what is durable is still served.
 """
 
-import errno
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -30,7 +29,7 @@ from coordinator.topics.producer_snapshot import forget, load, save
 from coordinator.topics.producer_state import ProducerState
 from coordinator.topics.producer_walk import WALK_BYTES, Walk, remember_batch
 from coordinator.topics.stability import MANY_BYTES, Stability
-from coordinator.world.disk import Disk
+from coordinator.world.disk import NO_SPACE, Disk
 
 LEADER_EPOCH = 0
 """One node leads every partition from its creation on."""
@@ -292,7 +291,7 @@ class Partition:
             try:
                 self.open()
             except OSError as error:
-                self.full = error.errno == errno.ENOSPC
+                self.full = error.errno in NO_SPACE
                 done(ErrorCode.KAFKA_STORAGE_ERROR)
                 return
             self._producers_known = self._producers_known or self._is_new()

@@ -66,6 +66,9 @@ _RECORD_ERRORS_TOLD = 3
 _IDS_SINCE = 13
 _NO_TIMESTAMP = -1
 _LENGTH = Struct(">i").unpack_from
+_LENGTH_AND_MAGIC = Struct(">i4xb").unpack_from
+_LENGTH_MIN = 14
+"""Of a message of the oldest format, which Kafka has looked for first."""
 
 _Partition = ProduceResponse.PartitionProduceResponse
 _RecordError = ProduceResponse.BatchIndexAndErrorMessage
@@ -162,11 +165,15 @@ def produce(
             reply(response, failed)
 
     entries: list[_Entry] = []
+    wanted: dict[tuple[str, bytes], dict[int, bytes | None]] = {}
     for topic in request.topic_data:
-        answers = ProduceResponse.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
-        name = topic.name if api_version < _IDS_SINCE else topics.topic_name(topic.topic_id)
         # Of a partition named twice the last entry counts.
-        for index, records in {data.index: data.records for data in topic.partition_data}.items():
+        named = wanted.setdefault((topic.name, topic.topic_id), {})
+        named.update({data.index: data.records for data in topic.partition_data})
+    for (topic_name, topic_id), partitions in wanted.items():
+        answers = ProduceResponse.TopicProduceResponse(name=topic_name, topic_id=topic_id)
+        name = topic_name if api_version < _IDS_SINCE else topics.topic_name(topic_id)
+        for index, records in partitions.items():
             answer = _Partition(index=index, base_offset=-1)
             answers.partition_responses.append(answer)
             left += 1
@@ -345,12 +352,17 @@ def _read(records: bytes | None, api_version: int) -> _Batch:
     """The one batch of a partition. What follows it and is no whole batch is a cut tail, and ignored (as in Kafka)."""
     if records is None or len(records) <= _MAGIC_AT:
         raise _Refused(ErrorCode.INVALID_RECORD)
-    size = _LENGTH(records, 8)[0] + PREFIX_BYTES
-    magic = records[_MAGIC_AT]
-    if magic > MAGIC:
+    length, magic = _LENGTH_AND_MAGIC(records, 8)
+    if length < _LENGTH_MIN:
+        message = f"Record size {length} is less than the minimum record overhead ({_LENGTH_MIN})"
+        raise _Refused(ErrorCode.CORRUPT_MESSAGE, message)
+    if not 0 <= magic <= MAGIC:
         raise _Refused(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
-    if magic < MAGIC or not HEADER_BYTES <= size <= len(records):
+    size = length + PREFIX_BYTES
+    if magic < MAGIC or size > len(records):
         raise _Refused(ErrorCode.INVALID_RECORD)
+    if size < HEADER_BYTES:
+        raise _Refused(ErrorCode.CORRUPT_MESSAGE)
     if size < len(records):
         if len(records) - size >= PREFIX_BYTES and _LENGTH(records, size + 8)[0] + PREFIX_BYTES <= len(records) - size:
             raise _Refused(ErrorCode.INVALID_RECORD)

@@ -68,7 +68,7 @@ class Registry:
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
         self.partitions = 0
-        """Of all topics."""
+        """Of all topics but the server's own."""
         self.by_id: dict[bytes, Topic] = {}
         self.collisions: dict[str, str] = {}
         """Collision key (names.py) -> the name that holds it."""
@@ -91,14 +91,16 @@ class Registry:
             topic = self.by_id.get(message.topic_id)
             if topic is not None:
                 count = max(topic.partitions, message.partition_id + 1)
-                self.partitions += count - topic.partitions
+                if not topic.is_internal:
+                    self.partitions += count - topic.partitions
                 self._put(Topic(topic.name, topic.topic_id, count, topic.configs))
         elif isinstance(message, ConfigRecord):
             self._put_config(message)
         elif isinstance(message, RemoveTopicRecord):
             topic = self.by_id.pop(message.topic_id, None)
             if topic is not None:
-                self.partitions -= topic.partitions
+                if not topic.is_internal:
+                    self.partitions -= topic.partitions
                 self.removed[topic.name] = None
                 self.topics.pop(topic.name, None)
                 self.collisions.pop(names.collision_key(topic.name), None)

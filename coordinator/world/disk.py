@@ -14,10 +14,14 @@ may:
 Paths are plain strings. Errors are OSError, with errno as the operating system gave it.
 """
 
+import errno
 import os
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors that pass when somebody makes space: the disk is full, or our part of it."""
 
 
 class Space(NamedTuple):

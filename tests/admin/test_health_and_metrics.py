@@ -66,7 +66,7 @@ def transactions_shard(index: int = 0, status: Status = Status.ACTIVE, reason: s
 
 def route(name: str, answered: int, errors: dict[int, int], *durations_ns: int) -> Any:
     """A route that has answered; it times nothing by itself."""
-    api: Any = SimpleNamespace(name=name, handle=None)
+    api: Any = SimpleNamespace(name=name, handle=None, repeats=False)
     made = Route(api, 0, None, None, None, flexible_answer=False, spoken={})  # type: ignore[arg-type]
     made.answered, made.errors = answered, errors
     for duration_ns in durations_ns:

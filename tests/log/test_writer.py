@@ -88,17 +88,18 @@ def test_a_full_disk_is_told_and_the_next_write_may_succeed(disk):
     assert len(content(reopened(disk))) == 2
 
 
-def test_a_disk_that_is_full_only_at_the_sync_takes_back_what_was_not_announced(disk):
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_is_full_only_at_the_sync_takes_back_what_was_not_announced(disk, number):
     shard = Shard(disk)
     shard.write()
     shard.worker.finish()
     shard.write()
     shard.worker.finish()
-    disk.sync_errors = [errno.ENOSPC]
+    disk.sync_errors = [number]
     shard.write()
     shard.write()
     shard.worker.finish()
-    assert [error.errno for error in shard.failures] == [errno.ENOSPC]
+    assert [error.errno for error in shard.failures] == [number]
     assert (shard.log.failed, shard.log.end_offset) == (None, 2)
     shard.write(2)
     shard.worker.finish()

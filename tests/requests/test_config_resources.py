@@ -11,7 +11,7 @@ from coordinator.protocol.messages import (
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
 )
-from coordinator.topics.configs import ROWS
+from coordinator.topics.configs import ROWS, Kind
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
@@ -69,6 +69,12 @@ def test_the_settings_of_the_server_can_be_read_and_not_changed(server):
     assert refused.error_code == ErrorCode.INVALID_REQUEST
     assert refused.error_message == "Cannot update these configs dynamically: [message.max.bytes]"
     assert change(server, BROKER, "1", operation=1, message_max_bytes=None).error_code == ErrorCode.NONE
+
+
+def test_a_setting_of_several_words_is_told_as_a_list(server):
+    (entry,) = describe(server, BROKER, "1", ["group.consumer.assignors"], include_synonyms=True).configs
+    assert (entry.value, entry.config_type) == ("uniform,range", Kind.LIST)
+    assert [place.value for place in entry.synonyms] == ["uniform,range"]
 
 
 def test_the_groups_topic_is_told_as_it_is_and_not_changed(server):

@@ -36,6 +36,12 @@ def test_the_longest_legal_name():
     assert DataPlane().create("x" * 249).error_code == ErrorCode.NONE
 
 
+THROTTLED = (
+    "leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following format: "
+    "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
@@ -58,6 +64,11 @@ def test_the_longest_legal_name():
             "preallocate",
             "x",
             "Invalid value x for configuration preallocate: Expected value to be either true or false",
+        ),
+        (
+            "leader.replication.throttled.replicas",
+            "0:1,x",
+            "Invalid value [0:1,x] for configuration leader.replication.throttled.replicas: " + THROTTLED,
         ),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 from topics.data_plane import NOW_MS, DataPlane, batch
 
-from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest
 from coordinator.topics.list_offsets import list_offsets
 
@@ -50,6 +50,12 @@ def test_a_place_is_unknown_to_versions_before_it(plane, timestamp, since):
 
 def test_a_number_below_zero_without_a_place(plane):
     assert plane.offset_at(-7).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_an_isolation_level_that_there_is_not(plane):
+    with pytest.raises(KafkaError) as error:
+        plane.offset_at(-1, isolation=5)
+    assert error.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_versions_before_4_know_no_epoch(plane):

@@ -9,6 +9,8 @@ from topics.data_plane import NOW_MS, DataPlane, batch
 from coordinator.log.batch import read_header, split
 from coordinator.log.log import ROOM_BYTES
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import ProduceRequest
+from coordinator.topics.produce import produce
 
 HOUR_MS = 3_600_000
 
@@ -47,6 +49,9 @@ def test_batches_get_the_next_offsets_and_keep_their_bytes(plane):
         (batch()[:-1], "INVALID_RECORD"),
         (batch(magic=1), "INVALID_RECORD"),
         (batch(magic=3), "CORRUPT_MESSAGE"),
+        (batch(magic=-1), "CORRUPT_MESSAGE"),
+        (bytes(61), "CORRUPT_MESSAGE"),
+        (bytes(11) + b"\x20" + bytes(4) + b"\2" + bytes(60), "CORRUPT_MESSAGE"),
         (batch() + batch(), "INVALID_RECORD"),
         (batch()[:17] + b"\0\0\0\0" + batch()[21:], "CORRUPT_MESSAGE"),
         (batch(b"x" * 1_048_588), "MESSAGE_TOO_LARGE"),
@@ -94,6 +99,19 @@ def test_unknown_places(plane):
     assert plane.produce(batch(), partition=2).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert plane.produce(batch(), version=13).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert plane.produce(batch(), topic="__consumer_offsets").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_topic_named_twice_is_answered_once_and_of_a_partition_the_last_batch_counts(plane):
+    ((response, _),) = plane.produce_many({("t", 0): batch(b"first"), ("t", 1): batch()})
+    assert [[part.index for part in topic.partition_responses] for topic in response.responses] == [[0, 1]]
+    request = ProduceRequest(acks=-1)
+    for value in (b"first", b"second"):
+        data = ProduceRequest.PartitionProduceData(index=0, records=batch(value))
+        request.topic_data.append(ProduceRequest.TopicProduceData(name="t", partition_data=[data]))
+    answers = []
+    produce(plane.topics, request, 9, plane.coordinator, lambda response, _failed: answers.append(response))
+    assert [part.base_offset for part in answers[0].responses[0].partition_responses] == [1]
+    assert plane.fetch().records.endswith(batch(b"second")[16:])
 
 
 def test_acks_are_all_one_or_none(plane):

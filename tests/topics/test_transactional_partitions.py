@@ -103,7 +103,7 @@ def test_a_partition_that_is_refused_does_not_stop_the_others(plane):
     plane.coordinator.refuses = {("t", 1): ErrorCode.INVALID_TXN_STATE}
     batches = {("t", index): txn_batch() for index in range(3)}
     ((response, failed),) = plane.produce_many(batches, version=11, transactional_id="x")
-    answers = [topic.partition_responses[0] for topic in response.responses]
+    answers = response.responses[0].partition_responses
     assert failed
     assert [answer.error_code for answer in answers] == [0, ErrorCode.INVALID_TXN_STATE, 0]
     assert (answers[1].base_offset, answers[1].log_start_offset) == (-1, -1)
@@ -225,7 +225,7 @@ def test_nothing_is_answered_before_the_coordinator_did(plane):
     answers = plane.produce_many({("t", 0): txn_batch(), ("t", 1): batch()}, version=11, transactional_id="x")
     assert answers == []
     plane.coordinator.answer()
-    assert [topic.partition_responses[0].error_code for topic in answers[0][0].responses] == [0, 0]
+    assert [part.error_code for part in answers[0][0].responses[0].partition_responses] == [0, 0]
 
 
 def test_only_what_waits_for_the_coordinator_holds_up_the_connection(plane, monkeypatch):
