@@ -33,6 +33,7 @@ from coordinator.groups.offsets.replay import (
     replay_pending_offset,
 )
 from coordinator.groups.offsets.store import Offsets
+from coordinator.groups.offsets.take import OFFSET_COMMIT_TYPE, OffsetTaker
 from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
@@ -50,6 +51,7 @@ from coordinator.protocol.messages import (
     OffsetCommitValue,
 )
 from coordinator.runtime.result import Marker, Producer, Record, Result, TimerKey
+from coordinator.runtime.serde import Serde
 
 
 class Catalog(Protocol):
@@ -134,6 +136,10 @@ class Groups:
 
     def replay_marker(self, marker: Marker) -> None:
         replay_marker(self, marker)
+
+    def takers(self, serde: Serde) -> Mapping[bytes, Callable[[bytes, bytes | None], None]]:
+        """Offsets come by the million when a log is loaded (runtime/loader.py)."""
+        return {OFFSET_COMMIT_TYPE: OffsetTaker(self, serde).take}
 
     def loaded(self, now_ms: int) -> Result:
         """Every record of the log was replayed: starts the rounds and the timers."""

@@ -6,8 +6,9 @@ after, its end is the state's business (groups/offsets/pending.py), so that a re
 taken over from a Kafka that had transactions open is taken over with them.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 from coordinator.log.batch import CONTROL, TRANSACTIONAL, key_values, read_end_transaction
 from coordinator.log.log import Log
@@ -23,6 +24,15 @@ class StateMachine(Protocol):
     def replay(self, record: Record) -> None: ...
     def loaded(self, now_ms: int) -> Result: ...
     def fire(self, key: TimerKey, now_ms: int) -> Result: ...
+
+
+@runtime_checkable
+class Taking(Protocol):
+    """A state machine that takes some records as they are in the log, for there may be millions of them."""
+
+    def takers(self, serde: Serde) -> Mapping[bytes, Callable[[bytes, bytes | None], None]]:
+        """By a key's first two bytes: what does the same with a key and a value as to decode them and replay the record."""
+        ...
 
 
 class TransactionalState(StateMachine, Protocol):
@@ -45,6 +55,7 @@ def load(log: Log, serde: Serde, state: StateMachine) -> Loaded:
     """Replays the whole log. Raises DamagedLog, DecodeError or UnknownRecordVersion: what is not understood is not served."""
     loaded = Loaded()
     decode, replay = serde.decode, state.replay
+    takers = state.takers(serde) if isinstance(state, Taking) else {}
     for buffer, position, header in log.batches():
         records = key_values(buffer, position, header)
         loaded.records += len(records)
@@ -65,7 +76,14 @@ def load(log: Log, serde: Serde, state: StateMachine) -> Loaded:
                     transactional.replay_pending(record, producer)
             continue
         for _, key, value in records:
-            record = None if key is None else decode(key, value)
+            if key is None:
+                loaded.records_skipped += 1
+                continue
+            take = takers.get(key[:2])
+            if take is not None:
+                take(key, value)
+                continue
+            record = decode(key, value)
             if record is None:
                 loaded.records_skipped += 1
             else:

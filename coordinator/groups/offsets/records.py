@@ -32,8 +32,9 @@ _NAMES_REMEMBERED = 4_096
 _PARTITION = Struct(">i").pack
 _VALUE = Struct(">hqi").pack
 _VALUE_WITHOUT_METADATA = Struct(">hqiB").pack
-_EMPTY = SHORT[0][0]
-_TOPIC_ID_TAG = b"\1\0\20"
+EMPTY = SHORT[0][0]
+"""The size field of a text without letters."""
+TOPIC_ID_TAG = b"\1\0\20"
 """One tagged field: number 0, of 16 bytes."""
 
 
@@ -82,14 +83,14 @@ class OffsetCommits(Records):
         time = self.commit_timestamp_ms.to_bytes(8)
         for topic, topic_id, offsets in self._topics:
             head = _key_head(group_id, topic)
-            tail = time + (b"\0" if topic_id == NO_TOPIC_ID else _TOPIC_ID_TAG + topic_id)
+            tail = time + (b"\0" if topic_id == NO_TOPIC_ID else TOPIC_ID_TAG + topic_id)
             for index, value in offsets:
                 if value.metadata:
                     text = value.metadata.encode()
                     size = SHORT[len(text)] if len(text) < len(SHORT) else text_prefix(len(text))
                     content = b"".join((_VALUE(VERSION, value.offset, value.leader_epoch), size, text, tail))
                 else:
-                    content = _VALUE_WITHOUT_METADATA(VERSION, value.offset, value.leader_epoch, _EMPTY) + tail
+                    content = _VALUE_WITHOUT_METADATA(VERSION, value.offset, value.leader_epoch, EMPTY) + tail
                 out.append((head + _PARTITION(index), content))
         return out
 

@@ -21,7 +21,7 @@ from coordinator.protocol.messages import OffsetCommitValue
 class Offsets:
     """All committed offsets of a shard."""
 
-    __slots__ = ("_topic_ids", "by_group", "commits", "count", "pending")
+    __slots__ = ("by_group", "commits", "count", "pending", "topic_ids")
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[Partition, OffsetCommitValue]] = {}
@@ -31,7 +31,8 @@ class Offsets:
         self.commits = 0
         """Offsets committed since the state was loaded: for metrics, not part of the durable state."""
         self.pending = PendingOffsets()
-        self._topic_ids: dict[bytes, bytes] = {}
+        self.topic_ids: dict[bytes, bytes] = {}
+        """Each topic's id, once."""
 
     def knows(self, group_id: str) -> bool:
         """Whether the group has offsets, if only pending ones."""
@@ -46,7 +47,7 @@ class Offsets:
         offsets = self.by_group.get(group_id)
         if offsets is None:
             offsets = self.by_group[intern(group_id)] = {}
-        topic_ids = self._topic_ids
+        topic_ids = self.topic_ids
         for partition, value in committed:
             topic_id = value.topic_id
             value.topic_id = topic_ids.setdefault(topic_id, topic_id)

@@ -1,0 +1,79 @@
+"""Records that a load takes from their bytes do what the same records do when they are decoded and replayed."""
+
+import pytest
+from groups.offsets.offset_coordinator import CODEC, KEYS, OffsetCoordinator
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.groups.offsets.records import NO_TOPIC_ID, VERSION, VERSION_WITH_EXPIRY
+from coordinator.groups.offsets.take import OFFSET_COMMIT_TYPE
+from coordinator.protocol.codec import DecodeError
+from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
+from coordinator.runtime.result import Marker, Producer, Record
+from coordinator.runtime.serde import Serde, UnknownRecordVersion
+
+PRODUCER = Producer(7, 0)
+keys = st.builds(
+    OffsetCommitKey, st.sampled_from(["g", "h", "g\ufffd"]), st.sampled_from(["t", "topic"]), st.integers(0, 3)
+)
+values = st.builds(
+    OffsetCommitValue,
+    st.integers(-1, 2**62),
+    st.integers(-1, 5),
+    st.sampled_from(["", "metadata"]),
+    st.integers(0, 9),
+    st.just(-1),
+    st.sampled_from([NO_TOPIC_ID, b"t" * 16, b"u" * 16]),
+)
+steps = st.lists(
+    st.one_of(
+        st.builds(Record, keys, values, st.just(VERSION)),
+        st.builds(Record, keys, st.builds(OffsetCommitValue, st.integers(0, 9)), st.just(VERSION_WITH_EXPIRY)),
+        st.builds(Record, keys, st.none()),
+        st.tuples(keys, values),
+        st.booleans(),
+    ),
+    max_size=25,
+)
+
+
+def state(groups):
+    offsets = groups.offsets
+    committed = {group_id: dict(each) for group_id, each in offsets.by_group.items()}
+    pending = {partition: set(each) for group in offsets.pending.by_group.values() for partition, each in group.items()}
+    return committed, offsets.count, pending, set(groups.classic)
+
+
+@given(steps=steps, tail=st.sampled_from([b"", b"\0\0\0\5"]))
+def test_the_state_is_the_same(steps, tail):
+    """`tail`: bytes behind the fields of a key, which nobody writes and which are passed over."""
+    serde, taken, replayed = Serde(CODEC, KEYS), OffsetCoordinator().state, OffsetCoordinator().state
+    take = taken.takers(serde)[OFFSET_COMMIT_TYPE]
+    for step in steps:
+        if isinstance(step, bool):
+            for groups in (taken, replayed):
+                groups.replay_marker(Marker(*PRODUCER, step, 0))
+        elif isinstance(step, Record):
+            key, value = serde.encode(step)
+            take(key + tail, value)
+            replayed.replay(step)
+        else:
+            for groups in (taken, replayed):
+                key, value = serde.encode(Record(*step, VERSION))
+                groups.replay_pending(serde.decode(key, value), PRODUCER)
+        assert state(taken) == state(replayed)
+
+
+def test_what_cannot_be_understood_stops_the_load():
+    serde = Serde(CODEC, KEYS)
+    take = OffsetCoordinator().state.takers(serde)[OFFSET_COMMIT_TYPE]
+    key, value = serde.encode(
+        Record(OffsetCommitKey("g", "t", 0), OffsetCommitValue(1, -1, "", 2, -1, b"t" * 16), VERSION)
+    )
+    take(key, value)
+    with pytest.raises(UnknownRecordVersion):
+        take(key, b"\0\5" + value[2:])
+    with pytest.raises(DecodeError):
+        take(key, value[:-1])
+    with pytest.raises(DecodeError):
+        take(key[:5], value)
