@@ -10,11 +10,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from compatibility.foreign_programs import go_program, node_program
-from java_support import KAFKA_VERSION, compile_java, kafka_classpath
+from java_support import KAFKA_VERSION, archive_to_make, compile_java, java, kafka_classpath
 from waiting import WITHIN_S, wait_until
 
 HERE = Path(__file__).parent
@@ -39,37 +40,67 @@ class Client:
         self.admin = admin
         self.static = static
 
-    def command(self, bootstrap: str, folder: Path) -> list[str]:
+    def command(self, bootstrap: str) -> list[str]:
         return [sys.executable, str(HERE / "clients" / f"{self.name}_client.py"), bootstrap]
 
 
 class JavaClient(Client):
-    """The Java client, compiled once per folder."""
+    """The Java client."""
 
-    _compiled: str | None = None
+    @cached_property
+    def classpath(self) -> str:
+        return compile_java(HERE / "java" / "ClientProgram.java", kafka_classpath(JAVA_ARTIFACTS))
 
-    def command(self, bootstrap: str, folder: Path) -> list[str]:
-        if self._compiled is None:
-            classes = folder / "classes"
-            classes.mkdir()
-            self._compiled = compile_java(
-                HERE / "java" / "ClientProgram.java", kafka_classpath(JAVA_ARTIFACTS), classes
-            )
-        small = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
-        return ["java", *small, "-cp", self._compiled, "ClientProgram", bootstrap]
+    def command(self, bootstrap: str) -> list[str]:
+        with archive_to_make(self.classpath) as archive:
+            if archive is not None:
+                self._use_everything(bootstrap, archive)
+        return java(self.classpath, "ClientProgram", bootstrap, heap_mib=128)
+
+    def _use_everything(self, bootstrap: str, archive: Path) -> None:
+        """A run that needs the classes that tests will need, and ends with its input."""
+        topic = {"topic": f"classes-{archive.stem}", "partition": 0}
+        member = {"topics": [topic["topic"]], "client_id": "c", "assignors": "range,cooperative-sticky"}
+        member |= {"session_timeout_ms": 10_000, "heartbeat_ms": 300}
+        commands = [
+            {"do": "create_topic", "count": 1, **topic},
+            {"do": "produce", "values": ["v"], "idempotent": True, "codec": "gzip", **topic},
+            {"do": "read_since", "time_ms": 0, "count": 1, **topic},
+            *(
+                command
+                for protocol in ("classic", "consumer")
+                for command in (
+                    {"do": "join", "group": f"{archive.stem}-{protocol}", "protocol": protocol, **member},
+                    {"do": "committed", "partitions": [[topic["topic"], 0]]},
+                    {"do": "leave"},
+                )
+            ),
+        ]
+        lines = "".join(json.dumps({"id": number, **command}) + "\n" for number, command in enumerate(commands))
+        with subprocess.Popen(
+            java(self.classpath, "ClientProgram", bootstrap, heap_mib=128, archive=archive),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        ) as process:  # fmt: skip
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(lines)
+            process.stdin.flush()
+            for line in process.stdout:
+                if json.loads(line).get("id") == len(commands) - 1:
+                    process.stdin.close()
 
 
 class GoClient(Client):
     """franz-go."""
 
-    def command(self, bootstrap: str, folder: Path) -> list[str]:
+    def command(self, bootstrap: str) -> list[str]:
         return [*go_program(HERE / "go"), bootstrap]
 
 
 class NodeClient(Client):
     """kafkajs."""
 
-    def command(self, bootstrap: str, folder: Path) -> list[str]:
+    def command(self, bootstrap: str) -> list[str]:
         return [*node_program(HERE / "node"), bootstrap]
 
 
@@ -99,7 +130,7 @@ class Program:
         self._changed = threading.Condition()
         self._log = (folder / f"{client.name}-{id(self)}.log").open("wb")
         self._process = subprocess.Popen(
-            client.command(bootstrap, folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log
+            client.command(bootstrap), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compatibility.members import CLIENTS
 from confluent_kafka import Consumer, Producer, TopicPartition
-from java_support import KAFKA_VERSION, compile_java, kafka_classpath
+from java_support import compile_java, java, kafka_classpath
 from server_process import ServerProcess
 from wire import Connection
 
@@ -31,9 +32,8 @@ TRANSFER_PARTITIONS, ACCOUNTS, WORKERS = 4, 2, 3
 CHUNK = 120
 WITHIN_S = 60.0
 REFUSED_AS_NO_MEMBER = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH", "CommitFailedError"}
-STREAMS = "org.apache.kafka:kafka-streams:4.3.1"
+STREAMS = ("org.apache.kafka:kafka-streams:4.3.1", "org.slf4j:slf4j-nop:1.7.36")
 """The newest there is; 4.4.0 was published without it."""
-SMALL_JVM = ["-Xmx160m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
 SETTINGS = {
     "group.consumer.session.timeout.ms": 1_500,
     "group.consumer.min.session.timeout.ms": 1_000,
@@ -199,19 +199,10 @@ def python_program(name: str) -> list[str]:
     return [sys.executable, str(BANK / f"{name}_worker.py")]
 
 
-@pytest.fixture(scope="session")
-def java_program(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[str]]:
-    """How to run a Java program of the bank, compiled once."""
-    compiled: dict[str, str] = {}
-
-    def command(name: str) -> list[str]:
-        if name not in compiled:
-            artifact = STREAMS if name == "BankStreams" else f"org.apache.kafka:kafka-clients:{KAFKA_VERSION}"
-            classpath = kafka_classpath([artifact, "org.slf4j:slf4j-nop:1.7.36"])
-            compiled[name] = compile_java(BANK / f"{name}.java", classpath, tmp_path_factory.mktemp(name))
-        return ["java", *SMALL_JVM, "-cp", compiled[name], name]
-
-    return command
+def java_program(name: str) -> list[str]:
+    # A worker needs what the client program needs, and takes its archive of classes.
+    classpath = kafka_classpath(STREAMS) if name == "BankStreams" else CLIENTS["java"].classpath
+    return java(compile_java(BANK / f"{name}.java", classpath), name, heap_mib=160)
 
 
 def kill_a_worker_and_the_server(bank: Bank) -> None:
@@ -286,7 +277,6 @@ def test_the_sums_are_exact_with_kafka_python(open_bank: Callable[..., Bank]) ->
 @pytest.mark.parametrize(("protocol", "transaction_version"), [("classic", 1), ("consumer", 2)])
 def test_the_sums_are_exact_with_the_java_client(
     open_bank: Callable[..., Bank],
-    java_program: Callable[[str], list[str]],
     protocol: str,
     transaction_version: int,
 ) -> None:
@@ -298,9 +288,7 @@ def test_the_sums_are_exact_with_the_java_client(
 
 @pytest.mark.java
 @pytest.mark.parametrize("transaction_version", [1, 2])
-def test_the_sums_are_exact_with_kafka_streams(
-    open_bank: Callable[..., Bank], java_program: Callable[[str], list[str]], transaction_version: int
-) -> None:
+def test_the_sums_are_exact_with_kafka_streams(open_bank: Callable[..., Bank], transaction_version: int) -> None:
     """The same on Kafka Streams with exactly_once_v2, and so are the balances that it keeps in a store of its own."""
     bank = open_bank(java_program("BankStreams"), "classic", transaction_version)
     kill_a_worker_and_the_server(bank)

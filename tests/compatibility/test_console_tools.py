@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from java_support import compile_java, kafka_classpath
+from java_support import compile_java, java, kafka_classpath
 from kafka_broker import KAFKA_TOOLS, TOOLS
 from server_process import ServerProcess
 
@@ -30,14 +30,12 @@ Tool = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def tool(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tool]:
+def tool(server: ServerProcess) -> Iterator[Tool]:
     """Runs a tool against the shared server; returns what it prints."""
     classpath = kafka_classpath((*TOOLS, f"org.apache.kafka:kafka_2.13:{KAFKA_TOOLS}"))
-    classpath = compile_java(JAVA / "ConsoleTools.java", classpath, tmp_path_factory.mktemp("tools"))
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath, "ConsoleTools"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, encoding="utf-8"
-    ) as process:
+    classpath = compile_java(JAVA / "ConsoleTools.java", classpath)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(java(classpath, "ConsoleTools"), **pipes, text=True, encoding="utf-8") as process:
 
         def run(main: str, *arguments: str, given: str = "", fails: bool = False) -> str:
             assert process.stdin is not None

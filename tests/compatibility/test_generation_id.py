@@ -30,7 +30,7 @@ class Extended(Client):
         super().__init__("kafka-python", cooperative=True, admin=frozenset())
         self.options = ["792"] if says_generation else []
 
-    def command(self, bootstrap: str, folder: Path) -> list[str]:
+    def command(self, bootstrap: str) -> list[str]:
         return [sys.executable, str(HERE / "clients" / "generation_client.py"), bootstrap, *self.options]
 
 

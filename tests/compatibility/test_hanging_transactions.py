@@ -1,12 +1,11 @@
 """Kafka's own tool finds a transaction that hangs in a partition of ours, and ends it."""
 
-import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from java_support import kafka_classpath
+from java_support import kafka_classpath, run_java
 from kafka_broker import TOOLS
 from record_batch import TRANSACTIONAL, Batch
 from server_process import ServerProcess
@@ -21,8 +20,7 @@ PRODUCER = 7_007
 def transactions(bootstrap: str, *arguments: str) -> list[list[str]]:
     """What `kafka-transactions.sh` prints, as a table without its heading."""
     tool = ["org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", bootstrap, *arguments]
-    command = ["java", "-Xmx256m", "-cp", kafka_classpath(TOOLS), *tool]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = run_java(kafka_classpath(TOOLS), *tool)
     assert done.returncode == 0, done.stdout + done.stderr
     return [line.split() for line in done.stdout.splitlines() if line.strip()][1:]
 

@@ -1,13 +1,12 @@
 """Our log is Kafka's: Kafka's own tool reads our segments, and our server takes over what a Kafka broker wrote."""
 
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from java_support import kafka_classpath
+from java_support import kafka_classpath, run_java
 from kafka_broker import TOOLS, KafkaBroker
 from protocol_client import ProtocolMember, wait_for_correct_group
 from scenarios.conftest import wait_until_serving
@@ -81,8 +80,9 @@ def what_a_client_sees(bootstrap: str) -> dict[str, Any]:
 def dump(segment: Path) -> str:
     """What Kafka's DumpLogSegments makes of a segment of ours."""
     tool = ["org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--print-data-log", "--files", str(segment)]
-    command = ["java", "-Xmx256m", "-cp", kafka_classpath(TOOLS), *tool]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    done = run_java(kafka_classpath(TOOLS), *tool)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_kafkas_own_tool_reads_our_segments(coordinator_process: Callable[..., ServerProcess]) -> None:

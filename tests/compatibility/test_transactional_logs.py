@@ -1,13 +1,12 @@
 """Transactions in a partition's log are Kafka's: its tool reads our markers, and either serves what the other wrote."""
 
 import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from java_support import kafka_classpath
+from java_support import kafka_classpath, run_java
 from kafka_broker import TOOLS, KafkaBroker
 from record_batch import CONTROL, TRANSACTIONAL, Batch, read_batches
 from scenarios.conftest import wait_until_serving
@@ -115,8 +114,9 @@ COMMITTED = [b"x", b"y", b"plain", b"plain", b"x", b"plain", b"y", b"plain", b"x
 def dump(path: Path, *options: str) -> str:
     """What Kafka's DumpLogSegments makes of a file."""
     tool = ["org.apache.kafka.tools.DumpLogSegments", *options, "--files", str(path)]
-    command = ["java", "-Xmx256m", "-cp", kafka_classpath(TOOLS), *tool]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    done = run_java(kafka_classpath(TOOLS), *tool)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_kafkas_own_tool_reads_our_markers_and_lists(coordinator_process: Callable[..., ServerProcess]) -> None:

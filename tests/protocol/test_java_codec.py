@@ -5,7 +5,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from java_support import KAFKA_VERSION, compile_java, kafka_classpath
+from java_support import KAFKA_VERSION, compile_java, java, kafka_classpath
 from protocol.message_making import EVERY_VERSION, SCHEMAS, make_message
 
 from coordinator.protocol.codec import Codec
@@ -53,9 +53,9 @@ def make_keys_differ(message: Message) -> None:
 
 
 @pytest.mark.java
-def test_kafkas_own_classes_read_and_write_the_same_bytes(tmp_path: Path):
+def test_kafkas_own_classes_read_and_write_the_same_bytes():
     """Every message in every version, our tagged fields included: Kafka carries what it does not know."""
-    classpath = compile_java(Path(__file__).parent / "java" / "Reencode.java", kafka_classpath(ARTIFACTS), tmp_path)
+    classpath = compile_java(Path(__file__).parent / "java" / "Reencode.java", kafka_classpath(ARTIFACTS))
     random = Random(44)
     asked = []
     for name, version in EVERY_VERSION:
@@ -66,7 +66,7 @@ def test_kafkas_own_classes_read_and_write_the_same_bytes(tmp_path: Path):
             make_keys_differ(message)
             asked.append((name, version, CODEC.encoder(name, version)(message).hex()))
     lines = "".join(f"{java_class(name)} {version} {data}\n" for name, version, data in asked)
-    command = ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", classpath, "Reencode"]
+    command = java(classpath, "Reencode")
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True, timeout=120)
     answers = done.stdout.splitlines()
     assert len(answers) == len(asked)
