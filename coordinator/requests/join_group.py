@@ -15,7 +15,8 @@ from coordinator.requests.api import Access, Api, Operation, Resource
 
 
 def handle(server: Any, exchange: Any) -> None:
-    exchange.fresh_id = server.entropy.uuid()
+    if not exchange.request.member_id:
+        exchange.fresh_id = server.entropy.uuid()
     server.groups.submit(exchange.request.group_id, join, exchange)
 
 

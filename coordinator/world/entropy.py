@@ -6,7 +6,9 @@ the shell draws them here and passes them to the core as arguments; a simulation
 
 import os
 from typing import Protocol
-from uuid import UUID
+
+_VARIANTS = "89ab"
+"""The digits that a UUID of RFC 9562 may have where it says whose layout it has."""
 
 
 class Entropy(Protocol):
@@ -25,7 +27,9 @@ class RealEntropy:
     __slots__ = ()
 
     def uuid(self) -> str:
-        return str(UUID(bytes=os.urandom(16), version=4))
+        digits = os.urandom(16).hex()
+        variant = _VARIANTS[int(digits[16], 16) & 3]
+        return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
     def bytes(self, count: int) -> bytes:
         return os.urandom(count)

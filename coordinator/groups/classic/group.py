@@ -127,8 +127,8 @@ class ClassicMember:
 
     __slots__ = (
         "assignment", "awaiting_join", "awaiting_sync", "client_host", "client_id", "client_reason", "group_instance_id",
-        "is_new", "member_id", "must_rejoin", "protocols", "reading", "rebalance_timeout_ms", "session_timeout_ms",
-        "session_timer", "still_there",
+        "is_new", "member_id", "must_rejoin", "protocols", "reading", "rebalance_timeout_ms", "session_timer",
+        "still_there",
     )  # fmt: skip
 
     def __init__(
@@ -140,6 +140,8 @@ class ClassicMember:
         client_host: str,
         protocols: Protocols,
         assignment: bytes,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
     ) -> None:
         self.member_id = member_id
         self.group_instance_id = group_instance_id
@@ -154,18 +156,25 @@ class ClassicMember:
         self.awaiting_sync: Call | None = None
         self.reading: Reading | None = None
         """The metadata last read, for it seldom changes from one generation to the next."""
-        self.session_timer = Timer(session_key(group_id, member_id), 0)
-        self.rebalance_timeout_ms = 0
-        self.session_timeout_ms = 0
-        self.set_timeouts(0, 0)
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self._set_session(Timer(session_key(group_id, member_id), session_timeout_ms))
 
     def set_timeouts(self, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
         self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        timer = self.session_timer = Timer(self.session_timer.key, session_timeout_ms)
+        if session_timeout_ms != self.session_timer.delay_ms:
+            self._set_session(Timer(self.session_timer.key, session_timeout_ms))
+
+    def _set_session(self, timer: Timer) -> None:
+        self.session_timer = timer
         # A heartbeat makes no object: both its answers are here.
         self.still_there = Result(_STILL_THERE, timers=(timer,))
         self.must_rejoin = Result(_REJOIN, timers=(timer,))
+
+    @property
+    def session_timeout_ms(self) -> int:
+        delay_ms = self.session_timer.delay_ms
+        assert delay_ms is not None
+        return delay_ms
 
     @property
     def is_static(self) -> bool:
@@ -248,7 +257,13 @@ class ClassicGroup:
         if self.state is State.EMPTY:
             return bool(protocol_type and names)
         members = len(self.members)
-        return self.protocol_type == protocol_type and any(self.support.get(name, 0) == members for name in names)
+        if self.protocol_type != protocol_type:
+            return False
+        support = self.support
+        for name in names:  # noqa: SIM110 - for one name, or two, a generator costs more than what it runs
+            if support.get(name, 0) == members:
+                return True
+        return False
 
     def rebalance_timeout_ms(self) -> int:
         """The longest of the members' (0 without members). Walks the members: once per rebalance, not per join."""
@@ -340,15 +355,15 @@ class ClassicGroup:
         timestamp_ms = stored.current_state_timestamp
         self.state_timestamp_ms = None if timestamp_ms == _NO_TIME else timestamp_ms
         for each in stored.members:
+            rebalance_timeout_ms = (
+                each.rebalance_timeout if each.rebalance_timeout != _NO_TIME else each.session_timeout
+            )
             # Of the protocols a member offers, the log holds the chosen one.
             member = ClassicMember(
                 self.group_id, each.member_id, each.group_instance_id, each.client_id, each.client_host,
                 ((stored.protocol or "", each.subscription),), each.assignment,
+                each.session_timeout, rebalance_timeout_ms,
             )  # fmt: skip
-            rebalance_timeout_ms = (
-                each.rebalance_timeout if each.rebalance_timeout != _NO_TIME else each.session_timeout
-            )
-            member.set_timeouts(each.session_timeout, rebalance_timeout_ms)
             self.add(member, stored.protocol_type)
         self.state = State.STABLE if self.members else State.EMPTY
         if stored.leader in self.members:

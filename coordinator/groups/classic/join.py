@@ -197,8 +197,10 @@ def _add(groups: "Groups", group: ClassicGroup, member_id: str, joining: Joining
         call.client_host,
         joining.protocols,
         b"",
+        request.session_timeout_ms,
+        joining.rebalance_timeout_ms,
     )
-    joining.set_timeouts(member)
+    member.client_reason = joining.client_reason
     member.is_new = True
     if group.initial_delay is not None:
         group.initial_delay.member_came = True

@@ -73,8 +73,9 @@ def _take_over(group: ClassicGroup, old: ClassicMember, new_id: str, effects: Ef
     led, had_not_synced = group.is_leader(old.member_id), old.member_id in group.pending_syncs
     group.remove(old.member_id)
     member = ClassicMember(
-        group.group_id, new_id, old.group_instance_id, old.client_id, old.client_host, old.protocols, old.assignment
-    )
+        group.group_id, new_id, old.group_instance_id, old.client_id, old.client_host, old.protocols, old.assignment,
+        old.session_timeout_ms, old.rebalance_timeout_ms,
+    )  # fmt: skip
     assert group.protocol_type is not None
     group.add(member, group.protocol_type)
     if led:

@@ -99,7 +99,7 @@ def _downgrade(change: Change, members: Sequence[ConsumerMember], asked_by: str,
 
 def _classic_member(group_id: str, member: ConsumerMember) -> ClassicMember:
     assert member.classic is not None
-    classic = ClassicMember(
+    return ClassicMember(
         group_id,
         member.member_id,
         member.instance_id,
@@ -107,9 +107,9 @@ def _classic_member(group_id: str, member: ConsumerMember) -> ClassicMember:
         member.client_host,
         member.classic.protocols,
         b"",
+        member.classic.session_timeout_ms,
+        member.rebalance_timeout_ms,
     )
-    classic.set_timeouts(member.classic.session_timeout_ms, member.rebalance_timeout_ms)
-    return classic
 
 
 def _assignment(

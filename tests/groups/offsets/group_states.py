@@ -31,8 +31,10 @@ def live_group(
         group = shard.state.classic[group_id] = ClassicGroup(group_id, coordinator.now_ms)
     metadata = b"\xff" if topics is None else encode_subscription(Subscription(topics, None, {}, -1, None, 1))
     for member_id, instance_id in ((MEMBER, None), (STATIC, INSTANCE)):
-        member = ClassicMember(group_id, member_id, instance_id, "client", "/127.0.0.1", (("range", metadata),), b"")
-        member.set_timeouts(SESSION_MS, SESSION_MS)
+        protocols = (("range", metadata),)
+        member = ClassicMember(
+            group_id, member_id, instance_id, "client", "/127.0.0.1", protocols, b"", SESSION_MS, SESSION_MS
+        )
         group.add(member, protocol_type)
     group.generation = max(group.generation, GENERATION)
     group.protocol_name = "range"
