@@ -27,7 +27,7 @@ from coordinator.groups.classic.group import (
     State,
     sync_key,
 )
-from coordinator.groups.classic.owned_partitions import examine, read
+from coordinator.groups.classic.owned_partitions import Reading, examine, read
 from coordinator.groups.classic.protocols import select_protocol
 from coordinator.groups.events import Kind, member_expired, quiet, rebalance_completed, rebalance_started
 from coordinator.groups.records import group_metadata
@@ -187,11 +187,15 @@ def read_subscriptions(group: ClassicGroup) -> list[tuple[str, Subscription]]:
     topics: set[str] = set()
     readable = True
     subscriptions = []
+    readings: dict[bytes, Reading] = {}  # Where nobody says what it owns, all say the same.
     for member_id, member in group.members.items():
         metadata = member.metadata(group.protocol_name) or b""
         reading = member.reading
         if reading is None or reading.metadata != metadata:
-            reading = member.reading = read(metadata)
+            reading = readings.get(metadata)
+            if reading is None:
+                reading = readings[metadata] = read(metadata)
+            member.reading = reading
         if reading.topics is None:
             readable = False
         else:
