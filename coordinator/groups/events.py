@@ -234,7 +234,7 @@ class CommitDecision:
                 b"\0",
             )
         parts.append(b"\0" if state_end < 0 else _STATE_END(1, 0, 8, state_end))
-        return _commit_key(request.group_id), b"".join(parts)
+        return _key(CommitDecidedKey.API_KEY, request.group_id), b"".join(parts)
 
     def verdicts(self) -> tuple[int, int, int]:
         """What strict, revocation-epoch and assignment-epoch say."""
@@ -300,6 +300,8 @@ _ASKED = Struct(">ih").pack
 _JUDGED = Struct(">bbbiiqh").pack
 _PARTITION = Struct(">iqhiB").pack
 _STATE_END = Struct(">BBBq").pack
+_TOOK = Struct(">iq").pack
+_WAIT = Struct(">qB").pack
 _ASSIGNMENT = Struct(">hi").unpack_from
 _ASSIGNMENT_BYTES = 6
 _VERSION = b"\0\0"
@@ -359,15 +361,6 @@ def _topic_head(name: str, topic_id: bytes, partition_count: int) -> bytes:
 
 
 @lru_cache(_NAMES_REMEMBERED)
-def _commit_key(group_id: str) -> bytes:
-    return _key(CommitDecidedKey.API_KEY, group_id)
-
-
-@lru_cache(_NAMES_REMEMBERED)
-def _delivered_key(group_id: str) -> bytes:
-    return _key(AssignmentDeliveredKey.API_KEY, group_id)
-
-
 def _key(number: int | None, group_id: str) -> bytes:
     assert number is not None
     encoded = group_id.encode()
@@ -384,17 +377,51 @@ def _held(member: ConsumerMember | None, topic_id: bytes) -> tuple[Mapping[int, 
 # --- members ----------------------------------------------------------------------------------------------------------
 
 
+class Joined:
+    """A new member. Where a thousand start at once there is one for each, so its bytes are put together here, as a commit's."""
+
+    __slots__ = ("client_host", "client_id", "epoch", "group_id", "instance_id", "kind", "member_id")
+
+    def __init__(
+        self, group_id: str, kind: Kind, member_id: str, instance_id: str | None, call: Call, epoch: int
+    ) -> None:
+        self.group_id = group_id
+        self.kind = kind
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = call.client_id
+        self.client_host = call.client_host
+        self.epoch = epoch
+
+    def record(self, state_offset: int, time_ms: int) -> Record:
+        value = MemberJoinedValue(
+            state_offset,
+            time_ms,
+            self.kind,
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.epoch,
+        )
+        return Record(MemberJoinedKey(self.group_id), value, 0)
+
+    def encoded(self, state_offset: int, time_ms: int, state_end: int) -> tuple[bytes, bytes]:
+        parts = (
+            _HEAD(0, state_offset, time_ms, self.kind),
+            _text(self.member_id),
+            _nullable_text(self.instance_id),
+            _nullable_text(self.client_id),
+            _text(self.client_host),
+            self.epoch.to_bytes(4, signed=True),
+            b"\0" if state_end < 0 else _STATE_END(1, 0, 8, state_end),
+        )
+        return _key(MemberJoinedKey.API_KEY, self.group_id), b"".join(parts)
+
+
 def member_joined(group_id: str, kind: Kind, member_id: str, instance_id: str | None, call: Call, epoch: int) -> Fact:
     """`epoch`: the generation it is to be in, or its first member epoch."""
-    value = MemberJoinedValue(
-        group_kind=kind,
-        member_id=member_id,
-        group_instance_id=instance_id,
-        client_id=call.client_id,
-        client_host=call.client_host,
-        epoch=epoch,
-    )
-    return quiet(Told(MemberJoinedKey(group_id), value))
+    return quiet(Joined(group_id, kind, member_id, instance_id, call, epoch))
 
 
 def member_left(
@@ -445,28 +472,60 @@ def rebalance_started(group_id: str, kind: Kind, epoch: int, cause: str, member_
     return Told(RebalanceStartedKey(group_id), value)
 
 
-def rebalance_completed(
-    group_id: str,
-    kind: Kind,
-    epoch: int,
-    *,
-    duration_ms: int,
-    cause: str,
-    member_id: str,
-    members: int,
-    waits: Mapping[str, int],
-) -> Event:
-    """`waits`: member id -> how long it was waited for."""
-    value = RebalanceCompletedValue(
-        group_kind=kind,
-        epoch=epoch,
-        duration_ms=duration_ms,
-        cause=cause,
-        member_id=member_id or None,
-        members=members,
-        waited_for=[RebalanceCompletedValue.Wait(each, waited_ms) for each, waited_ms in waits.items()],
-    )
-    return Told(RebalanceCompletedKey(group_id), value)
+class Completed:
+    """The end of a rebalance. It names every member: in a large group that is the longest event of all."""
+
+    __slots__ = ("cause", "duration_ms", "epoch", "group_id", "kind", "member_id", "members", "waits")
+
+    def __init__(
+        self,
+        group_id: str,
+        kind: Kind,
+        epoch: int,
+        *,
+        duration_ms: int,
+        cause: str,
+        member_id: str,
+        members: int,
+        waits: Mapping[str, int],
+    ) -> None:
+        """`waits`: member id -> how long it was waited for. It is over, and they do not change any more."""
+        self.group_id = group_id
+        self.kind = kind
+        self.epoch = epoch
+        self.duration_ms = duration_ms
+        self.cause = cause
+        self.member_id = member_id or None
+        self.members = members
+        self.waits = waits
+
+    def record(self, state_offset: int, time_ms: int) -> Record:
+        value = RebalanceCompletedValue(
+            state_offset=state_offset,
+            time_ms=time_ms,
+            group_kind=self.kind,
+            epoch=self.epoch,
+            duration_ms=self.duration_ms,
+            cause=self.cause,
+            member_id=self.member_id,
+            members=self.members,
+            waited_for=[RebalanceCompletedValue.Wait(each, waited_ms) for each, waited_ms in self.waits.items()],
+        )
+        return Record(RebalanceCompletedKey(self.group_id), value, 0)
+
+    def encoded(self, state_offset: int, time_ms: int, state_end: int) -> tuple[bytes, bytes]:
+        parts = [
+            _HEAD(0, state_offset, time_ms, self.kind),
+            _TOOK(self.epoch, self.duration_ms),
+            _text(self.cause),
+            _nullable_text(self.member_id),
+            self.members.to_bytes(4),
+            _count(len(self.waits)),
+        ]
+        for member_id, waited_ms in self.waits.items():
+            parts += (_text(member_id), _WAIT(waited_ms, 0))
+        parts.append(b"\0" if state_end < 0 else _STATE_END(1, 0, 8, state_end))
+        return _key(RebalanceCompletedKey.API_KEY, self.group_id), b"".join(parts)
 
 
 def group_converted(group_id: str, to: Kind, epoch: int, member_id: str, members: int) -> Event:
@@ -506,7 +565,9 @@ class ClassicDelivery:
         if topics is None:
             value: Any = self.record(state_offset, time_ms).value
             value.state_end_offset = state_end
-            return _delivered_key(self.group_id), _VERSION + Codec.of().encoder(value.NAME, 0)(value)
+            return _key(AssignmentDeliveredKey.API_KEY, self.group_id), _VERSION + Codec.of().encoder(value.NAME, 0)(
+                value
+            )
         parts = (
             _HEAD(0, state_offset, time_ms, Kind.CLASSIC),
             _text(self.member_id),
@@ -514,7 +575,7 @@ class ClassicDelivery:
             *topics,
             b"\0\0" if state_end < 0 else b"\0" + _STATE_END(1, 0, 8, state_end),
         )
-        return _delivered_key(self.group_id), b"".join(parts)
+        return _key(AssignmentDeliveredKey.API_KEY, self.group_id), b"".join(parts)
 
     def _topics(self) -> list[bytes] | None:
         """The field Topics; None where the assignment is not as clients write it, and must be looked at more closely."""
@@ -560,7 +621,6 @@ class Holding:
     """What a member of a consumer group was told that it holds, or said that it does. `value`: the event's class."""
 
     __slots__ = ("catalog", "epoch", "group_id", "held", "key", "member_id", "value")
-    encoded = None
 
     def __init__(
         self,
@@ -579,6 +639,22 @@ class Holding:
         self.member_id = member_id
         self.epoch = epoch
         self.held = held
+
+    def encoded(self, state_offset: int, time_ms: int, state_end: int) -> tuple[bytes, bytes]:
+        topic_name = self.catalog.topic_name
+        parts = [
+            _HEAD(0, state_offset, time_ms, Kind.CONSUMER),
+            _text(self.member_id),
+            self.epoch.to_bytes(4, signed=True),
+            _count(len(self.held)),
+        ]
+        for topic_id, which in self.held.items():
+            partitions = struct.pack(f">{len(which)}i", *sorted(which))
+            parts += (_text(topic_name(topic_id) or ""), topic_id, _count(len(which)), partitions, b"\0")
+        if self.value is AssignmentDeliveredValue:
+            parts.append(b"\0")
+        parts.append(b"\0" if state_end < 0 else _STATE_END(1, 0, 8, state_end))
+        return _key(self.key.API_KEY, self.group_id), b"".join(parts)
 
     def record(self, state_offset: int, time_ms: int) -> Record:
         topic_name, entry = self.catalog.topic_name, self.value.TopicPartitions

@@ -372,6 +372,10 @@ class GroupHarness:
                 assert self.event_serde.decode(key, value) == record
                 if fact.event.encoded is not None:
                     assert fact.event.encoded(state_offset, self.now_ms, -1) == (key, value)
+                    last: Any = fact.event.record(state_offset, self.now_ms)
+                    last.value.state_end_offset = state_offset + 1
+                    encoded = fact.event.encoded(state_offset, self.now_ms, state_offset + 1)
+                    assert encoded == self.event_serde.encode(last)
                 self.events.append(record)
 
 

@@ -29,7 +29,7 @@ from coordinator.groups.classic.group import (
 )
 from coordinator.groups.classic.owned_partitions import Reading, examine, read
 from coordinator.groups.classic.protocols import select_protocol
-from coordinator.groups.events import Kind, member_expired, quiet, rebalance_completed, rebalance_started
+from coordinator.groups.events import Completed, Kind, member_expired, quiet, rebalance_started
 from coordinator.groups.records import group_metadata
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.subscription import Subscription
@@ -258,7 +258,7 @@ def _remember(group: ClassicGroup, cause: Cause, now_ms: int, effects: Effects) 
 def tell_completed(group: ClassicGroup, now_ms: int) -> Event:
     """The rebalance that has just ended. One that began before this process did is not remembered."""
     rebalance = group.rebalances[-1] if group.rebalances else None
-    return rebalance_completed(
+    return Completed(
         group.group_id,
         Kind.CLASSIC,
         group.generation,

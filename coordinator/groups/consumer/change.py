@@ -34,7 +34,7 @@ from coordinator.groups.consumer.group import (
 )
 from coordinator.groups.consumer.reconcile import Owned, reconcile
 from coordinator.groups.consumer.subscription import check_regex, follow, metadata_hash, refresh_timer, topic_ids
-from coordinator.groups.events import Kind, quiet, rebalance_completed, rebalance_started
+from coordinator.groups.events import Completed, Kind, quiet, rebalance_started
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Call, Event, Fact, Record, Result, Timer, TimerKey
@@ -336,7 +336,7 @@ class Change:
         for rebalance in ended:
             rebalance.ended_ms = self.now_ms
             rebalance.last_reconciled = last_reconciled
-            event = rebalance_completed(
+            event = Completed(
                 self.group_id,
                 Kind.CONSUMER,
                 rebalance.epoch,
