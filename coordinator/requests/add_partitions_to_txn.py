@@ -1,8 +1,9 @@
 """AddPartitionsToTxn (key 24): the partitions that a transaction is about to write to.
 
 Up to v3 it is the client's, about one transaction; v4 and 5 are between brokers, about many, to add partitions or to verify
-that they were added (KIP-890). Any client may send them here. A partition that does not exist fails its whole transaction:
-the others of it are answered OPERATION_NOT_ATTEMPTED. v2 knows PRODUCER_FENCED, before it is INVALID_PRODUCER_EPOCH.
+that they were added (KIP-890). Any client may send them here. A partition that does not exist, or is the server's own, fails
+its whole transaction: the others of it are answered OPERATION_NOT_ATTEMPTED. v2 knows PRODUCER_FENCED, before it is
+INVALID_PRODUCER_EPOCH.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from coordinator.requests.exchange import Exchange
 from coordinator.requests.init_producer_id import fenced_as_known
 from coordinator.runtime.errand import DONE
 from coordinator.runtime.result import Call, Fact, Producer, Record, Result
+from coordinator.topics import names
 from coordinator.transactions.add_partitions import Addition, add_partitions
 from coordinator.transactions.transaction import Partition
 from coordinator.transactions.verify import verify_partitions
@@ -42,27 +44,25 @@ class _Asked:
         self.verdicts: _Verdicts = {}
 
     def refused_by(self, catalog: Any) -> bool:
-        """Whether some partition does not exist; then the verdict stands."""
-        partitions = self.addition.partitions
-        missing = {
-            (topic, index) for topic, index in partitions if not 0 <= index < (catalog.partition_count(topic) or 0)
+        """Whether some partition cannot be written to; then the verdict stands."""
+        wrong = {
+            (topic, index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if topic in names.INTERNAL
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for topic, index in self.addition.partitions
+            if topic in names.INTERNAL or not 0 <= index < (catalog.partition_count(topic) or 0)
         }
-        if missing:
-            self.verdicts = {
-                partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if partition in missing
-                else ErrorCode.OPERATION_NOT_ATTEMPTED
-                for partition in partitions
-            }
-        return bool(missing)
+        if wrong:
+            self.verdicts = dict.fromkeys(self.addition.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong
+        return bool(wrong)
 
 
 def handle(server: Any, exchange: Exchange) -> None:
     asked = {each.addition.transactional_id: each for each in _transactions(exchange.request, exchange.api_version)}
     left = [name for name, each in asked.items() if not each.refused_by(server.topics)]
 
-    def operation(state: Any, names: list[str], call: Call, now_ms: int) -> Result:
-        return _answered_one_by_one(state, [asked[name] for name in names], call, now_ms)
+    def operation(state: Any, ids: list[str], call: Call, now_ms: int) -> Result:
+        return _answered_one_by_one(state, [asked[name] for name in ids], call, now_ms)
 
     def combine(_parts: list[Any]) -> AddPartitionsToTxnResponse:
         return _response(list(asked.values()), exchange.api_version)
