@@ -45,7 +45,7 @@ def not_ready(server: Served) -> list[str]:
             for shard in router.shards
             if shard.status is not Status.ACTIVE
         ]
-    if reason := server.topics.metadata_problem:
+    if reason := server.topics.metadata.problem:
         problems.append(reason)
     problems += _partitions(server, "full")
     return problems

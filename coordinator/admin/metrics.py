@@ -214,7 +214,7 @@ def _partitions(server: Served) -> Samples:
 
 
 def _metadata_writable(server: Served) -> Samples:
-    yield (), 0 if server.topics.metadata_problem else 1
+    yield (), 0 if server.topics.metadata.problem else 1
 
 
 def _parked(server: Served) -> Samples:

@@ -201,7 +201,7 @@ def _has_failed(topics: Topics) -> bool:
     """Whether some log of the data plane takes no more until a restart."""
     wanted = {data_clients.EVENTS: data_clients.PARTITIONS, _LEDGER.name: _LEDGER.partitions}
     partitions = [topics.user_partition(name, index) for name, count in wanted.items() for index in range(count)]
-    return topics._log.failed is not None or any(  # noqa: SLF001 - nothing else says so
+    return topics.metadata.has_failed or any(
         partition is not None and partition.state is State.FAILED for partition in partitions
     )
 

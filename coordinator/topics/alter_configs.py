@@ -2,7 +2,7 @@
 
 Two requests do it. IncrementalAlterConfigs names the changes; AlterConfigs, its predecessor, names all that shall be
 set, and everything else falls back to the server's value. Both are a `Plan` here: a function from the settings there are
-to those that change. It is asked when its turn comes (`Topics.in_turn`), so that two changes at once both count.
+to those that change. It is asked when its turn comes (`MetadataLog.in_turn`), so that two changes at once both count.
 
 A resource's changes are one batch of the metadata log: all or none, in force when they are durable.
 """
@@ -139,7 +139,7 @@ def alter(
         if validate_only or not changes:
             done(None)
             return
-        topics.commit(
+        topics.metadata.commit(
             [
                 ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
                 for key, value in changes.items()
@@ -147,4 +147,4 @@ def alter(
             lambda error: done(None if error is ErrorCode.NONE else KafkaError(error)),
         )
 
-    topics.in_turn(turn)
+    topics.metadata.in_turn(turn)

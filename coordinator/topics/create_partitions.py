@@ -20,7 +20,7 @@ def create_partitions(
     topics: Topics, request: CreatePartitionsRequest, reply: Callable[[CreatePartitionsResponse], None]
 ) -> None:
     """Replies when the new partitions are there for everybody."""
-    topics.in_turn(lambda: _create(topics, request, reply))
+    topics.metadata.in_turn(lambda: _create(topics, request, reply))
 
 
 def refusal(name: str, error: KafkaError) -> CreatePartitionsResponse.CreatePartitionsTopicResult:

@@ -3,17 +3,16 @@
 The operations on it are modules of their own (`create`, `delete`, `produce`, `fetch`, `list_offsets`); this one holds
 what they share. Everything is synchronous and runs on the loop; disk, clock, chance and timer are handed in.
 
-A change of the registry is a `commit`: its records are one batch of the metadata log, and are replayed when that batch
-is durable. Until then the name is *claimed*, so that a second creation of it is refused although nobody sees the first
-yet; a deleted topic's name stays claimed until its folders are gone, so that a successor never finds old records.
+A change of the registry is a `commit` of its log (metadata_log.py): nobody sees it before it is durable. Until then the
+name is *claimed*, so that a second creation of it is refused although nobody sees the first yet; a deleted topic's name
+stays claimed until its folders are gone, so that a successor never finds old records.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from coordinator.log.batch import BatchBuilder, key_values
-from coordinator.log.log import Log, LogSettings
+from coordinator.log.log import Log
 from coordinator.log.writer import Durability, Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConfigRecord, Message, ProducerIdsRecord
@@ -22,6 +21,7 @@ from coordinator.runtime.timers import Handle, Schedule
 from coordinator.topics import configs, metadata_records, names
 from coordinator.topics.fetch_sessions import FetchSessions
 from coordinator.topics.internal_partition import InternalPartition
+from coordinator.topics.metadata_log import MetadataLog
 from coordinator.topics.metadata_records import TOPIC_RESOURCE
 from coordinator.topics.partition import LEADER_EPOCH, Done, MakeWriter, Partition, State
 from coordinator.topics.registry import NO_ID, Registry, Topic, creation, growth
@@ -32,17 +32,9 @@ from coordinator.world.entropy import Entropy
 
 __all__ = ["LEADER_EPOCH", "InternalPartition", "Topics"]
 
-RECORDS_SUPERFLUOUS = 10_000
-"""Records of the metadata log that say nothing any more, before a start writes the log anew."""
 METADATA_FOLDER = f"{names.CLUSTER_METADATA}-0"
 _DASH = 62
 """The six bits that url-safe base64 writes as '-'."""
-
-
-class _Commit(NamedTuple):
-    end_offset: int
-    records: Sequence[Message]
-    done: Done
 
 
 def _nothing() -> None:
@@ -92,12 +84,15 @@ class Topics:
         self._told = told
         self._partitions: dict[str, list[Partition]] = {}
         self._internal: dict[str, list[InternalPartition]] = {}
-        self._log = Log.open(disk, f"{data_folder}/{METADATA_FOLDER}", LogSettings(segment_ms=None, retention_ms=None))
-        self._load_registry()
-        self._writer = self._make_writer(self._log, self._committed, self._commit_failed)
-        self._commits: deque[_Commit] = deque()
-        self._metadata_full = False
-        self._turns: deque[Callable[[], None]] = deque()
+        self.metadata = MetadataLog(
+            disk,
+            f"{data_folder}/{METADATA_FOLDER}",
+            self.registry,
+            self._make_writer,
+            clock,
+            replayed=self._apply_settings,
+            told=told,
+        )
         self.producer_ids_from = 0
         """Below it none is given: a log that came from elsewhere knows producers that this server never named."""
         self._producer_ids = range(0)
@@ -105,7 +100,7 @@ class Topics:
         for topic in self.registry.topics.values():
             self._make_partitions(topic)
         self._open_folders()
-        self._compact_registry()
+        self.metadata.compact(node_id)
         self._retention: Handle = schedule(config.log_retention_check_interval_ms, self._retain)
 
     # --- start and stop -----------------------------------------------------------------------------------------------
@@ -122,9 +117,11 @@ class Topics:
             settings["segment.bytes"] = str(logs[0].settings.segment_bytes)
         topic = self.registry.topics.get(name)
         if topic is None:
-            self._commit_now(list(creation(Topic(name, self.new_topic_id(), len(logs), settings), self.node_id)))
+            self.metadata.commit_now(
+                list(creation(Topic(name, self.new_topic_id(), len(logs), settings), self.node_id))
+            )
         elif topic.configs != settings:
-            self._commit_now(
+            self.metadata.commit_now(
                 [
                     ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=settings.get(key))
                     for key in settings | dict(topic.configs)
@@ -142,7 +139,7 @@ class Topics:
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
         topic = Topic(name, self.new_topic_id(), partitions, configs.check(overrides.items()))
-        self._commit_now(list(creation(topic, self.node_id)))
+        self.metadata.commit_now(list(creation(topic, self.node_id)))
         self._make_partitions(topic)
         return True
 
@@ -151,7 +148,7 @@ class Topics:
         self._retention.cancel()
         opened = [p for partitions in self._partitions.values() for p in partitions if p.log is not None]
         closing = [(partition.folder, partition.close) for partition in opened]
-        for folder, close in [*closing, (self._log.folder, self._log.close)]:
+        for folder, close in [*closing, (self.metadata.folder, self.metadata.close)]:
             try:
                 close()
             except OSError as error:
@@ -161,7 +158,7 @@ class Topics:
     def idle(self) -> bool:
         """Whether nothing that was written is still on its way to the disk."""
         partitions = (partition for topic in self._partitions.values() for partition in topic)
-        return self._writer.idle and all(partition.idle for partition in partitions)
+        return self.metadata.idle and all(partition.idle for partition in partitions)
 
     # --- what there is ------------------------------------------------------------------------------------------------
 
@@ -263,7 +260,7 @@ class Topics:
 
     def partition_states(self) -> Iterator[tuple[str, str, str]]:
         """Name, `active`, `full` or `failed`, and why, of every user partition. Space that was made since counts."""
-        full = "" if self._log.has_room else "full"
+        full = "" if self.metadata.has_room else "full"
         for partitions in self._partitions.values():
             for partition in partitions:
                 if partition.state is State.FAILED:
@@ -272,15 +269,6 @@ class Topics:
                     yield partition.name, full, "the disk is full; records are refused until there is space"
                 else:
                     yield partition.name, "active", ""
-
-    @property
-    def metadata_problem(self) -> str:
-        """Why topics and settings cannot be changed; empty if they can."""
-        if self._log.failed is not None:
-            return f"the metadata log cannot be written: {self._log.failed}; restart the server once the disk is sound"
-        if self._metadata_full and not self._log.has_room:
-            return "the disk is full; topics and settings cannot be changed until there is space"
-        return ""
 
     def space(self) -> Space:
         """Of the file system that holds the data folder. OSError."""
@@ -316,7 +304,7 @@ class Topics:
                 self._make_partitions(topic)
             done(error)
 
-        self.commit(list(creation(topic, self.node_id)), committed)
+        self.metadata.commit(list(creation(topic, self.node_id)), committed)
 
     def grow(self, wanted: Mapping[str, int], done: Done) -> None:
         """Gives topics that are there more partitions, all of them or none: name -> how many there shall be."""
@@ -334,7 +322,7 @@ class Topics:
                         self._make_partitions(topics[name])
             done(error)
 
-        self.commit(records, committed)
+        self.metadata.commit(records, committed)
 
     def may_add(self, partitions: int) -> bool:
         """Whether there may be so many partitions more."""
@@ -379,25 +367,7 @@ class Topics:
             for partition in partitions:
                 partition.stop(self.schedule, stopped)
 
-        self.commit([metadata_records.removal(topic.topic_id)], committed)
-
-    def commit(self, records: Sequence[Message], done: Done) -> None:
-        """Writes records to the metadata log; they are replayed and `done(NONE)` is called when they are durable."""
-        if self._log.failed is not None:
-            done(ErrorCode.KAFKA_STORAGE_ERROR)
-            return
-        batch = self._batch(records)
-        self._commits.append(_Commit(self._log.end_offset + len(records), records, done))
-        self._writer.write(batch, len(records))
-
-    def in_turn(self, operation: Callable[[], None]) -> None:
-        """Calls a change that depends on what there is, when every change before it is durable or has failed."""
-        self._turns.append(operation)
-        self._take_turns()
-
-    def _take_turns(self) -> None:
-        while self._turns and not self._commits:
-            self._turns.popleft()()
+        self.metadata.commit([metadata_records.removal(topic.topic_id)], committed)
 
     def next_producer_id(self, done: Callable[[ErrorCode, int], None]) -> None:
         """Gives a producer id that was never given before, over all restarts: ids are reserved by blocks."""
@@ -421,69 +391,7 @@ class Topics:
                 else:
                     asker(error, -1)
 
-        self.commit([ProducerIdsRecord(broker_id=self.node_id, next_producer_id=block.stop)], reserved)
-
-    # --- the metadata log ---------------------------------------------------------------------------------------------
-
-    def _load_registry(self) -> None:
-        for buffer, position, header in self._log.batches():
-            if header.is_control:
-                continue
-            for _, _, value in key_values(buffer, position, header):
-                message = metadata_records.decode(value) if value is not None else None
-                if message is not None:
-                    self.registry.replay(message)
-
-    def _compact_registry(self) -> None:
-        """At the start, when the folders of removed topics are gone, so that nobody needs to know of these any more."""
-        log, registry = self._log, self.registry
-        needed = [*registry.snapshot(self.node_id)]
-        if log.end_offset - log.start_offset < sum(len(records) for records in needed) + RECORDS_SUPERFLUOUS:
-            return
-        before_bytes = log.size_bytes
-        try:
-            log.begin_segment()
-            start_offset = log.end_offset
-            for records in needed:
-                log.append(self._batch(records), len(records), self.clock.wall_ms())
-            log.sync()
-            log.truncate_before(start_offset)
-        except OSError as error:
-            if log.failed is not None:
-                raise
-            self._told(Fact("metadata_log_not_compacted", {"error": str(error)}))
-            return
-        registry.removed.clear()
-        self._told(Fact("metadata_log_compacted", {"bytes_before": before_bytes, "bytes_after": log.size_bytes}))
-
-    def _batch(self, records: Iterable[Message]) -> bytes:
-        builder = BatchBuilder()
-        for record in records:
-            builder.add(None, metadata_records.encode(record))
-        return builder.build(self._log.end_offset, self.clock.wall_ms())
-
-    def _committed(self, end_offset: int) -> None:
-        self._metadata_full = False
-        commits = self._commits
-        while commits and commits[0].end_offset <= end_offset:
-            _, records, done = commits.popleft()
-            for record in records:
-                self.registry.replay(record)
-            self._apply_settings(records)
-            done(ErrorCode.NONE)
-        self._take_turns()
-
-    def _commit_failed(self, error: OSError) -> None:
-        self._told(Fact("metadata_log_write_failed", {"error": str(error), "final": self._log.failed is not None}))
-        if self._log.failed is None:
-            self._metadata_full = True
-            self._commits.pop().done(ErrorCode.KAFKA_STORAGE_ERROR)
-            self._take_turns()
-            return
-        commits, self._commits = self._commits, deque()
-        for commit in commits:
-            commit.done(ErrorCode.KAFKA_STORAGE_ERROR)
-        self._take_turns()
+        self.metadata.commit([ProducerIdsRecord(broker_id=self.node_id, next_producer_id=block.stop)], reserved)
 
     def _apply_settings(self, records: Sequence[Message]) -> None:
         changed = {
@@ -495,15 +403,6 @@ class Topics:
             settings = configs.settings(self.registry.topics[name].configs, self.config)
             for partition in self._partitions[name]:
                 partition.apply(settings)
-
-    def _commit_now(self, records: Sequence[Message]) -> None:
-        """At the start, when nobody else writes: durable when it returns, or OSError."""
-        assert not self._commits
-        now_ms = self.clock.wall_ms()
-        self._log.append(self._batch(records), len(records), now_ms)
-        self._log.sync()
-        for record in records:
-            self.registry.replay(record)
 
     # --- partitions on disk -------------------------------------------------------------------------------------------
 

@@ -98,7 +98,7 @@ def server(
         memory=SimpleNamespace(held_bytes=70_000, waiting=1),
         topics=SimpleNamespace(
             partition_states=lambda: iter(partitions),
-            metadata_problem=metadata_problem,
+            metadata=SimpleNamespace(problem=metadata_problem),
             registry=SimpleNamespace(topics={"t": SimpleNamespace(name="t", partitions=3)}),
             user_partition=lambda _name, index: SimpleNamespace(
                 log=None if index else SimpleNamespace(size_bytes=70)  # a partition never written to has no log

@@ -153,12 +153,12 @@ def test_folders_of_no_topic_are_told_and_left_alone():
 def test_a_full_disk_refuses_a_topic_and_takes_the_next_when_there_is_space():
     plane = DataPlane()
     plane.create("a")
-    assert not plane.topics.metadata_problem
+    assert not plane.topics.metadata.problem
     plane.disk.capacity_bytes = 0
     assert plane.create("b").error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert "full" in plane.topics.metadata_problem
+    assert "full" in plane.topics.metadata.problem
     plane.disk.capacity_bytes = None
-    assert not plane.topics.metadata_problem
+    assert not plane.topics.metadata.problem
     assert plane.create("b").error_code == ErrorCode.NONE
     plane.killed()
     assert set(plane.topics.registry.topics) == {"a", "b"}
@@ -171,7 +171,7 @@ def test_after_a_failed_sync_the_registry_takes_no_more():
     assert plane.create("b").error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert plane.create("c").error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert plane.topics.topic_id("b") is None
-    assert "restart" in plane.topics.metadata_problem
+    assert "restart" in plane.topics.metadata.problem
 
 
 def test_declared_topics_are_made_once():
@@ -215,7 +215,7 @@ def test_the_groups_log_is_an_internal_topic_that_keeps_its_id():
 
 def came_and_went(monkeypatch, superfluous=20):
     """A data plane whose metadata log has much to forget."""
-    monkeypatch.setattr("coordinator.topics.engine.RECORDS_SUPERFLUOUS", superfluous)
+    monkeypatch.setattr("coordinator.topics.metadata_log.RECORDS_SUPERFLUOUS", superfluous)
     plane = DataPlane()
     plane.create("stays", 3, {"retention.ms": "5"})
     plane.produce(batch(b"kept"), topic="stays")
@@ -233,9 +233,9 @@ def told(plane):
 
 def test_a_start_forgets_how_topics_came_and_went(monkeypatch):
     plane = came_and_went(monkeypatch)
-    before, size = told(plane), plane.topics._log.size_bytes
+    before, size = told(plane), plane.topics.metadata.size_bytes
     plane.killed()
-    assert plane.topics._log.size_bytes < size / 2
+    assert plane.topics.metadata.size_bytes < size / 2
     assert told(plane) == before
     assert plane.fetch("stays").high_watermark == 1
     assert plane.facts[-1].name == "metadata_log_compacted"

@@ -1,0 +1,190 @@
+"""How the registry changes: durably first, then in memory, one change after the other.
+
+    commit(records) -> one batch of `__cluster_metadata-0` -> durable -> replayed into the registry -> `done`
+
+Nobody sees a change that a crash could take back. A change that depends on what there is (a topic may not be made
+twice) asks for its turn: it is called when every change before it is durable or has failed.
+
+A log of what came and went grows for ever where topics come and go, so a start that finds much in it that says nothing
+any more writes the registry anew at its end (`compact`); registry.py says why that is safe.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from coordinator.log.batch import BatchBuilder, key_values
+from coordinator.log.log import Log, LogSettings
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import Message
+from coordinator.runtime.result import Fact
+from coordinator.topics import metadata_records
+from coordinator.topics.partition import Done, MakeWriter
+from coordinator.topics.registry import Registry
+from coordinator.world.clock import Clock
+from coordinator.world.disk import Disk
+
+RECORDS_SUPERFLUOUS = 10_000
+"""Records that say nothing any more, before a start writes the log anew."""
+
+
+class _Commit(NamedTuple):
+    end_offset: int
+    records: Sequence[Message]
+    done: Done
+
+
+class MetadataLog:
+    """The log of the registry."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        registry: Registry,
+        make_writer: MakeWriter,
+        clock: Clock,
+        *,
+        replayed: Callable[[Sequence[Message]], None],
+        told: Callable[[Fact], None],
+    ) -> None:
+        """Opens the log and replays all that is in it. `replayed` is told of each change after that.
+
+        Raises DamagedLog and DecodeError for the log, OSError.
+        """
+        self._registry = registry
+        self._clock = clock
+        self._replayed = replayed
+        self._told = told
+        self._log = Log.open(disk, folder, LogSettings(segment_ms=None, retention_ms=None))
+        self._load()
+        self._writer = make_writer(self._log, self._committed, self._commit_failed)
+        self._commits: deque[_Commit] = deque()
+        self._turns: deque[Callable[[], None]] = deque()
+        self._full = False
+
+    def _load(self) -> None:
+        for buffer, position, header in self._log.batches():
+            if header.is_control:
+                continue
+            for _, _, value in key_values(buffer, position, header):
+                message = metadata_records.decode(value) if value is not None else None
+                if message is not None:
+                    self._registry.replay(message)
+
+    # --- what it is like ----------------------------------------------------------------------------------------------
+
+    @property
+    def folder(self) -> str:
+        return self._log.folder
+
+    @property
+    def size_bytes(self) -> int:
+        return self._log.size_bytes
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing that was written is still on its way to the disk."""
+        return self._writer.idle
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it takes nothing until the server is restarted."""
+        return self._log.failed is not None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether its file system has space for more."""
+        return self._log.has_room
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be changed; empty if it can."""
+        if self._log.failed is not None:
+            return f"the metadata log cannot be written: {self._log.failed}; restart the server once the disk is sound"
+        if self._full and not self._log.has_room:
+            return "the disk is full; topics and settings cannot be changed until there is space"
+        return ""
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def commit(self, records: Sequence[Message], done: Done) -> None:
+        """Writes a change; it is replayed and `done(NONE)` is called when it is durable."""
+        if self._log.failed is not None:
+            done(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        batch = self._batch(records)
+        self._commits.append(_Commit(self._log.end_offset + len(records), records, done))
+        self._writer.write(batch, len(records))
+
+    def commit_now(self, records: Sequence[Message]) -> None:
+        """At the start, when nobody else writes: durable when it returns, or OSError."""
+        assert not self._commits
+        self._log.append(self._batch(records), len(records), self._clock.wall_ms())
+        self._log.sync()
+        for record in records:
+            self._registry.replay(record)
+
+    def in_turn(self, operation: Callable[[], None]) -> None:
+        """Calls a change that depends on what there is, when every change before it is durable or has failed."""
+        self._turns.append(operation)
+        self._take_turns()
+
+    def compact(self, node_id: int) -> None:
+        """At the start, when the folders of removed topics are gone, so that nobody needs to know of these any more."""
+        log, registry = self._log, self._registry
+        needed = [*registry.snapshot(node_id)]
+        if log.end_offset - log.start_offset < sum(len(records) for records in needed) + RECORDS_SUPERFLUOUS:
+            return
+        before_bytes = log.size_bytes
+        try:
+            log.begin_segment()
+            start_offset = log.end_offset
+            for records in needed:
+                log.append(self._batch(records), len(records), self._clock.wall_ms())
+            log.sync()
+            log.truncate_before(start_offset)
+        except OSError as error:
+            if log.failed is not None:
+                raise
+            self._told(Fact("metadata_log_not_compacted", {"error": str(error)}))
+            return
+        registry.removed.clear()
+        self._told(Fact("metadata_log_compacted", {"bytes_before": before_bytes, "bytes_after": log.size_bytes}))
+
+    def close(self) -> None:
+        """Makes everything durable and gives the descriptors back. OSError."""
+        self._log.close()
+
+    def _take_turns(self) -> None:
+        while self._turns and not self._commits:
+            self._turns.popleft()()
+
+    def _batch(self, records: Iterable[Message]) -> bytes:
+        builder = BatchBuilder()
+        for record in records:
+            builder.add(None, metadata_records.encode(record))
+        return builder.build(self._log.end_offset, self._clock.wall_ms())
+
+    def _committed(self, end_offset: int) -> None:
+        self._full = False
+        commits = self._commits
+        while commits and commits[0].end_offset <= end_offset:
+            _, records, done = commits.popleft()
+            for record in records:
+                self._registry.replay(record)
+            self._replayed(records)
+            done(ErrorCode.NONE)
+        self._take_turns()
+
+    def _commit_failed(self, error: OSError) -> None:
+        self._told(Fact("metadata_log_write_failed", {"error": str(error), "final": self._log.failed is not None}))
+        if self._log.failed is None:
+            self._full = True
+            self._commits.pop().done(ErrorCode.KAFKA_STORAGE_ERROR)
+            self._take_turns()
+            return
+        commits, self._commits = self._commits, deque()
+        for commit in commits:
+            commit.done(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._take_turns()
