@@ -32,7 +32,8 @@ The packages, in the order in which they may import: each only from those below 
     admin       HTTP: health, metrics, views of groups and transactions
     network     listeners and connections; answers leave in the order of the requests
     requests    one file per Kafka API: its key, versions and access; ApiVersions is derived from them
-    config      every setting: name, type, range, unit, reason
+    config      from a file, the environment and the command line to a server's configuration
+    settings    every setting: name, type, range, unit, reason
     variables   the names that settings have as environment variables
     markers     brings the end of a transaction to every partition that it wrote to
     verification  asks a transaction's coordinator whether a write belongs to it

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coordinator.config import ServerConfig
     from coordinator.protocol.schema import Definition, Structure
+    from coordinator.settings import ServerConfig
 
 
 READY_WITHIN_S = 3.0
@@ -380,12 +380,12 @@ def simulate(options: argparse.Namespace) -> int:
 
 def config_list(_options: argparse.Namespace) -> int:
     """A table for people."""
-    from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
+    from coordinator.settings import SETTINGS, STRUCTURED  # noqa: PLC0415 - see the module's text
 
-    for setting in configuration.SETTINGS.values():
+    for setting in SETTINGS.values():
         print(f"{setting.name} = {setting.default}  ({', '.join(filter(None, (setting.parse.allowed, setting.unit)))})")
         print(f"    {setting.reason}")
-    for name, allowed in configuration.STRUCTURED.items():
+    for name, allowed in STRUCTURED.items():
         print(f"{name}  ({allowed})")
     return 0
 
@@ -393,8 +393,9 @@ def config_list(_options: argparse.Namespace) -> int:
 def config_defaults(_options: argparse.Namespace) -> int:
     """config/default.yaml is this output."""
     from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
+    from coordinator.settings import ServerConfig  # noqa: PLC0415 - as above
 
-    print(configuration.as_yaml(configuration.ServerConfig()), end="")
+    print(configuration.as_yaml(ServerConfig()), end="")
     return 0
 
 

@@ -26,7 +26,6 @@ from coordinator.admin.api import api_routes
 from coordinator.admin.health import health_routes
 from coordinator.admin.http import AdminServer
 from coordinator.admin.metrics import metrics_routes
-from coordinator.config import ListenerConfig, ServerConfig
 from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.events import EVENT_KEYS
@@ -54,6 +53,7 @@ from coordinator.runtime.serde import Serde, UnknownRecordVersion
 from coordinator.runtime.shard import Shard, Status
 from coordinator.runtime.statistics import Statistics
 from coordinator.runtime.timers import Handle
+from coordinator.settings import ListenerConfig, ServerConfig
 from coordinator.topics import names
 from coordinator.topics.engine import Topics
 from coordinator.transactions import transactions

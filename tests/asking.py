@@ -2,11 +2,11 @@
 
 from topics.data_plane import FOLDER, DataPlane
 
-from coordinator.config import ServerConfig
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
 from coordinator.requests.dispatch import spoken_apis
+from coordinator.settings import ServerConfig
 
 CLUSTER_ID = "x1yZ2nQGS_mE4bIq5yQZ0A"
 

@@ -158,7 +158,7 @@ def test_the_commands_that_the_readme_shows_exist():
 
 
 def test_settings_that_the_readme_names_exist():
-    from coordinator.config import SETTINGS, STRUCTURED
+    from coordinator.settings import SETTINGS, STRUCTURED
 
     readme = (REPOSITORY / "README.md").read_text()
     named = set(re.findall(r"`((?:group|offsets?|limit|admin|log|max|connections|socket)\.[a-z.]+[a-z])`", readme))
@@ -166,7 +166,7 @@ def test_settings_that_the_readme_names_exist():
 
 
 def test_every_setting_is_read_by_the_code_that_it_is_for():
-    from coordinator.config import SETTINGS
+    from coordinator.settings import SETTINGS
 
     elsewhere = [path for path in PACKAGE.rglob("*.py") if path.name not in {"config.py", "settings.py"}]
     source = "\n".join(path.read_text(encoding="utf-8") for path in elsewhere)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import config
-from coordinator.config import ConfigError, ListenerConfig, ServerConfig, load
+from coordinator import config, settings
+from coordinator.config import ConfigError, load
+from coordinator.settings import ListenerConfig, ServerConfig
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -57,36 +58,36 @@ KAFKA = {
 
 @pytest.mark.parametrize(("name", "default"), KAFKA.items())
 def test_a_setting_that_kafka_has_starts_at_kafkas_default(name, default):
-    assert config.SETTINGS[name].default == default
+    assert settings.SETTINGS[name].default == default
 
 
 def test_every_field_of_every_part_can_be_set_and_every_setting_has_a_field():
     structured = {"host", "port", "listeners", "declared_topics"}
-    areas = [ServerConfig, config.AdminConfig, config.NetworkConfig, config.LogConfig]
-    areas += [config.GroupsConfig, config.TopicsConfig, config.TransactionsConfig]
+    areas = [ServerConfig, settings.AdminConfig, settings.NetworkConfig, settings.LogConfig]
+    areas += [settings.GroupsConfig, settings.TopicsConfig, settings.TransactionsConfig]
     held = {
         (area, item.name)
         for area in areas
         for item in fields(area)
         if item.name not in structured
-        and (area, item.name) != (config.GroupsConfig, "producer_id_expiration_ms")  # set once, for topics and groups
+        and (area, item.name) != (settings.GroupsConfig, "producer_id_expiration_ms")  # set once, for topics and groups
         and not is_dataclass(getattr(ServerConfig(), item.name, None))
     }
-    assert held == {(setting.area, setting.field_name) for setting in config.SETTINGS.values()}
+    assert held == {(setting.area, setting.field_name) for setting in settings.SETTINGS.values()}
 
 
-@pytest.mark.parametrize("name", [name for name, each in config.SETTINGS.items() if type(each.default) is int])
+@pytest.mark.parametrize("name", [name for name, each in settings.SETTINGS.items() if type(each.default) is int])
 def test_what_is_set_is_what_the_server_is_given(name):
-    default = config.SETTINGS[name].default
+    default = settings.SETTINGS[name].default
     value = next(
-        each for each in (default - 1, default + 1) if config.SETTINGS[name].parse.read(each, False) is not None
+        each for each in (default - 1, default + 1) if settings.SETTINGS[name].parse.read(each, False) is not None
     )
     built = config._build({name: value})
-    assert config.value_of(built, name) == value
+    assert settings.value_of(built, name) == value
 
 
 def test_every_default_is_a_value_that_the_setting_takes_and_has_its_reason():
-    for setting in config.SETTINGS.values():
+    for setting in settings.SETTINGS.values():
         assert setting.parse.read(setting.default, False) == setting.default, setting.name
         assert setting.reason.endswith((".", ")."))
 
