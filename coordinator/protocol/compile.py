@@ -90,11 +90,16 @@ class _Writer:
 _WIRE_NAMES = (
     "SHORT",
     "TEXTS",
+    "COMPACT_TEXTS",
+    "NULLABLE_COMPACT_TEXTS",
+    "COMPACT",
+    "NULLABLE_COMPACT",
+    "PLAIN",
+    "NULLABLE_PLAIN",
     "read_varint",
     "write_varint",
     "read_long_text",
     "read_long_bytes",
-    "text_prefix",
     "size_prefix",
     "skip_tags",
     "null_refused",
@@ -191,6 +196,15 @@ class _DecodeWriter(_Writer):
 
     def _sized(self, subcon: Sized, target: str, field: str) -> None:
         self._size(subcon.prefix)
+        if subcon.prefix is Prefix.COMPACT and subcon.is_text:
+            memo, size = ("NULLABLE_COMPACT_TEXTS", "(n or 1)") if subcon.nullable else ("COMPACT_TEXTS", "n")
+            self.line("if n < 128:")
+            self.line(f"    end = pos + {size}")
+            self.line(f"    {target} = {memo}[buffer[pos:end]]")
+            self.line("    pos = end")
+            self.line("else:")
+            self.line(f'    {target}, pos = read_long_text(buffer, pos, "{field}")')
+            return
         if subcon.prefix is Prefix.COMPACT:
             if subcon.nullable:
                 self.line("if n == 0:")
@@ -198,12 +212,10 @@ class _DecodeWriter(_Writer):
                 self.line("    pos += 1")
             self.line(f"{'elif n < 128' if subcon.nullable else 'if 0 < n < 128'}:")
             self.line("    end = pos + n")
-            read = "buffer[pos + 1:end]"
-            self.line(f"    {target} = {f'TEXTS[{read}]' if subcon.is_text else read}")
+            self.line(f"    {target} = buffer[pos + 1:end]")
             self.line("    pos = end")
             self.line("else:")
-            reader = "read_long_text" if subcon.is_text else "read_long_bytes"
-            self.line(f'    {target}, pos = {reader}(buffer, pos, "{field}")')
+            self.line(f'    {target}, pos = read_long_bytes(buffer, pos, "{field}")')
             return
         self.line("if n < 0:")
         self.line(f"    {target} = None" if subcon.nullable else f'    raise null_refused("{field}")')
@@ -211,35 +223,40 @@ class _DecodeWriter(_Writer):
             self.line("else:")
             self.indent()
         self.line("end = pos + n")
-        read = "buffer[pos:end]"
-        if subcon.is_text:
-            long = f'{read}.decode("utf-8", "replace")'
-            read = f"TEXTS[{read}] if n < {wire.TEXT_REMEMBERED_BYTES} else {long}"
-        self.line(f"{target} = {read}")
+        self.line(f"{target} = {'TEXTS[buffer[pos:end]]' if subcon.is_text else 'buffer[pos:end]'}")
         self.line("pos = end")
         if subcon.nullable:
             self.dedent()
 
     def _array(self, subcon: Array, target: str, field: str) -> None:
+        """A count of one byte is not held against the bytes that are left: the end comes before it becomes expensive."""
+        least = least_size(subcon.element)
+        too_many = f"n{f' * {least}' if least > 1 else ''} > size - pos"
         self._size(subcon.prefix)
         if subcon.prefix is Prefix.COMPACT:
-            self.line("if n > 127:")
-            self.line("    n, pos = read_varint(buffer, pos)")
-            self.line("else:")
+            self.line("if n < 128:")
             self.line("    pos += 1")
-            self.line("n -= 1")
-        self.line("if n < 0:")
-        self.line(f"    {target} = None" if subcon.nullable else f'    raise null_refused("{field}")')
+            self.line("    n -= 1")
+            self.line("else:")
+            self.line("    n, pos = read_varint(buffer, pos)")
+            self.line("    n -= 1")
+            self.line(f"    if {too_many}:")
+            self.line(f'        raise count_refused("{field}", n)')
         if subcon.nullable:
+            self.line("if n < 0:")
+            self.line(f"    {target} = None")
             self.line("else:")
             self.indent()
-        least = least_size(subcon.element)
-        self.line(f"if n{f' * {least}' if least > 1 else ''} > size - pos:")
-        self.line(f'    raise count_refused("{field}", n)')
-        if self._elements_max is not None:
-            self.line("left -= n")
-            self.line("if left < 0:")
+        if subcon.prefix is not Prefix.COMPACT:
+            self.line(f"if {too_many}:")
             self.line(f'    raise count_refused("{field}", n)')
+        if self._elements_max is not None:
+            self.line("if not 0 <= n <= left:")
+            self.line(f'    raise count_refused("{field}", n)')
+            self.line("left -= n")
+        elif not subcon.nullable:
+            self.line("if n < 0:")
+            self.line(f'    raise null_refused("{field}")')
         match subcon.element:
             case Fixed(code=code):
                 self.line(f'{target} = list(struct.unpack_from(f">{{n}}{code}", buffer, pos))')
@@ -280,6 +297,12 @@ class _DecodeWriter(_Writer):
         self.dedent()
 
     def _tags(self, tagged: list[Tagged], target: str) -> None:
+        if not tagged:
+            self.line("if buffer[pos]:")
+            self.line("    pos = skip_tags(buffer, pos)")
+            self.line("else:")
+            self.line("    pos += 1")
+            return
         for field in tagged:
             self.line(f"{target}.{field.attribute} = {default_source(field.value)}")
         self.line("if buffer[pos] == 0:")
@@ -292,27 +315,24 @@ class _DecodeWriter(_Writer):
             self.line(f"    pos += {len(head) + struct.calcsize(f'>{code}')}")
         self.line("else:")
         self.indent()
-        if not tagged:
-            self.line("pos = skip_tags(buffer, pos)")
-        else:
-            stop = self.fresh_name("stop")
-            self.line("n, pos = read_varint(buffer, pos)")
-            self.line("for _ in range(n):")
+        stop = self.fresh_name("stop")
+        self.line("n, pos = read_varint(buffer, pos)")
+        self.line("for _ in range(n):")
+        self.indent()
+        self.line("tag, pos = read_varint(buffer, pos)")
+        self.line("n, pos = read_varint(buffer, pos)")
+        self.line(f"{stop} = pos + n")
+        for number, field in enumerate(tagged):
+            self.line(f"{'elif' if number else 'if'} tag == {field.tag}:")
             self.indent()
-            self.line("tag, pos = read_varint(buffer, pos)")
-            self.line("n, pos = read_varint(buffer, pos)")
-            self.line(f"{stop} = pos + n")
-            for number, field in enumerate(tagged):
-                self.line(f"{'elif' if number else 'if'} tag == {field.tag}:")
-                self.indent()
-                self._value(field.subcon, f"{target}.{field.attribute}", field.attribute)
-                self._flush()
-                self.line(f"if pos != {stop}:")
-                self.line(f'    raise tag_refused("{field.attribute}")')
-                self.dedent()
-            self.line("else:")
-            self.line(f"    pos = {stop}")
+            self._value(field.subcon, f"{target}.{field.attribute}", field.attribute)
+            self._flush()
+            self.line(f"if pos != {stop}:")
+            self.line(f'    raise tag_refused("{field.attribute}")')
             self.dedent()
+        self.line("else:")
+        self.line(f"    pos = {stop}")
+        self.dedent()
         self.dedent()
 
 
@@ -433,19 +453,19 @@ class _EncodeWriter(_Writer):
         self._pieces.append(expression)
 
     def _sized(self, subcon: Sized, source: str, field: str) -> None:
-        content, size = self.fresh_name(field), self.fresh_name(f"{field}_size")
         compact = subcon.prefix is Prefix.COMPACT
-        encoded = ".encode()" if subcon.is_text else ""
-        long_prefix = "text_prefix" if subcon.is_text else "size_prefix"
-        prefix = f"SHORT[{size}] if {size} < 127 else {long_prefix}({size})"
+        if subcon.is_text:
+            memo = "COMPACT" if compact else "PLAIN"
+            self._piece(f"{'NULLABLE_' if subcon.nullable else ''}{memo}[{source}]")
+            return
+        content, size = self.fresh_name(field), self.fresh_name(f"{field}_size")
+        prefix = f"SHORT[{size}] if {size} < 127 else size_prefix({size})"
         if subcon.nullable:
             self.line(f"{content} = {source}")
             self.line(f"if {content} is None:")
             self.line(f'    {content} = b""')
             self.line(f"    {size} = " + ('b"\\0"' if compact else "-1"))
             self.line("else:")
-            if encoded:
-                self.line(f"    {content} = {content}{encoded}")
             self.line(f"    {size} = len({content})")
             if compact:
                 self.line(f"    {size} = {prefix}")
@@ -453,7 +473,7 @@ class _EncodeWriter(_Writer):
             else:
                 self._run.append((subcon.prefix.value, size))
         else:
-            self.line(f"{content} = {source}{encoded}")
+            self.line(f"{content} = {source}")
             if compact:
                 self.line(f"{size} = len({content})")
                 self._piece(f"({prefix})")

@@ -10,7 +10,7 @@ import struct
 from functools import cache
 
 from coordinator.protocol.schema import LATEST, SchemaFolder
-from coordinator.protocol.wire import TEXT_REMEMBERED_BYTES, TEXTS, DecodeError, skip_tags
+from coordinator.protocol.wire import TEXTS, DecodeError, skip_tags
 
 API_VERSIONS_KEY = 18
 
@@ -46,9 +46,7 @@ def decode_request_header(buffer: bytes, _flexible: dict[int, int] = _first_flex
             client_id = None
         else:
             end += size
-            client_id = (
-                TEXTS[buffer[10:end]] if size < TEXT_REMEMBERED_BYTES else buffer[10:end].decode("utf-8", "replace")
-            )
+            client_id = TEXTS[buffer[10:end]]
         if api_version >= _flexible.get(api_key, LATEST + 1):
             end = end + 1 if buffer[end] == 0 else skip_tags(buffer, end)
     except (IndexError, struct.error) as error:

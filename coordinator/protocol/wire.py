@@ -8,6 +8,9 @@ beyond the end, and the next read, or the check at the end of the message, refus
 check.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 TEXT_SIZE_MAX = 0x7FFF
 """Bytes in a string, in every encoding: the flexible one could say more, and Kafka refuses it on both sides."""
 
@@ -18,24 +21,6 @@ class DecodeError(Exception):
 
 class EncodeError(Exception):
     """That version cannot say the message: it lacks a field that is set, forbids a null, or a number does not fit."""
-
-
-class _Texts(dict[bytes, str]):
-    """The strings that were read lately. The same few thousand names come with every request, and a string that is found
-    again is not decoded, and has its hash already."""
-
-    def __missing__(self, encoded: bytes) -> str:
-        text = encoded.decode("utf-8", "replace")
-        if len(self) >= TEXTS_REMEMBERED:
-            self.clear()
-        self[encoded] = text
-        return text
-
-
-TEXTS_REMEMBERED = 16_384
-TEXT_REMEMBERED_BYTES = 128
-"""A string that has so many bytes or more is none of them."""
-TEXTS = _Texts()
 
 
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
@@ -69,6 +54,61 @@ SHORT = tuple(write_varint(size + 1) for size in range(127))
 """The compact length prefix of every size that fits in one byte: the prefix is the size plus one, and zero is null."""
 
 
+class _Memo(dict[Any, Any]):
+    """What was made of something short, lately. The same few thousand names come and go with every message: a string that
+    is found is neither decoded nor encoded again, and has its hash already."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self._make = make
+
+    def __missing__(self, key: Any) -> Any:
+        made = self._make(key)
+        if key is None or len(key) < REMEMBERED_SIZE:
+            if len(self) >= REMEMBERED:
+                self.clear()
+            self[key] = made
+        return made
+
+
+REMEMBERED = 16_384
+REMEMBERED_SIZE = 128
+"""Bytes or letters: what has so many or more is not remembered."""
+
+
+def _text_of_compact(encoded: bytes) -> str:
+    if not encoded:
+        raise null_refused("a string")
+    return encoded[1:].decode("utf-8", "replace")
+
+
+def _compact(text: str) -> bytes:
+    encoded = text.encode()
+    return (SHORT[len(encoded)] if len(encoded) < len(SHORT) else text_prefix(len(encoded))) + encoded
+
+
+def _plain(text: str) -> bytes:
+    encoded = text.encode()
+    if len(encoded) > TEXT_SIZE_MAX:
+        raise text_refused(len(encoded))
+    return len(encoded).to_bytes(2) + encoded
+
+
+TEXTS = _Memo(lambda encoded: encoded.decode("utf-8", "replace"))
+"""By its bytes."""
+COMPACT_TEXTS = _Memo(_text_of_compact)
+"""By its bytes behind their size of one byte; no bytes at all are what a size of zero leaves, null."""
+NULLABLE_COMPACT_TEXTS = _Memo(lambda encoded: None if encoded == b"\0" else _text_of_compact(encoded))
+"""The same; the size is there also of null."""
+COMPACT = _Memo(_compact)
+"""A string's bytes behind their size, by the string."""
+NULLABLE_COMPACT = _Memo(lambda text: b"\0" if text is None else _compact(text))
+PLAIN = _Memo(_plain)
+"""The same, not compact."""
+NULLABLE_PLAIN = _Memo(lambda text: b"\xff\xff" if text is None else _plain(text))
+
+
 def read_long_text(buffer: bytes, position: int, field: str) -> tuple[str, int]:
     """Reads a compact string that is not short, and refuses null."""
     size, position = read_varint(buffer, position)
@@ -92,7 +132,7 @@ def read_long_bytes(buffer: bytes, position: int, field: str) -> tuple[bytes, in
 def text_prefix(size: int) -> bytes:
     """The compact prefix of a string that has too many bytes for `SHORT`."""
     if size > TEXT_SIZE_MAX:
-        raise EncodeError(f"a string of {size} bytes; at most {TEXT_SIZE_MAX} can be sent")
+        raise text_refused(size)
     return write_varint(size + 1)
 
 
@@ -113,13 +153,20 @@ def skip_tags(buffer: bytes, position: int) -> int:
     return position
 
 
+def text_refused(size: int) -> EncodeError:
+    """The error for a string that no message can hold."""
+    return EncodeError(f"a string of {size} bytes; at most {TEXT_SIZE_MAX} can be sent")
+
+
 def null_refused(field: str) -> DecodeError:
     """The error for a null where the definition has none."""
     return DecodeError(f"{field} is null")
 
 
 def count_refused(field: str, count: int) -> DecodeError:
-    """The error for an array that claims more elements than its bytes can hold, or than one message may have."""
+    """The error for an array that claims more elements than its bytes can hold, or than one message may have; or for null."""
+    if count < 0:
+        return null_refused(field)
     return DecodeError(f"{field} claims {count} elements")
 
 
