@@ -31,9 +31,9 @@ in all. `key_values` is how a load reads them back: a flat loop with one- and tw
 returning a list per batch. Plain slicing beats a memoryview here: records are short, and views cost more than copies.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from google_crc32c import value as crc32c
 
@@ -157,29 +157,27 @@ class BatchBuilder:
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
         """Adds a record, whose offset will be the base offset plus the records before it."""
-        count = self.count
-        try:
-            key_bytes, value_bytes = len(key), len(value)  # type: ignore[arg-type]  # None is for the one below
-            length = _SIZES[key_bytes] + _SIZES[value_bytes] + _BEGINNING_SIZES[count]
-            # The zero at the end: the count of headers.
-            self._parts += (  # type: ignore[arg-type]
-                _VARINTS[length], _BEGINNINGS[count], _VARINTS[key_bytes], key, _VARINTS[value_bytes], value, b"\0",
-            )  # fmt: skip
-        except (IndexError, TypeError):
-            self._add_unusual(key, value)
-        else:
-            self.count = count + 1
-            self.size_bytes += _SIZES[length]
+        self.add_all(((key, value),))
 
-    def _add_unusual(self, key: bytes | None, value: bytes | None) -> None:
-        """A record without a key or a value, or with more than the tables know."""
-        parts = [b"\0\0", varint(self.count)]
-        parts += [_NULL if field is None else varint(len(field)) + field for field in (key, value)]
-        body = b"".join((*parts, b"\0"))
-        length = varint(len(body))
-        self._parts += (length, body)
-        self.count += 1
-        self.size_bytes += len(length) + len(body)
+    def add_all(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        """The same for many, by key and value."""
+        parts: list[Any] = self._parts
+        count, size_bytes = self.count, self.size_bytes
+        for key, value in records:
+            try:
+                key_bytes, value_bytes = len(key), len(value)  # type: ignore[arg-type]  # None is for the one below
+                length = _SIZES[key_bytes] + _SIZES[value_bytes] + _BEGINNING_SIZES[count]
+                # The zero at the end: the count of headers.
+                parts += (
+                    _VARINTS[length], _BEGINNINGS[count], _VARINTS[key_bytes], key, _VARINTS[value_bytes], value, b"\0",
+                )  # fmt: skip
+                size_bytes += _SIZES[length]
+            except (IndexError, TypeError):
+                record = _unusual_record(count, key, value)
+                parts.append(record)
+                size_bytes += len(record)
+            count += 1
+        self.count, self.size_bytes = count, size_bytes
 
     def build(
         self,
@@ -211,6 +209,14 @@ class BatchBuilder:
         self._parts = []
         self.count = 0
         self.size_bytes = HEADER_BYTES
+
+
+def _unusual_record(offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:
+    """A record without a key or a value, or with more than the tables know."""
+    parts = [b"\0\0", varint(offset_delta)]
+    parts += [_NULL if field is None else varint(len(field)) + field for field in (key, value)]
+    body = b"".join((*parts, b"\0"))
+    return varint(len(body)) + body
 
 
 def end_transaction(

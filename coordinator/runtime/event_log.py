@@ -207,13 +207,14 @@ class EventLog:
             self._lose(len(pending))
 
     def _write(self, pending: list[Pending], state_end: int) -> None:
-        opened, batch, encode = self._opened, BatchBuilder(), self._serde.encode
+        opened, encode = self._opened, self._serde.encode
+        records: list[tuple[bytes, bytes | None]] = []
         previous_offset = UNKNOWN
         if opened is not None:
             opened.events_lost = self._lost_since_written
             opened.state_end_offset = UNKNOWN if pending else state_end
             previous_offset = opened.state_offset
-            batch.add(*encode(Record(EventLogOpenedKey(), opened)))
+            records.append(encode(Record(EventLogOpenedKey(), opened)))
         left, unwritable = len(pending), 0
         for event, time_ms, state_offset, _ in pending:
             left -= 1
@@ -221,21 +222,22 @@ class EventLog:
             encoded = event.encoded
             try:
                 if encoded is not None:
-                    key, content = encoded(state_offset, time_ms, end)
-                    batch.add(key, content)
+                    records.append(encoded(state_offset, time_ms, end))
                 else:
                     record = event.record(state_offset, time_ms)
                     value: Any = record.value
                     value.state_end_offset = end
-                    batch.add(*encode(record))
+                    records.append(encode(record))
                 previous_offset = state_offset
             except EncodeError as error:
                 # A name that is longer than a string may be, once its wrong letters were replaced.
                 _log.warning('event=event_not_written shard=%d reason="%s"', self.index, error)
                 unwritable += 1
-        if not batch.count:
+        if not records:
             self._lose(unwritable)
             return
+        batch = BatchBuilder()
+        batch.add_all(records)
         base_offset = self.log.end_offset
         data = batch.build(base_offset, self._clock.wall_ms())
         self._writer.write(data, batch.count)

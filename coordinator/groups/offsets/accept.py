@@ -16,6 +16,21 @@ _MADE = 1024
 _new = object.__new__
 
 
+class _Accepted(dict[int, Any]):
+    """The answer to each partition that is accepted. Nobody changes an answer, so those of most commits are made once."""
+
+    __slots__ = ("_partition",)
+
+    def __init__(self, partition: type[Any]) -> None:
+        self._partition = partition
+
+    def __missing__(self, index: int) -> Any:
+        answer = self._partition(index, _NONE)
+        if index < _MADE:
+            self[index] = answer
+        return answer
+
+
 class Answers:
     """The classes of which an API makes its answer; both APIs' have the same fields."""
 
@@ -25,15 +40,14 @@ class Answers:
         self.response = response
         self.topic = topic
         self.partition = partition
-        self.accepted = tuple(partition(index, _NONE) for index in range(_MADE))
-        """Nobody changes an answer, so those that nearly all commits get are made once."""
+        self.accepted = _Accepted(partition)
 
 
 def accept(
     request: Any, answers: Answers, metadata_max: int, now_ms: int, expire_timestamp_ms: int | None
 ) -> tuple[Any, OffsetCommits, bool]:
     """The answer, the records, and whether some partition was refused. Every topic has its name *and* its id."""
-    accepted, answer, made = answers.accepted, answers.partition, _MADE
+    accepted, answer = answers.accepted, answers.partition
     records = OffsetCommits(request.group_id, now_ms, expire_timestamp_ms)
     topics: list[Any] = []
     is_partly_refused = False
@@ -48,7 +62,7 @@ def accept(
                 partitions.append(answer(index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
                 is_partly_refused = True
                 continue
-            partitions.append(accepted[index] if index < made else answer(index, _NONE))
+            partitions.append(accepted[index])
             # As the constructor would, which is a call.
             value = _new(OffsetCommitValue)
             value.offset = asked.committed_offset

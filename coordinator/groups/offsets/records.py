@@ -51,7 +51,7 @@ class OffsetCommits(Records):
         self._topics: list[tuple[str, bytes, Sequence[tuple[int, OffsetCommitValue]]]] = []
 
     def add(self, topic: str, topic_id: bytes, offsets: Sequence[tuple[int, OffsetCommitValue]]) -> None:
-        """Offsets by partition index; their values bear the commit's times and the topic's id, if there is room for it."""
+        """Offsets by partition index; their values bear the commit's times and this id."""
         self._count += len(offsets)
         self._topics.append((topic, topic_id, offsets))
 
@@ -65,8 +65,8 @@ class OffsetCommits(Records):
                 yield Record(OffsetCommitKey(self.group_id, topic, index), value, version)
 
     def replay(self, state: "Groups") -> None:
-        for topic, _, offsets in self._topics:
-            replay_offsets(state, self.group_id, topic, offsets)
+        for topic, topic_id, offsets in self._topics:
+            replay_offsets(state, self.group_id, topic, topic_id, offsets)
 
     def encoded(self) -> list[tuple[bytes, bytes]]:
         group_id, out = self.group_id, []

@@ -30,20 +30,24 @@ def replay_offset_commit(groups: "Groups", key: OffsetCommitKey, value: OffsetCo
         offsets.pending.drop(group_id, (key.topic, key.partition))
         groups.forget_if_nothing_is_known(group_id)
         return
-    replay_offsets(groups, group_id, key.topic, ((key.partition, value),))
+    replay_offsets(groups, group_id, key.topic, value.topic_id, ((key.partition, value),))
 
 
 def replay_offsets(
-    groups: "Groups", group_id: str, topic: str, committed: Collection[tuple[int, OffsetCommitValue]]
+    groups: "Groups",
+    group_id: str,
+    topic: str,
+    topic_id: bytes,
+    committed: Collection[tuple[int, OffsetCommitValue]],
 ) -> None:
-    """Offsets of one topic by partition index, none of them a tombstone; the topic's id is the same in all."""
+    """Offsets of one topic by partition index, none of them a tombstone; `topic_id`: what all of them say."""
     offsets = groups.offsets
     if group_id not in offsets.by_group:
         groups.group_or_simple(group_id)
     if group_id in offsets.pending.by_group:
         for partition, _ in committed:
             offsets.pending.supersede(group_id, (topic, partition))
-    offsets.put(group_id, topic, committed)
+    offsets.put(group_id, topic, topic_id, committed)
 
 
 def replay_pending_offset(groups: "Groups", key: OffsetCommitKey, value: OffsetCommitValue, producer: Producer) -> None:
@@ -53,7 +57,7 @@ def replay_pending_offset(groups: "Groups", key: OffsetCommitKey, value: OffsetC
 
 def replay_marker(groups: "Groups", marker: Marker) -> None:
     for group_id, (topic, partition), committed in groups.offsets.pending.end(marker):
-        groups.offsets.put(group_id, topic, ((partition, committed),))
+        groups.offsets.put(group_id, topic, committed.topic_id, ((partition, committed),))
 
 
 def replay_legacy_offset_commit(

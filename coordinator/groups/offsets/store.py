@@ -42,20 +42,19 @@ class Offsets:
         committed = self.by_group.get(group_id)
         return None if committed is None else committed.get((topic, partition))
 
-    def put(self, group_id: str, topic: str, committed: Iterable[tuple[int, OffsetCommitValue]]) -> None:
-        """Offsets of one topic by partition index."""
+    def put(
+        self, group_id: str, topic: str, topic_id: bytes, committed: Iterable[tuple[int, OffsetCommitValue]]
+    ) -> None:
+        """Offsets of one topic by partition index; `topic_id`: what all of them say."""
         offsets = self.by_group.get(group_id)
         if offsets is None:
             offsets = self.by_group[intern(group_id)] = {}
-        topic_ids = self.topic_ids
+        topic, topic_id = intern(topic), self.topic_ids.setdefault(topic_id, topic_id)
+        count = len(offsets)
         for partition, value in committed:
-            topic_id = value.topic_id
-            value.topic_id = topic_ids.setdefault(topic_id, topic_id)
-            key = (topic, partition)
-            if key not in offsets:
-                self.count += 1
-                key = (intern(topic), partition)
-            offsets[key] = value
+            value.topic_id = topic_id
+            offsets[topic, partition] = value
+        self.count += len(offsets) - count
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """Forgets one offset; one that is not there is no matter."""
