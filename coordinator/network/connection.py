@@ -79,9 +79,9 @@ class Connection(asyncio.Protocol):
     """The server's end of one connection."""
 
     __slots__ = (
-        "_admit", "_backlog", "_backlog_bytes", "_closed", "_counted_bytes", "_dispatcher", "_drained", "_handling", "_held",
-        "_limits", "_listed", "_lost", "_memory", "_now_ms", "_once", "_queue", "_reading", "_reserved_bytes", "_seen",
-        "_splitter", "_starved", "_transport", "_turn", "_writable",
+        "_admit", "_backlog", "_backlog_bytes", "_closed", "_counted_bytes", "_dispatch", "_drained", "_handling", "_held",
+        "_in_flight_max", "_limits", "_listed", "_lost", "_memory", "_now_ms", "_once", "_queue", "_reading", "_reserved_bytes",
+        "_seen", "_splitter", "_starved", "_transport", "_turn", "_writable",
         "advertised", "client_host", "client_id", "closed_by", "full_since_ms", "repeated", "requests",
     )  # fmt: skip
 
@@ -108,8 +108,9 @@ class Connection(asyncio.Protocol):
         """The last sweep that saw something new: when it was (ms), the whole frames so far, whether another had begun."""
         self.full_since_ms: int | None = None
         """Since when the write buffer has been full, or what it holds has been all that is left to do."""
-        self._dispatcher = dispatcher
+        self._dispatch = dispatcher.dispatch
         self._limits = limits
+        self._in_flight_max = limits.requests_in_flight_max
         self._turn = turn
         self._once = once
         self._memory = memory
@@ -155,8 +156,9 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        splitter = self._splitter
         try:
-            frames = self._splitter.feed(data)
+            frames = splitter.feed(data)
         except FrameError as error:
             self.refuse(str(error), Closed.FRAME)
             return
@@ -165,7 +167,7 @@ class Connection(asyncio.Protocol):
             self._backlog.extend(frames)
         else:
             self._handle(frames)
-        if self._splitter.rest or self._reserved_bytes:
+        if splitter.rest or self._reserved_bytes:
             self._weigh(arrived=bool(frames))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
@@ -275,8 +277,7 @@ class Connection(asyncio.Protocol):
         """Handles frames in order; those beyond what may be in flight wait in the backlog."""
         if self._closed:
             return
-        queue, dispatch = self._queue, self._dispatcher.dispatch
-        in_flight_max = self._limits.requests_in_flight_max
+        queue, dispatch, in_flight_max = self._queue, self._dispatch, self._in_flight_max
         self._handling = True
         try:
             for index, frame in enumerate(frames):
@@ -325,11 +326,10 @@ class Connection(asyncio.Protocol):
         if self._counted_bytes:
             # Joining would copy what is large.
             self._transport.writelines(out)
+            self._recount()
         else:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
-        if self._counted_bytes:
-            self._recount()
-        if not queue and self._drained is not None:
+        if self._drained is not None and not queue:
             self._drained.set()
 
     def _weigh(self, *, arrived: bool) -> None:
@@ -373,12 +373,7 @@ class Connection(asyncio.Protocol):
             self._counted_bytes = left
 
     def _balance(self) -> None:
-        wanted = (
-            self._writable
-            and not self._backlog
-            and not self._starved
-            and len(self._queue) < self._limits.requests_in_flight_max
-        )
+        wanted = self._writable and not self._backlog and not self._starved and len(self._queue) < self._in_flight_max
         if wanted is self._reading or self._transport is None or self._closed:
             return
         self._reading = wanted

@@ -165,19 +165,22 @@ class Exchange:
 
     def encode(self, message: Any) -> bytes:
         """The whole answer frame; also counts it."""
-        body = self.route.encode(message)
-        return self._head(message, len(body)) + body
-
-    def _head(self, message: Any, size: int) -> bytes:
-        """What goes before a body of this size; also counts the answer."""
         route = self.route
+        body = route.encode(message)
+        size = len(body)
         route.answered += 1
+        if size > COUNTED_BYTES or (route.has_error_code and message.error_code):
+            self._count(message, size)
+        return route.head(size + route.head_bytes, self.correlation_id) + body
+
+    def _count(self, message: Any, size: int) -> None:
+        """An answer that has an error, or is large."""
+        route = self.route
         if route.has_error_code and message.error_code:
             error = message.error_code
             route.errors[error] = route.errors.get(error, 0) + 1
         if size > COUNTED_BYTES:
             self._queue.count(size)
-        return route.head(size + route.head_bytes, self.correlation_id)
 
     def send(self, payload: bytes | Parts) -> None:
         """Gives the encoded answer; it leaves when every earlier request of the connection has been answered."""
@@ -203,9 +206,12 @@ class Exchange:
 
     def reply_in_parts(self, message: Message) -> None:
         """Answers with a message that may hold a lot: if it does, that is written from where it lies."""
-        parts = self.route.encode_parts(message)
+        route = self.route
+        parts = route.encode_parts(message)
         size = sum(map(len, parts))
-        parts.insert(0, self._head(message, size))
+        route.answered += 1
+        self._count(message, size)
+        parts.insert(0, route.head(size + route.head_bytes, self.correlation_id))
         self.send(b"".join(parts) if size <= COUNTED_BYTES else Parts(size, parts))
 
     def no_reply(self) -> None:
