@@ -562,8 +562,8 @@ class Log:
                 count += 1
         if settings.retention_bytes is not None:
             left = self.size_bytes - sum(segment.size_bytes for segment in self.segments[:count])
-            for segment in self.segments[count:-1]:
-                if left - segment.size_bytes < settings.retention_bytes:
+            for segment in self.segments[count:]:
+                if not segment.size_bytes or left - segment.size_bytes < settings.retention_bytes:
                     break
                 left -= segment.size_bytes
                 count += 1

@@ -163,6 +163,16 @@ def test_retention_by_size_deletes_the_oldest_segments_that_are_too_much(disk):
     assert log.apply_retention(0) == 0
 
 
+def test_retention_to_no_bytes_deletes_even_the_last_segment(disk):
+    log = open_log(disk, segment_bytes=300, retention_bytes=0)
+    assert log.apply_retention(0) == 0
+    for _ in range(4):
+        append(log)
+    assert log.apply_retention(0) == 2
+    assert (log.start_offset, log.end_offset, log.size_bytes) == (4, 4, 0)
+    assert log.apply_retention(0) == 0
+
+
 def test_retention_by_age_deletes_even_the_last_segment_and_keeps_counting(disk):
     log = open_log(disk, segment_bytes=300, retention_ms=100)
     for timestamp in (10, 10, 10, 20, 20, 20, 30):
