@@ -164,7 +164,8 @@ def produce(
         if not left:
             reply(response, failed)
 
-    entries: list[_Entry] = []
+    plain: list[_Entry] = []
+    transactional: list[_Entry] = []
     wanted: dict[tuple[str, bytes], dict[int, bytes | None]] = {}
     for topic in request.topic_data:
         # Of a partition named twice the last entry counts.
@@ -180,21 +181,21 @@ def produce(
             done = partial(finished, answer)
             try:
                 partition = _partition(topics, name, index)
-                entries.append(_Entry(name or "", partition, _read(records, api_version), answer, done))
+                batch = _read(records, api_version)
             except _Refused as refusal:
                 refusal.tell(answer)
                 done(refusal.code)
+            else:
+                entry = _Entry(name or "", partition, batch, answer, done)
+                (transactional if batch.is_verified else plain).append(entry)
         if answers.partition_responses:
             response.responses.append(answers)
     now_ms = topics.clock.wall_ms()
-    transactional = [entry for entry in entries if entry.batch.is_verified]
-    if len({entry.producer for entry in transactional}) > 1:
+    if transactional and len({entry.producer for entry in transactional}) > 1:
         message = "The batches of one request are in the transactions of several producers"
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
     acked = request.acks != 0
-    for entry in entries:
-        if entry.batch.is_verified:
-            continue
+    for entry in plain:
         partition = entry.partition
         if partition.producers_known:
             _append(entry, now_ms, None, acked=acked)
@@ -327,14 +328,17 @@ def _nothing() -> None:
 
 
 def _has_transactional_batches(request: ProduceRequest) -> bool:
-    return any(
-        len(data.records) > _ATTRIBUTES_AT + 1
-        and data.records[_MAGIC_AT] == MAGIC
-        and data.records[_ATTRIBUTES_AT + 1] & TRANSACTIONAL
-        for topic in request.topic_data
-        for data in topic.partition_data
-        if data.records is not None
-    )
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if (
+                records is not None
+                and len(records) > _ATTRIBUTES_AT + 1
+                and records[_ATTRIBUTES_AT + 1] & TRANSACTIONAL
+                and records[_MAGIC_AT] == MAGIC
+            ):
+                return True
+    return False
 
 
 def _partition(topics: Topics, name: str | None, index: int) -> Partition:
@@ -474,6 +478,8 @@ def _check_timestamps(partition: Partition, batch: _Batch, now_ms: int) -> None:
     data, header = batch
     settings = partition.settings
     earliest, latest = now_ms - settings.timestamp_before_max_ms, now_ms + settings.timestamp_after_max_ms
+    if earliest <= header.base_timestamp <= latest and earliest <= header.max_timestamp <= latest:
+        return
 
     def wrong(timestamp: int) -> bool:
         return timestamp != _NO_TIMESTAMP and not earliest <= timestamp <= latest
