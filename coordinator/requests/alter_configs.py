@@ -5,11 +5,11 @@ Old tools send it. Whoever names one setting of a topic thereby takes away all o
 
 from typing import Any
 
-from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
 from coordinator.requests.exchange import Exchange
-from coordinator.requests.incremental_alter_configs import Altered, alter_resources
+from coordinator.requests.incremental_alter_configs import Altered, alter_resources, results
 from coordinator.topics import alter_configs
 from coordinator.topics.alter_configs import Change, replacing
 
@@ -25,29 +25,14 @@ def handle(server: Any, exchange: Exchange) -> None:
         return Altered(asked.resource_type, asked.resource_name, entries, lambda _kind: replacing(values))
 
     def answer(errors: list[KafkaError | None]) -> None:
-        exchange.reply(
-            AlterConfigsResponse(
-                responses=[_result(asked, error) for asked, error in zip(request.resources, errors, strict=True)]
-            )
-        )
+        exchange.reply(AlterConfigsResponse(responses=results(_Result, request.resources, errors)))
 
     wanted = [altered(asked) for asked in request.resources]
     alter_resources(server, wanted, answer, validate_only=request.validate_only, legacy=True)
 
 
 def refuse(request: AlterConfigsRequest, error: KafkaError, _api_version: int) -> AlterConfigsResponse:
-    return AlterConfigsResponse(responses=[_result(asked, error) for asked in request.resources])
-
-
-def _result(
-    asked: AlterConfigsRequest.AlterConfigsResource, error: KafkaError | None
-) -> AlterConfigsResponse.AlterConfigsResourceResponse:
-    return _Result(
-        error_code=error.code if error is not None else ErrorCode.NONE,
-        error_message=error.message if error is not None else None,
-        resource_type=asked.resource_type,
-        resource_name=asked.resource_name,
-    )
+    return AlterConfigsResponse(responses=results(_Result, request.resources, [error] * len(request.resources)))
 
 
 API = Api(

@@ -1,11 +1,11 @@
 """IncrementalAlterConfigs: sets, removes, appends to and takes from settings; each resource is all or nothing.
 
-AlterConfigs, its predecessor, shares everything from here but how the changes are told (`alter_resources`).
+AlterConfigs, its predecessor, shares everything from here but how the changes are told (`alter_resources`, `results`).
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
@@ -15,6 +15,7 @@ from coordinator.requests.exchange import Exchange
 from coordinator.topics.alter_configs import Change, Done, Plan, check_entries, incremental
 
 _Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+_R = TypeVar("_R")
 
 
 class Altered(NamedTuple):
@@ -34,11 +35,7 @@ def handle(server: Any, exchange: Exchange) -> None:
         return Altered(asked.resource_type, asked.resource_name, entries, lambda kind: incremental(entries, kind.lists))
 
     def answer(errors: list[KafkaError | None]) -> None:
-        exchange.reply(
-            IncrementalAlterConfigsResponse(
-                responses=[_result(asked, error) for asked, error in zip(request.resources, errors, strict=True)]
-            )
-        )
+        exchange.reply(IncrementalAlterConfigsResponse(responses=results(_Result, request.resources, errors)))
 
     wanted = [altered(asked) for asked in request.resources]
     alter_resources(server, wanted, answer, validate_only=request.validate_only, legacy=False)
@@ -91,7 +88,8 @@ def _alter(server: Any, asked: Altered, times_named: int, done: Done, *, validat
 def refuse(
     request: IncrementalAlterConfigsRequest, error: KafkaError, _api_version: int
 ) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(responses=[_result(asked, error) for asked in request.resources])
+    errors = [error] * len(request.resources)
+    return IncrementalAlterConfigsResponse(responses=results(_Result, request.resources, errors))
 
 
 def _kind(resource_type: int, *, legacy: bool) -> ConfigResource:
@@ -101,15 +99,17 @@ def _kind(resource_type: int, *, legacy: bool) -> ConfigResource:
     return resource(resource_type)
 
 
-def _result(
-    asked: IncrementalAlterConfigsRequest.AlterConfigsResource, error: KafkaError | None
-) -> IncrementalAlterConfigsResponse.AlterConfigsResourceResponse:
-    return _Result(
-        error_code=error.code if error is not None else ErrorCode.NONE,
-        error_message=error.message if error is not None else None,
-        resource_type=asked.resource_type,
-        resource_name=asked.resource_name,
-    )
+def results(make: Callable[..., _R], resources: Sequence[Any], errors: Sequence[KafkaError | None]) -> list[_R]:
+    """One result for each resource that a request names."""
+    return [
+        make(
+            error_code=error.code if error is not None else ErrorCode.NONE,
+            error_message=error.message if error is not None else None,
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+        )
+        for asked, error in zip(resources, errors, strict=True)
+    ]
 
 
 API = Api(
