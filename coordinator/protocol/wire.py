@@ -8,8 +8,7 @@ beyond the end, and the next read, or the check at the end of the message, refus
 check.
 """
 
-from collections.abc import Callable
-from typing import Any
+from coordinator.protocol.memo import Memo
 
 TEXT_SIZE_MAX = 0x7FFF
 """Bytes in a string, in every encoding: the flexible one could say more, and Kafka refuses it on both sides."""
@@ -54,29 +53,6 @@ SHORT = tuple(write_varint(size + 1) for size in range(127))
 """The compact length prefix of every size that fits in one byte: the prefix is the size plus one, and zero is null."""
 
 
-class _Memo(dict[Any, Any]):
-    """What was made of something short, lately. The same few thousand names come and go with every message: a string that
-    is found is neither decoded nor encoded again, and has its hash already."""
-
-    __slots__ = ("_make",)
-
-    def __init__(self, make: Callable[[Any], Any]) -> None:
-        self._make = make
-
-    def __missing__(self, key: Any) -> Any:
-        made = self._make(key)
-        if key is None or len(key) < REMEMBERED_SIZE:
-            if len(self) >= REMEMBERED:
-                self.clear()
-            self[key] = made
-        return made
-
-
-REMEMBERED = 16_384
-REMEMBERED_SIZE = 128
-"""Bytes or letters: what has so many or more is not remembered."""
-
-
 def _text_of_compact(encoded: bytes) -> str:
     if not encoded:
         raise null_refused("a string")
@@ -95,18 +71,18 @@ def _plain(text: str) -> bytes:
     return len(encoded).to_bytes(2) + encoded
 
 
-TEXTS = _Memo(lambda encoded: encoded.decode("utf-8", "replace"))
+TEXTS = Memo(lambda encoded: encoded.decode("utf-8", "replace"))
 """By its bytes."""
-COMPACT_TEXTS = _Memo(_text_of_compact)
+COMPACT_TEXTS = Memo(_text_of_compact)
 """By its bytes behind their size of one byte; no bytes at all are what a size of zero leaves, null."""
-NULLABLE_COMPACT_TEXTS = _Memo(lambda encoded: None if encoded == b"\0" else _text_of_compact(encoded))
+NULLABLE_COMPACT_TEXTS = Memo(lambda encoded: None if encoded == b"\0" else _text_of_compact(encoded))
 """The same; the size is there also of null."""
-COMPACT = _Memo(_compact)
+COMPACT = Memo(_compact)
 """A string's bytes behind their size, by the string."""
-NULLABLE_COMPACT = _Memo(lambda text: b"\0" if text is None else _compact(text))
-PLAIN = _Memo(_plain)
+NULLABLE_COMPACT = Memo(lambda text: b"\0" if text is None else _compact(text))
+PLAIN = Memo(_plain)
 """The same, not compact."""
-NULLABLE_PLAIN = _Memo(lambda text: b"\xff\xff" if text is None else _plain(text))
+NULLABLE_PLAIN = Memo(lambda text: b"\xff\xff" if text is None else _plain(text))
 
 
 def read_long_text(buffer: bytes, position: int, field: str) -> tuple[str, int]:

@@ -7,7 +7,7 @@ request. Refused partitions lead the answer. Nearly all requests name existing p
 from collections.abc import Sequence
 from typing import Any
 
-from coordinator.groups.events import CommitDecision, RefusedOffset, commit_decided
+from coordinator.groups.commit_events import CommitDecision, RefusedOffset, commit_decided
 from coordinator.groups.offsets.accept import Answers
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import Message

@@ -10,7 +10,7 @@ number.
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.events import commit_decided
+from coordinator.groups.commit_events import commit_decided
 from coordinator.groups.fencing import fence_commit
 from coordinator.groups.offsets.accept import Answers, accept
 from coordinator.protocol.errors import ErrorCode, KafkaError

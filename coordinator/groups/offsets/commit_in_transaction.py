@@ -11,7 +11,7 @@ that is in the log belongs to a past owner of the transactional id, or to a tran
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coordinator.groups.events import commit_decided
+from coordinator.groups.commit_events import commit_decided
 from coordinator.groups.fencing import fence_commit_in_transaction
 from coordinator.groups.offsets.accept import Answers, accept
 from coordinator.protocol.errors import ErrorCode, KafkaError

@@ -3,7 +3,7 @@
 import pytest
 from groups.consumer.test_commit_fencing import bumped, halved, world
 
-from coordinator.groups.events import Verdict
+from coordinator.groups.commit_events import Verdict
 from coordinator.groups.fencing import NAMES_NO_MEMBER, NOT_OWNED, NOT_OWNED_THEN
 from coordinator.groups.offsets.commit_in_transaction import VerifiedCommit, commit_in_transaction
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
