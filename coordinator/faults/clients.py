@@ -251,6 +251,11 @@ class Member(Client):
                 self._forget()
                 await self.world.rest(self.random.uniform(1, 5))
 
+    @property
+    def wants(self) -> set[str]:
+        """Topics."""
+        return set(self.topics)
+
     def _forget(self) -> None:
         """A new process knows nothing of the former one."""
         self.member_id, self.generation, self.positions, self.stable = "", NO_GENERATION, {}, False

@@ -69,6 +69,8 @@ class Plan:
 
     consumer_groups: int
     """Beside the classic ones, with as many members each."""
+    mixed_groups: int
+    """Groups with members of both protocols."""
     assignment_interval_ms: int
     fencing_policy: str
 
@@ -140,6 +142,7 @@ def draw(seed: int, span_s: float) -> Plan:
         stop_s=sometimes(15, 60, 0.3),
         downtime_s=random.choice([0.1, 2.0, 10.0]),
         consumer_groups=random.choice([0, 1, 1, 2]),
+        mixed_groups=Random(f"mixed {seed}").choice([0, 1, 1]),
         assignment_interval_ms=random.choice([0, 0, 1_000]),
         fencing_policy=random.choice(FENCING_POLICIES),
         events_fail=Random(f"events {seed}").choice([0.0, 0.0, 0.02, 0.3]),

@@ -21,6 +21,7 @@ from random import Random
 from typing import Any
 
 from coordinator.faults import clients, counters, data_clients, transaction_clients
+from coordinator.faults.calm import Calm, Crowd
 from coordinator.faults.clock import LoopClock
 from coordinator.faults.consumer_clients import ConsumerMember, Ownership
 from coordinator.faults.disk import Node, PowerCut, SimulatedDisk, SimulatedFile
@@ -28,9 +29,10 @@ from coordinator.faults.entropy import SeededEntropy
 from coordinator.faults.history import History
 from coordinator.faults.invariants import Invariants
 from coordinator.faults.loop import Deadlock, Livelock, Process, SimulatedLoop
+from coordinator.faults.mixed_clients import mixed_members
 from coordinator.faults.network import SimulatedNetwork, Weather
 from coordinator.faults.plan import Plan
-from coordinator.faults.wire import Caller, Lost
+from coordinator.faults.wire import Caller
 from coordinator.faults.worker import SimulatedWorker
 from coordinator.groups.settings import GroupsConfig
 from coordinator.runtime.shard import Status
@@ -45,10 +47,6 @@ ADDRESS = ("10.0.0.9", 9092)
 LOG_DIR = "data"
 EVENTS_KEPT = 200
 CHECK_EVERY_S = 5.0
-CALM_S = 90.0
-"""By then a healed world has come to rest: sessions, rebalances and the patience of clients are all far shorter."""
-LASTS_S = 15.0
-"""Longer than any session."""
 
 _OUTSIDE = Context()
 """Of no process."""
@@ -243,11 +241,9 @@ class Simulation:
         self._config = config_of(plan)
         self._broken: str | None = None
         self._is_down = False
-        self._members: list[clients.Member] = []
         self._ownership = Ownership(self.history, self.broken)
-        self._consumers: list[ConsumerMember] = []
-        self._producers: list[data_clients.Producer | transaction_clients.Accountant | counters.Counter] = []
-        self._healed_s = 0.0
+        self._crowd = Crowd()
+        self._is_healed = False
 
     def _random(self, purpose: str) -> Random:
         """One for each purpose: a draw more in one place must not change all others."""
@@ -293,37 +289,43 @@ class Simulation:
         plan, random = self.plan, self._random("clients")
         self.loop.call_soon(self._boot, context=_OUTSIDE)
         tasks = [self.loop.create_task(self._watch())]
+        crowd = self._crowd
         for group in range(plan.groups):
-            self._members += [clients.Member(self.world, f"group-{group}", number) for number in range(plan.members)]
+            crowd.classic += [clients.Member(self.world, f"group-{group}", number) for number in range(plan.members)]
         for group in range(plan.consumer_groups):
-            self._consumers += [
+            crowd.modern += [
                 ConsumerMember(self.world, f"consumers-{group}", number, self._ownership)
                 for number in range(plan.members)
             ]
-        self._producers = [data_clients.Producer(self.world, number, self.records) for number in range(2)]
+        for group in range(plan.mixed_groups):
+            classic, modern = mixed_members(self.world, group, self._ownership)
+            crowd.classic += classic
+            crowd.modern += modern
+        crowd.producers = [data_clients.Producer(self.world, number, self.records) for number in range(2)]
         auditor = clients.Auditor(self.world, "auditor")
         others: list[Any] = [clients.Simple(self.world, number) for number in range(3)]
         others += [data_clients.Reader(self.world, number, self.records) for number in range(2)]
         if plan.accountants:
-            self._producers += [
+            crowd.producers += [
                 transaction_clients.Accountant(self.world, number, self.ledger) for number in range(plan.accountants)
             ]
             others += [transaction_clients.CommittedReader(self.world, number, self.ledger) for number in range(2)]
         for count in self.counts:
-            self._producers.append(counters.Counter(self.world, count, 0))
+            crowd.producers.append(counters.Counter(self.world, count, 0))
             others += [counters.Counter(self.world, count, number) for number in range(1, counters.WORKERS)]
             others.append(counters.Onlooker(self.world, count, "onlooker"))
         others += [auditor, clients.Administrator(self.world, "admin"), clients.Hostile(self.world, "hostile")]
         tasks += [
             self.loop.create_task(self._late(random.uniform(0, 5), client.run))
-            for client in [*self._members, *self._consumers, *self._producers, *others]
+            for client in [*crowd.classic, *crowd.modern, *crowd.producers, *others]
         ]
         faults = [self.loop.create_task(fault) for fault in self._faults()]
         await self._rest(plan.span_s)
         for task in faults:
             task.cancel()
         await self._heal()
-        await self._come_to_rest(auditor)
+        calm = Calm(self.world, crowd, auditor, self.ledger, lambda: self.server, self._rest)
+        await calm.come_to_rest()
         for task in tasks:
             task.cancel()
         await self._rest(0.1)
@@ -559,7 +561,7 @@ class Simulation:
         return "at the next sync"
 
     def _refuse_events(self, path: str) -> None:
-        if not self.plan.events_fail or self._healed_s or not path.startswith(f"{LOG_DIR}/{EVENTS_TOPIC}-"):
+        if not self.plan.events_fail or self._is_healed or not path.startswith(f"{LOG_DIR}/{EVENTS_TOPIC}-"):
             return
         if self._random_events.random() < self.plan.events_fail:
             self.report.faults["events"] = self.report.faults.get("events", 0) + 1
@@ -608,7 +610,7 @@ class Simulation:
     async def _heal(self) -> None:
         """Nothing fails any more, and clients only do what they must."""
         self.event("everything is healed")
-        self._healed_s = self.loop.time()
+        self._is_healed = True
         await self._rest(0.5)
         self.world.calm = True
         self.network.weather = Weather(0.001, 0.0)
@@ -619,87 +621,6 @@ class Simulation:
         self.network.cut_all()
         if self.server is not None and self.server.stopping:
             self.kill()
-
-    async def _come_to_rest(self, auditor: clients.Auditor) -> None:
-        """I12: members, server and log agree within a bound, and then nothing moves any more."""
-        deadline = self.loop.time() + CALM_S
-        generations: dict[str, int] = {}
-        while not generations:
-            unrest = self._unrest() or await self._differences(auditor)
-            if not unrest:
-                generations = self._generations()
-            elif self.loop.time() > deadline:
-                self.broken("I12 converges", f"{CALM_S} s after the healing: {unrest}")
-            await self._rest(0.5)
-        await self._rest(LASTS_S)
-        if self._generations() != generations or self._unrest():
-            self.broken("I12 converges", f"{generations}, then {self._generations()}: {self._unrest()}")
-
-    def _generations(self) -> dict[str, int]:
-        generations = {member.name: member.generation for member in self._members}
-        return generations | {member.name: member.epoch for member in self._consumers}
-
-    def _unrest(self) -> list[str]:
-        """What is not as it must become."""
-        if self.server is None:
-            return ["there is no server"]
-        shards = [*self.server.groups.shards, *self.server.transactions.shards]
-        found = [f"{each.name} ({each.member_id}) has no assignment" for each in self._members if not each.stable]
-        found += [f"shard {each.index} is {each.status}" for each in shards if each.status is not Status.ACTIVE]
-        waiting = [(shard.index, len(shard._waiting)) for shard in shards if shard._waiting]  # noqa: SLF001 - I16
-        found += [f"shard {index} has {count} requests that nobody will answer" for index, count in waiting]
-        found += [f"{each.name} gets no answer" for each in self._producers if each.answered_s <= self._healed_s]
-        for number in range(self.plan.groups):
-            members = [member for member in self._members if member.group_id == f"group-{number}"]
-            generations = {member.generation for member in members}
-            if len(generations) > 1:
-                found.append(f"group-{number} is in generations {sorted(generations)}")
-            owned = sorted(partition for member in members for partition in member.positions)
-            topics = {topic for member in members for topic in member.topics}
-            wanted = sorted((topic, index) for topic in topics for index in range(clients.TOPICS[topic]))
-            if owned != wanted:
-                found.append(f"group-{number} owns {owned}")
-        found += [f"{each.name} ({each.member_id}) has no assignment" for each in self._consumers if not each.stable]
-        for group_id in self._consumer_groups():
-            consumers = [member for member in self._consumers if member.group_id == group_id]
-            owned = sorted(partition for member in consumers for partition in member.positions)
-            topics = {topic for member in consumers for topic in member.wants}
-            wanted = sorted((topic, index) for topic in topics for index in range(clients.TOPICS[topic]))
-            if owned != wanted:
-                found.append(f"{group_id} owns {owned}")
-        return found
-
-    def _consumer_groups(self) -> list[str]:
-        return list(dict.fromkeys(member.group_id for member in self._consumers))
-
-    async def _differences(self, auditor: clients.Auditor) -> list[str]:
-        """What the server says differently from the members. Every offset is read on the way."""
-        try:
-            await auditor.audit()
-            if self.plan.accountants:
-                reader = transaction_clients.CommittedReader(self.world, -1, self.ledger)
-                for partition in range(transaction_clients.PARTITIONS):
-                    await reader.read_all(partition)
-            groups = await auditor.describe([f"group-{number}" for number in range(self.plan.groups)])
-        except Lost:
-            return ["the server does not answer"]
-        found = []
-        for group in groups:
-            members = {member.member_id for member in self._members if member.group_id == group.group_id}
-            described = {member.member_id for member in group.members}
-            if group.group_state != "Stable" or described != members:
-                found.append(f"{group.group_id} is {group.group_state} with {sorted(described)}")
-        for group_id in self._consumer_groups():
-            consumers = [member for member in self._consumers if member.group_id == group_id]
-            try:
-                described_group = await consumers[0].describe()
-            except Lost:
-                return ["the server does not answer"]
-            told = {(member.member_id, member.member_epoch) for member in described_group.members}
-            known = {(member.member_id, member.epoch) for member in consumers}
-            if described_group.group_state != "Stable" or told != known:
-                found.append(f"{group_id} is {described_group.group_state} with {sorted(told)}, not {sorted(known)}")
-        return found
 
     # --- what is found ------------------------------------------------------------------------------------------------
 

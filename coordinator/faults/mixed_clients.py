@@ -1,0 +1,159 @@
+"""Members of both protocols in one group, in the simulated world: a group that migrates back and forth, whatever fails.
+
+The group is a classic one while only classic members are in it, and a consumer group from the first member of the consumer
+protocol to the last. Those go away and come back, so that a run sees migrations both ways, some of them in the middle of a
+rebalance, or with a crash in between.
+
+What may be concluded is the same for both kinds (consumer_clients.py): each knows what it was told, and gives up before it
+says so. No partition has two owners, of whatever kind, through every migration (I8).
+"""
+
+from random import Random
+from uuid import UUID
+
+from coordinator.faults.clients import TOPICS, Member, Rejoin, World
+from coordinator.faults.consumer_clients import ConsumerMember, Ownership, Partition
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import HeartbeatRequest, JoinGroupResponse, SyncGroupRequest
+from coordinator.protocol.subscription import Assignment, encode_assignment, parse_assignment, parse_subscription
+
+_Part = SyncGroupRequest.SyncGroupRequestAssignment
+
+
+def mixed_members(
+    world: World, number: int, ownership: Ownership
+) -> tuple[list["MixedClassicMember"], list["MixedConsumerMember"]]:
+    """The members of one group, at least one of each kind."""
+    group_id, count = f"mixed-{number}", max(world.plan.members, 2)
+    modern = count // 2
+    return (
+        [MixedClassicMember(world, group_id, each, ownership) for each in range(modern, count)],
+        [MixedConsumerMember(world, group_id, each, ownership) for each in range(modern)],
+    )
+
+
+class MixedConsumerMember(ConsumerMember):
+    """One of the consumer protocol. When it leaves it stays away for a while, in which the group may be classic."""
+
+    def __init__(self, world: World, group_id: str, number: int, ownership: Ownership) -> None:
+        super().__init__(world, group_id, number, ownership)
+        self.instance_id = None
+
+    def _rejoin(self) -> None:
+        """Under another id: a group that was classic, and empty, in between has begun its epochs anew."""
+        super()._rejoin()
+        self.member_id = str(UUID(bytes=self.random.randbytes(16)))
+
+    async def _leave(self, epoch: int) -> None:
+        await super()._leave(epoch)
+        await self.world.rest(self.random.uniform(0, 12))
+
+
+class MixedClassicMember(Member):
+    """One of the classic protocol: eager or cooperative, as all classic ones of its group are."""
+
+    def __init__(self, world: World, group_id: str, number: int, ownership: Ownership) -> None:
+        super().__init__(world, group_id, number)
+        self.ownership = ownership
+        self.is_cooperative = Random(f"{world.plan.seed} {group_id}").random() < 0.5
+        self.instance_id = None
+        # Since version 1 a subscription says what its member owns.
+        self.join_version = self.random.randrange(1, 10)
+
+    async def _join(self) -> None:
+        if not self.is_cooperative:
+            self.positions = {}
+        await super()._join()
+
+    def _refused(self, what: str, code: int) -> None:
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            self.positions = {}
+        super()._refused(what, code)
+
+    async def _sync(self, joined: JoinGroupResponse) -> None:
+        history = self.world.history
+        leads = joined.leader == self.member_id and not joined.skip_assignment
+        request = SyncGroupRequest(
+            group_id=self.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=self._assign(joined) if leads else [],
+        )
+        believed, asked = set(self.positions), history.tick()
+        response = await self.call(request, self.sync_version, self.world.plan.rebalance_ms / 1000 + 20)
+        if response.error_code:
+            self._refused("SyncGroup", response.error_code)
+        self.ownership.heard(self.group_id, self.member_id, believed, asked, "sync")
+        parts = parse_assignment(response.assignment).partitions if response.assignment else {}
+        assigned: set[Partition] = {(topic, index) for topic, indexes in parts.items() for index in indexes}
+        loses = not believed <= assigned
+        self.positions = {each: at for each, at in self.positions.items() if each in assigned}
+        self.ownership.told(self.group_id, self.member_id, assigned)
+        if assigned:
+            self.positions |= dict.fromkeys(assigned - self.positions.keys(), 0)
+            found = await self.fetch(self.group_id, sorted(assigned), self.fetch_version)
+            self.positions = {each: max(at, found[each], 0) for each, at in self.positions.items()}
+        self.world.event(f"{self.name} {self.member_id[-4:]} {self.generation}: {len(assigned)} partitions")
+        if loses:
+            # It says that it gave something up by joining again.
+            raise Rejoin
+        self.stable = True
+
+    def _assign(self, joined: JoinGroupResponse) -> list[_Part]:
+        """Nobody is given what another still has, and eager members have nothing. User data would forbid to migrate."""
+        claims = {member.member_id: parse_subscription(member.metadata) for member in joined.members}
+        owners = {
+            (topic, index): member_id
+            for member_id, each in claims.items()
+            for topic, indexes in each.owned.items()
+            for index in indexes
+        }
+        parts: dict[str, dict[str, tuple[int, ...]]] = {member_id: {} for member_id in claims}
+        for topic, count in TOPICS.items():
+            wanting = [member_id for member_id, each in claims.items() if topic in each.topics]
+            for index in range(count if wanting else 0):
+                member_id = wanting[index % len(wanting)]
+                if owners.get((topic, index), member_id) == member_id:
+                    parts[member_id][topic] = (*parts[member_id].get(topic, ()), index)
+        return [_Part(member_id, encode_assignment(Assignment(part, None, 1))) for member_id, part in parts.items()]
+
+    async def _heartbeat(self) -> None:
+        believed, member_id, asked = set(self.positions), self.member_id, self.world.history.tick()
+        response = await self.call(
+            HeartbeatRequest(self.group_id, self.generation, self.member_id, None), self.heartbeat_version
+        )
+        if response.error_code:
+            self._refused("Heartbeat", response.error_code)
+        self.ownership.heard(self.group_id, member_id, believed, asked, "heartbeat")
+
+    async def _commit(self) -> None:
+        chosen = self.random.sample(sorted(self.positions), self.random.randint(1, len(self.positions)))
+        for partition in chosen:
+            self.positions[partition] += self.random.randint(1, 10)
+        offsets = {partition: self.positions[partition] for partition in chosen}
+        member_id, generation = self.member_id, self.generation
+        asked, answer, attempts = await self.send_commit(
+            self.group_id, offsets, self.commit_version, generation, member_id, None
+        )
+        code = await self.committed(self.group_id, asked, answer, attempts, generation, "")
+        if code is not ErrorCode.NONE:
+            self._refused("OffsetCommit", code)
+        self.ownership.heard(self.group_id, member_id, set(chosen), asked, "commit")
+
+    async def _do_something_rare(self, chance: float) -> None:
+        if chance < 0.3:
+            await self._leave()
+        elif chance < 0.5:
+            self.caller.give_up()
+            self._forget()
+            await self.world.rest(self.random.choice([0.0, 1.0, 15.0]) * self.random.random())
+        elif chance < 0.8:
+            # Longer than its session, perhaps; it does not know, and goes on.
+            await self.world.rest(self.random.uniform(0, 2 * self.world.plan.session_ms / 1000))
+            await self._heartbeat()
+            return
+        else:
+            self.caller.give_up()
+        raise Rejoin
