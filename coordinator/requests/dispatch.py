@@ -28,7 +28,8 @@ REPEATED_BYTES_MAX = 512
 _CORRELATION_ID = Struct(">i").unpack_from
 
 
-NOTHING_REPEATED = Repeated(b"", b"", cast(Route, None), None, None)
+NOTHING_REPEATED = Repeated(b"nothing", b"", cast(Route, None), None, None)
+"""Its head is longer than any: no frame is like it, not even one without a single byte."""
 """Of a connection that has sent no such request: no frame is like it."""
 
 

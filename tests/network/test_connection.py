@@ -231,6 +231,15 @@ def test_a_frame_of_impossible_size_closes_the_connection(size, caplog):
     assert str(size) in caplog.text
 
 
+@pytest.mark.parametrize("requests", [0, 1])
+def test_a_frame_without_a_byte_closes_the_connection(requests, caplog):
+    peer = Peer(held=False)
+    peer.send(*range(requests))
+    peer.connection.data_received(bytes(4))
+    assert peer.transport.closed
+    assert "connection_closed" in caplog.text
+
+
 def test_a_frame_of_the_largest_size_is_read():
     peer = Peer(held=False, frame_bytes=len(request(1)) - 4)
     peer.send(1)

@@ -118,7 +118,8 @@ class OffsetHistory(RuleBasedStateMachine):
                     assert due_ms <= self.coordinator.now_ms, f"{group_id} {partition} expired too early"
                     del partitions[partition]
                 else:
-                    late = due_ms is not None and due_ms + 2 * CHECK_MS < self.coordinator.now_ms
+                    may_go_ms = max(due_ms or 0, self.empty_since.get(group_id, 0))
+                    late = due_ms is not None and may_go_ms + 2 * CHECK_MS < self.coordinator.now_ms
                     assert not late, f"{group_id} {partition} should be gone"
             if group_id not in self.coordinator.state.classic:
                 assert group_id not in self.subscribed
