@@ -225,3 +225,20 @@ def test_any_bytes_as_records_are_records_or_corrupt(content, count):
         except CorruptBatch:
             continue
         assert len(found) == count
+
+
+FIELDS = st.none() | st.sampled_from([0, 1, 57, 58, 63, 64, 4_090, 4_095, 4_096, 8_191, 8_192, 20_000]).map(bytes)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=4), st.sampled_from([0, 62, 4_094]))
+def test_records_of_every_size_are_counted_and_read_back(records, before):
+    """At the sizes where a length takes one byte more, and beyond what the tables hold; `before`: records that come first."""
+    builder = BatchBuilder()
+    builder.add_all([(b"", b"")] * before)
+    builder.add_all(records)
+    batch = builder.build(5, 1_000)
+    assert builder.size_bytes == len(batch)
+    found = decode_records(batch, 0, check_batch(batch))
+    assert [(record.key, record.value) for record in found[before:]] == records
+    assert [record.offset for record in found] == list(range(5, 5 + builder.count))

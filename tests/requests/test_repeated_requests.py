@@ -1,0 +1,62 @@
+"""A request that a client repeats is decoded once, and no other is taken for it."""
+
+from coordinator.bench.load import frame
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.dispatch import NOTHING_REPEATED, REPEATED_BYTES_MAX, Dispatcher
+
+CODEC = Codec.of(None)
+
+
+class Client:
+    """A connection of which only the exchanges are looked at."""
+
+    def __init__(self, *, repeats=True):
+        self.repeated = NOTHING_REPEATED
+        self.exchanges = []
+        api = Api(
+            key=12,
+            name="Heartbeat",
+            versions=(0, 4),
+            access=Access(Operation.READ, Resource.GROUP),
+            handle=lambda server, exchange: None,
+            refuse=lambda request, error, version: HeartbeatResponse(error_code=error.code),
+            repeats=repeats,
+        )
+        self.dispatcher = Dispatcher(None, {12: api}, CODEC)
+
+    def expect(self, exchange):
+        self.exchanges.append(exchange)
+
+    def ask(self, correlation_id, version=4, **fields):
+        request = HeartbeatRequest(**{"group_id": "g", "generation_id": 1, "member_id": "m", **fields})
+        self.dispatcher.dispatch(frame(CODEC, "HeartbeatRequest", version, correlation_id, request)[4:], self)
+        exchange = self.exchanges[-1]
+        assert (exchange.request, exchange.correlation_id) == (request, correlation_id)
+        assert (exchange.api_version, exchange.client_id) == (version, "bench")
+        return exchange.request
+
+
+def test_only_the_correlation_id_may_differ():
+    client = Client()
+    first = client.ask(7)
+    assert client.ask(2**31 - 1) is first
+    assert client.ask(8, generation_id=2) is not first
+    assert client.ask(9, generation_id=2) is client.exchanges[-2].request
+    assert client.ask(10) is not first
+
+
+def test_another_version_is_another_request_though_its_bytes_are_the_same():
+    """v2 and v1 are written alike."""
+    client = Client()
+    first = client.ask(1, version=2)
+    assert client.ask(2, version=1) is not first
+
+
+def test_large_requests_and_those_of_other_apis_are_not_kept():
+    client = Client()
+    assert client.ask(1, member_id="m" * REPEATED_BYTES_MAX) is not client.ask(2, member_id="m" * REPEATED_BYTES_MAX)
+    assert client.repeated is NOTHING_REPEATED
+    client = Client(repeats=False)
+    assert client.ask(1) is not client.ask(2)
