@@ -36,4 +36,5 @@ API = Api(
     access=Access(Operation.READ, Resource.GROUP),
     handle=handle,
     refuse=refuse,
+    repeats=True,
 )
