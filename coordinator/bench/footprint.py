@@ -148,7 +148,7 @@ def measure_connections(count: int) -> Connected:
         with served(folder, "durability=write", "group.initial.rebalance.delay.ms=1000") as (port, process):
             start_ms, start_cpu_ms = (time.perf_counter() - began) * 1e3, cpu_seconds(process.pid) * 1e3
             before = cpu_seconds(process.pid)
-            time.sleep(IDLE_S)
+            time.sleep(IDLE_S)  # what nothing costs can only be seen while nothing happens
             idle_cpu_ms = (cpu_seconds(process.pid) - before) / IDLE_S * 1e3
             rss_idle_mib = _rss_mib(process.pid)
             rss_connections_mib = asyncio.run(_with_connections(port, process.pid, count))

@@ -5,13 +5,18 @@ both ran within the same minute, which is what figures of a machine with other w
 """
 
 import json
+import os
+import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.metadata import version
 from math import log
+from pathlib import Path
 from statistics import linear_regression, median
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -88,14 +93,15 @@ class Contender:
     suffix: str
     """Behind the names of its rows."""
     start: Callable[..., AbstractContextManager[Target]]
+    is_ours: bool
 
 
 def contenders(durability: str, target: Target | None, *, with_ours: bool) -> list[Contender]:
     """Ours, the one at `target`, or both."""
-    ours = Contender("", partial(own_server, durability))
+    ours = Contender("", partial(own_server, durability), is_ours=True)
     if target is None:
         return [ours]
-    theirs = Contender(" *" if with_ours else "", lambda *_settings: nullcontext(target))
+    theirs = Contender(" *" if with_ours else "", lambda *_settings: nullcontext(target), is_ours=False)
     return [ours, theirs] if with_ours else [theirs]
 
 
@@ -153,23 +159,32 @@ def report(
     *,
     with_ours: bool = False,
 ) -> None:
-    """Prints a table of the rows whose name contains `match`; CPU per request in microseconds, requests per second."""
+    """Prints a table of the rows whose name contains `match`."""
     servers = contenders(durability, target, with_ours=with_ours)
-    print(f"CPU us per request: median (min-max) of {repetitions} runs of {seconds:g} s; durability: {durability}")  # noqa: T201
+    print(machine())  # noqa: T201
+    print(f"median (min-max) of {repetitions} runs of {seconds:g} s; durability: {durability}")  # noqa: T201
     if with_ours and target is not None:
         print(f"* the server at {target.host}:{target.port}")  # noqa: T201
-    print(f"{'':54} {'server':>20} {'echo':>20} {'ratio':>6} {'req/s':>9}")  # noqa: T201
     report_requests([row for row in ROWS if match in row.name], servers, seconds, repetitions, warm_up_s)
     if target is None or with_ours:
         report_events(match, seconds, repetitions, durability, warm_up_s)
     report_data(match, servers, seconds, repetitions, warm_up_s)
     report_transactions(match, servers, seconds, repetitions, warm_up_s)
     report_rebalances(match, servers, repetitions)
-    if target is None or not with_ours:
-        report_consumer_groups(match, repetitions, durability, target)
+    report_consumer_groups(match, servers, repetitions)
     if target is None or with_ours:
         report_ids_loaded(match, repetitions)
-        report_footprint(match)
+        report_footprint(match, repetitions)
+
+
+def machine() -> str:
+    """What figures of two runs may differ by: processor, system, Python, and what else runs."""
+    cpuinfo = Path("/proc/cpuinfo")
+    model = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else "")
+    processor = model[1] if model else platform.processor() or platform.machine()
+    python = f"Python {platform.python_version()}, uvloop {version('uvloop')}"
+    load = " ".join(f"{each:.1f}" for each in os.getloadavg())
+    return f"{processor}, {os.cpu_count()} cores; {platform.system()} {platform.release()}; {python}; load {load}"
 
 
 def report_requests(
@@ -177,6 +192,8 @@ def report_requests(
 ) -> None:
     """Each row: CPU per request of each server and of the echo, and how fast it went."""
     costs: dict[str, float] = {}
+    if rows:
+        print(f"\n{'CPU us per request':54} {'server':>20} {'echo':>20} {'ratio':>6} {'req/s':>9}")  # noqa: T201
     for row in rows:
         plan = Plan(
             "", 0, row.request, row.connections, row.in_flight, row.partitions, warm_up_s, seconds, 0,
@@ -307,24 +324,23 @@ def report_rebalances(match: str, servers: Sequence[Contender], repetitions: int
             print(f"growth of forming from 1,000 to 3,000 members{server.suffix}: exponent {exponent:.2f}")  # noqa: T201
 
 
-def report_consumer_groups(match: str, repetitions: int, durability: str, target: Target | None) -> None:
+def report_consumer_groups(match: str, servers: Sequence[Contender], repetitions: int) -> None:
     """A consumer group from nothing to all stable, one leaving, growth, and the assignor alone (ours, without a server).
 
     A server that is not ours has the assignment interval it has; it is taken for the default."""
-    intervals = ASSIGNMENT_INTERVALS_MS if target is None else ASSIGNMENT_INTERVALS_MS[:1]
-    names = {
-        (interval, *size): f"consumer group {size[0]:,} x {size[1]:,}, interval {interval}"
-        for interval in intervals
+    rows = [
+        (server, interval, size, name)
+        for interval in ASSIGNMENT_INTERVALS_MS
         for size in CONSUMER_GROUPS
-    }
-    form: dict[tuple[int, int, int], float] = {}
-    for key, name in names.items():
-        if match not in name:
-            continue
-        if not form:
-            head = ("form: CPU", "wall", "one leaves: CPU", "wall")
-            print(f"\n{'s, of server CPU and wall clock':46} " + " ".join(f"{title:>18}" for title in head))  # noqa: T201
-        interval, members, partitions = key
+        if match in (name := f"consumer group {size[0]:,} x {size[1]:,}, interval {interval}")
+        for server in servers
+        if server.is_ours or interval == ASSIGNMENT_INTERVALS_MS[0]
+    ]
+    if rows:
+        head = ("form: CPU", "wall", "one leaves: CPU", "wall")
+        print(f"\n{'s, of server CPU and wall clock':46} " + " ".join(f"{title:>18}" for title in head))  # noqa: T201
+    form: dict[str, dict[int, float]] = {}
+    for contender, interval, (members, partitions), name in rows:
         settings = (
             f"group.consumer.assignment.interval.ms={interval}",
             "limit.partitions=200000",
@@ -334,23 +350,24 @@ def report_consumer_groups(match: str, repetitions: int, durability: str, target
         )
         runs: list[Convergence] = []
         for _ in range(repetitions if members * partitions < LONG else 1):
-            with own_server(durability, *settings) if target is None else nullcontext(target) as server:
+            with contender.start(*settings) as server:
                 arguments = (server.host, server.port, server.pid, members, partitions)
                 runs.append(Convergence(**_run("coordinator.bench.consumer", *map(str, arguments))))
-        form[key] = median(run.form_cpu_s for run in runs)
+        cpu = form.setdefault(f"forming, interval {interval}{contender.suffix}", {})
+        cpu[members * partitions] = median(run.form_cpu_s for run in runs)
         columns = (
             [run.form_cpu_s for run in runs],
             [run.form_wall_s for run in runs],
             [run.leave_cpu_s for run in runs],
             [run.leave_wall_s for run in runs],
         )
-        print(f"{name:46} " + " ".join(f"{spread(column, 2):>18}" for column in columns), flush=True)  # noqa: T201
-    for interval in intervals:
-        cpu = {size[0] * size[1]: form[interval, *size] for size in CONSUMER_GROUPS if (interval, *size) in form}
-        _print_growth(f"forming, interval {interval}", cpu)
-    report_group_at_rest(match, durability, target)
+        figures = " ".join(f"{spread(column, 2):>18}" for column in columns)
+        print(f"{name + contender.suffix:46} {figures}", flush=True)  # noqa: T201
+    for what, cpu in form.items():
+        _print_growth(what, cpu)
+    report_group_at_rest(match, servers)
     alone: dict[int, float] = {}
-    for members, partitions in CONSUMER_GROUPS if target is None else ():
+    for members, partitions in CONSUMER_GROUPS if servers[0].is_ours else ():
         name = f"uniform assignor alone, {members:,} x {partitions:,}"
         if match in name:
             fresh, again = assignor_seconds(members, partitions, repetitions)
@@ -368,40 +385,56 @@ def _print_growth(what: str, cost: dict[int, float]) -> None:
     print(f"growth of {what} with members x partitions: exponent {exponent:.2f} (1 is linear)", flush=True)  # noqa: T201
 
 
-def report_group_at_rest(match: str, durability: str, target: Target | None) -> None:
-    """Heartbeats per second of one large group, and what one costs."""
+def report_group_at_rest(match: str, servers: Sequence[Contender]) -> None:
+    """Heartbeats per second of one large group, and what one costs; measured once, for the group takes a while to form."""
     members, partitions = GROUP_AT_REST
     name = f"consumer heartbeats of one group of {members:,} members"
     if match not in name:
         return
     room = f"max.connections={3 * members}", f"max.connections.per.ip={3 * members}"
-    with own_server(durability, *room) if target is None else nullcontext(target) as server:
-        arguments = (server.host, server.port, server.pid, members, partitions, GROUP_AT_REST_S)
-        outcome = Outcome(**_run("coordinator.bench.consumer", *map(str, arguments)))
-    rate, cost = outcome.answers / outcome.seconds, outcome.server_cpu_s / outcome.answers * 1e6
-    print(f"\n{name}: {rate:,.0f} per second, {cost:.1f} us of server CPU each", flush=True)  # noqa: T201
+    for contender in servers:
+        with contender.start(*room) as server:
+            arguments = (server.host, server.port, server.pid, members, partitions, GROUP_AT_REST_S)
+            outcome = Outcome(**_run("coordinator.bench.consumer", *map(str, arguments)))
+        rate, cost = outcome.answers / outcome.seconds, outcome.server_cpu_s / outcome.answers * 1e6
+        print(f"\n{name}{contender.suffix}: {rate:,.0f} per second, {cost:.1f} us of server CPU each", flush=True)  # noqa: T201
 
 
-def report_footprint(match: str) -> None:
+def report_footprint(match: str, repetitions: int) -> None:
     """Start-up, memory, idle CPU, restart; of our own server only, for it is started and killed."""
-    if match in "footprint with 1,000 connections and 1,000 members":
-        connected = footprint.measure_connections(FOOTPRINT_CONNECTIONS)
-        print(  # noqa: T201
-            f"\nfootprint with 1,000 connections and 1,000 members: ready {connected.start_ms:.0f} ms after exec "
-            f"({connected.start_cpu_ms:.0f} ms of CPU); idle CPU {connected.idle_cpu_ms:.1f} ms/s; RSS idle "
-            f"{connected.rss_idle_mib:.0f} MiB, with the connections {connected.rss_connections_mib:.0f} MiB, with as many "
-            f"members of a group {connected.rss_members_mib:.0f} MiB",
-            flush=True,
+    name = "footprint with 1,000 connections and 1,000 members"
+    if match in name:
+        _print_figures(
+            name,
+            [footprint.measure_connections(FOOTPRINT_CONNECTIONS) for _ in range(repetitions)],
+            {
+                "ready after exec, ms": ("start_ms", 0),
+                "CPU until then, ms": ("start_cpu_ms", 0),
+                "idle CPU, ms per s": ("idle_cpu_ms", 1),
+                "RSS idle, MiB": ("rss_idle_mib", 0),
+                "RSS with the connections, MiB": ("rss_connections_mib", 0),
+                "RSS with as many members of a group, MiB": ("rss_members_mib", 0),
+            },
         )
     for offsets in FOOTPRINT_OFFSETS:
-        if match not in f"footprint with {offsets:,} offsets":
-            continue
-        found = footprint.measure_offsets(offsets)
-        print(  # noqa: T201
-            f"\nfootprint with {offsets:,} offsets: RSS {found.rss_mib:.0f} MiB; after kill -9 an offset is answered "
-            f"{found.restart_ms:.0f} ms after exec; replay {found.replayed_per_s:,.0f} offset commits per second of CPU",
-            flush=True,
-        )
+        name = f"footprint with {offsets:,} offsets"
+        if match in name:
+            _print_figures(
+                name,
+                [footprint.measure_offsets(offsets) for _ in range(repetitions)],
+                {
+                    "RSS, MiB": ("rss_mib", 0),
+                    "after kill -9 an offset is answered after exec, ms": ("restart_ms", 0),
+                    "replayed offset commits per second of CPU": ("replayed_per_s", 0),
+                },
+            )
+
+
+def _print_figures(name: str, runs: Sequence[object], figures: dict[str, tuple[str, int]]) -> None:
+    """A line for each figure: its title, and the attribute of the runs and the digits it is shown with."""
+    print(f"\n{name}", flush=True)  # noqa: T201
+    for title, (attribute, digits) in figures.items():
+        print(f"  {title:52} {spread([getattr(run, attribute) for run in runs], digits)}", flush=True)  # noqa: T201
 
 
 def report_data(match: str, servers: Sequence[Contender], seconds: float, repetitions: int, warm_up_s: float) -> None:

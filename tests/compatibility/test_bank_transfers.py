@@ -24,13 +24,13 @@ from compatibility.members import CLIENTS
 from confluent_kafka import Consumer, Producer, TopicPartition
 from java_support import compile_java, java, kafka_classpath
 from server_process import ServerProcess
+from waiting import WITHIN_S
 from wire import Connection
 
 BANK = Path(__file__).parent / "bank"
 GROUP = "bank"
 TRANSFER_PARTITIONS, ACCOUNTS, WORKERS = 4, 2, 3
 CHUNK = 120
-WITHIN_S = 60.0
 REFUSED_AS_NO_MEMBER = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH", "CommitFailedError"}
 STREAMS = ("org.apache.kafka:kafka-streams:4.3.1", "org.slf4j:slf4j-nop:1.7.36")
 """The newest there is; 4.4.0 was published without it."""
@@ -118,7 +118,7 @@ class Bank:
             self.transfers[number] = (giver, 1 - giver, amount)
             text = f"{number}:{giver}:{1 - giver}:{amount}"
             self._producer.produce("transfers", text.encode(), partition=number % TRANSFER_PARTITIONS)
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(WITHIN_S) == 0
 
     def look(self) -> None:
         """Reads the ledger for a moment; a worker that ended is followed by another."""

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from server_process import ServerProcess
+from waiting import WITHIN_S
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of the importlib that it uses
@@ -25,7 +26,6 @@ with warnings.catch_warnings():
     from kafka.admin import ConfigResource as PythonResource
     from kafka.admin import ConfigResourceType
 
-WITHIN_S = 20.0
 QUIET = {"log_level": 0}  # some outlive their server
 
 

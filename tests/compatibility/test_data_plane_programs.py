@@ -12,6 +12,7 @@ import pytest
 from compatibility.members import CLIENTS, ClientError, Program
 from confluent_kafka import Consumer, TopicPartition
 from server_process import ServerProcess
+from waiting import WITHIN_S
 
 CODECS = {
     "aiokafka": ("none", "gzip", "snappy", "lz4", "zstd"),
@@ -24,7 +25,6 @@ ADMINS = {"java", "franz_go", "kafkajs"}
 """Those whose admin client does all of it, and says what went wrong."""
 PROGRAMS = [pytest.param(name, marks=pytest.mark.java if name == "java" else ()) for name in CODECS]
 VALUES = [f"{number} " * 50 for number in range(300)]
-WITHIN_S = 20.0
 
 
 @pytest.fixture(scope="module", params=PROGRAMS)

@@ -17,6 +17,7 @@ from compatibility.cutting_proxy import CuttingProxy
 from compatibility.members import HERE, Client, Program, shared, wait_for_all
 from ports import HeldPort
 from server_process import ServerProcess
+from waiting import WITHIN_S
 
 JOIN_GROUP = 11
 MakeTopic = Callable[..., str]
@@ -71,7 +72,7 @@ def run(program_folder: Path) -> Iterator[Start]:
 
 
 def group_view(server: ServerProcess, group: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{server.admin}/v1/groups/{group}", timeout=10) as answer:
+    with urllib.request.urlopen(f"{server.admin}/v1/groups/{group}", timeout=WITHIN_S) as answer:
         return json.load(answer)
 
 
@@ -95,15 +96,18 @@ def test_a_follower_enforces_a_rebalance_ten_times_of_ten(
     server = coordinator_process()
     leader, follower = pair(run, SAYS_GENERATION, server, make_topic(server, 4))
     members = [leader, follower]
+    generation = follower.call("generation")
     for _ in range(10):
-        generation, before = follower.call("generation"), [member.rebalances() for member in members]
+        before = [member.rebalances() for member in members]
         follower.call("enforce")
         for member, count in zip(members, before, strict=True):
             member.wait_until(
                 lambda member=member, count=count: member.rebalances() >= count + 2, "its partitions again"
             )
         # at least: kafka-python forgets an answer that comes as its poll ends, and asks once more
-        assert min(member.call("generation") for member in members) > generation
+        asked = [(member, member.send("generation")) for member in members]
+        before, generation = generation, min(member.wait_for_result(number) for member, number in asked)
+        assert generation > before
     assert server.log.count('cause="a member enforces a rebalance"') >= 10
     assert follower.call("fenced") == leader.call("fenced") == 0
 
@@ -139,7 +143,7 @@ def test_a_member_that_missed_a_generation_is_fenced_and_comes_back_with_its_id(
     proxy.lose_next(JOIN_GROUP)
     newcomer = run(SAYS_GENERATION, proxied.bootstrap)
     newcomer.join("g", [topic], name="newcomer", assignors="cooperative-sticky")
-    assert proxy.lost.wait(20), "no answer to JoinGroup was lost"
+    assert proxy.lost.wait(WITHIN_S), "no answer to JoinGroup was lost"
 
     members = [steady, cut_off, newcomer]
     wait_for_all(members, lambda: shared(members, partitions), "every partition to have one owner")

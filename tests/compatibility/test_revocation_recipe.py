@@ -53,7 +53,7 @@ class SlowLink:
     def _run(self) -> None:
         while (item := self._sent.get()) is not None:
             arrives, api, version, values, future = item
-            time.sleep(max(0.0, arrives - time.monotonic()))
+            time.sleep(max(0.0, arrives - time.monotonic()))  # it is on its way
             try:
                 answer = self._connection.call(api, version, **values)
                 future.set_result((time.monotonic() + ONE_WAY_S, answer))
@@ -63,7 +63,7 @@ class SlowLink:
 
 def answer(future: Future[tuple[float, Values]]) -> Values:
     arrives, values = future.result(30)
-    time.sleep(max(0.0, arrives - time.monotonic()))
+    time.sleep(max(0.0, arrives - time.monotonic()))  # as above
     return values
 
 
@@ -189,7 +189,7 @@ def storm(server: ServerProcess, topic_id: bytes, policy: str, *, by_the_recipe:
         ]
         guest = {"group_id": group, "member_id": "guest"}
         for turn in range(REBALANCES):
-            time.sleep(REBALANCE_EVERY_S)
+            time.sleep(REBALANCE_EVERY_S)  # commits of every 100 ms fall where they may
             if turn % 2:
                 link.call("ConsumerGroupHeartbeat", 1, **guest, member_epoch=-1)
                 continue

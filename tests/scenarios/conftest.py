@@ -1,8 +1,12 @@
-"""Servers for stories: ours and, where Java and Maven are, Kafka itself; one of each per configuration and session."""
+"""Servers for stories: ours and, where Java and Maven are, Kafka itself; one of each per configuration, one at a time.
+
+A broker that nobody asks costs a third of a core, so the one of the last configuration ends when another is asked for, and
+the stories come in the order of their configurations.
+"""
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -13,8 +17,15 @@ from server_process import ServerProcess
 from waiting import wait_until
 from wire import Connection, ConnectionClosed
 
-# Small enough that a story can fill a group.
-SETTINGS = {"group.max.size": "4", "num.partitions": "2"}
+# Small enough that a story can fill a group, and time out a transaction; assignments do not wait for company.
+SETTINGS = {
+    "group.max.size": "4",
+    "group.consumer.max.size": "3",
+    "group.consumer.assignment.interval.ms": "0",
+    "num.partitions": "2",
+    "transaction.max.timeout.ms": "120000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+}
 DIALECT = "kip-792"
 
 
@@ -39,54 +50,62 @@ def wait_until_serving(bootstrap: str) -> None:
     wait_until(serves, "a coordinator that answers")
 
 
+def one_at_a_time(start: Callable[[ExitStack, dict[str, str]], Broker]) -> Iterator[Brokers]:
+    """Brokers by what makes them differ; `start` leaves with the stack how the broker is ended."""
+    with ExitStack() as stack:
+        running: tuple[str, Broker] | None = None
+
+        def broker(settings: dict[str, str], alone: str) -> Broker:
+            nonlocal running
+            key = repr((sorted(settings.items()), alone))
+            if running is None or running[0] != key:
+                stack.close()
+                running = None
+                running = (key, start(stack, SETTINGS | settings))
+            return running[1]
+
+        yield broker
+
+
 @pytest.fixture(scope="session")
 def our_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    """Our server with given settings, started once; stories that restart theirs ask under their own name."""
-    with ExitStack() as stack:
-        known: dict[str, Broker] = {}
+    """Our server with given settings."""
 
-        def server(settings: dict[str, str], alone: str) -> Broker:
-            key = repr((sorted(settings.items()), alone))
-            if key not in known:
-                dialect = HeldPort()
-                stack.callback(dialect.release)
-                listeners = [{"address": "127.0.0.1:0"}, {"address": dialect.address, "dialect": DIALECT}]
-                ours = {"listeners": json.dumps(listeners)} | SETTINGS | settings
-                process = ServerProcess(tmp_path_factory.mktemp("ours"), settings=ours)
-                stack.callback(process.stop)
-                process.start()
+    def start(stack: ExitStack, settings: dict[str, str]) -> Broker:
+        dialect = HeldPort()
+        stack.callback(dialect.release)
+        listeners = [{"address": "127.0.0.1:0"}, {"address": dialect.address, "dialect": DIALECT}]
+        process = ServerProcess(
+            tmp_path_factory.mktemp("ours"), settings={"listeners": json.dumps(listeners)} | settings
+        )
+        stack.callback(process.stop)
+        process.start()
 
-                def restart() -> None:
-                    process.restart(kill=True)
-                    wait_until_serving(process.bootstrap)
+        def restart() -> None:
+            process.restart(kill=True)
+            wait_until_serving(process.bootstrap)
 
-                wait_until_serving(process.bootstrap)
-                known[key] = Broker(process.bootstrap, restart, {DIALECT: dialect.address})
-            return known[key]
+        wait_until_serving(process.bootstrap)
+        return Broker(process.bootstrap, restart, {DIALECT: dialect.address})
 
-        yield server
+    yield from one_at_a_time(start)
 
 
 @pytest.fixture(scope="session")
 def kafka_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     """The same of Kafka 4.4; skips, saying why, where it cannot run."""
-    with ExitStack() as stack:
-        known: dict[str, Broker] = {}
 
-        def server(settings: dict[str, str], alone: str) -> Broker:
-            key = repr((sorted(settings.items()), alone))
-            if key not in known:
-                broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), SETTINGS | settings)
-                stack.callback(broker.stop)
-                broker.start()
+    def start(stack: ExitStack, settings: dict[str, str]) -> Broker:
+        broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), settings)
+        stack.callback(broker.stop)
+        broker.start()
 
-                def restart() -> None:
-                    broker.kill()
-                    broker.start()
-                    wait_until_serving(broker.bootstrap)
+        def restart() -> None:
+            broker.kill()
+            broker.start()
+            wait_until_serving(broker.bootstrap)
 
-                wait_until_serving(broker.bootstrap)
-                known[key] = Broker(broker.bootstrap, restart)
-            return known[key]
+        wait_until_serving(broker.bootstrap)
+        return Broker(broker.bootstrap, restart)
 
-        yield server
+    yield from one_at_a_time(start)

@@ -28,7 +28,7 @@ a SIGKILL and a new start on the same data.
 
 At the top: `after: other` begins where the story other.txt ends, with its names, lets, actors and symbols; `names:` are
 groups and topics that get a fresh real name in each run; `topics: t=2` makes topics first; `set: key=value` asks for a
-server with that configuration; `only: coordinator` marks an extension of ours that Kafka has not.
+server with that configuration, beside what conftest.py sets; `only: coordinator` marks an extension of ours, not Kafka's.
 
 Symbols stand for what differs between runs. `<1>` is a uuid (or the short id that a coordinator makes), in order of
 appearance, so `a-<1>` is a member id made of client id `a`; `<t>` is the id of topic t; then `<node>`, `<host>`, `<port>`,
@@ -70,6 +70,10 @@ class Story:
     @property
     def restarts(self) -> bool:
         return any(step.text == "restart" for step in self.steps)
+
+    @property
+    def is_timed(self) -> bool:
+        return any(step.text.startswith("wait ") for step in self.steps)
 
     def continue_from(self, earlier: "Story") -> None:
         self.names += earlier.names

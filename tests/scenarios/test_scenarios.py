@@ -3,18 +3,29 @@
 `pytest tests/scenarios --rewrite` writes the answers anew: Kafka's, or ours where the story is ours alone.
 """
 
+import contextlib
 from pathlib import Path
 
 import pytest
-from scenarios.conversation import Brokers, Conversation
+from scenarios.conversation import Brokers, Conversation, Differs
 from scenarios.story import Story, read_story, rewritten
 
-STORIES = [read_story(path) for path in sorted(Path(__file__).parent.glob("*.txt"))]
+STORIES = sorted(
+    map(read_story, Path(__file__).parent.glob("*.txt")),
+    key=lambda story: (sorted(story.settings.items()), story.restarts, story.path),
+)
+RACES = 3
+"""A story with `wait` races against time-outs; on a busy machine it may come too late for one, so it may try again."""
 
 
 def hold(story: Story, servers: Brokers, rewrite: bool) -> None:
     broker = servers(story.settings, story.path.stem if story.restarts else "")
-    answers = Conversation(story, broker).run(rewrite)
+    for _ in range(RACES - 1 if story.is_timed else 0):
+        with contextlib.suppress(Differs):
+            answers = Conversation(story, broker).run(rewrite)
+            break
+    else:
+        answers = Conversation(story, broker).run(rewrite)
     if rewrite:
         story.path.write_text(rewritten(story, answers))
 

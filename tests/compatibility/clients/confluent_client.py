@@ -8,7 +8,7 @@ from commands import POLL_S, Program, say
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-WITHIN_S = 20
+WITHIN_S = 60
 
 
 def pairs(partitions: list[TopicPartition]) -> list[list[Any]]:

@@ -37,7 +37,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 public final class ClientProgram {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Duration POLL = Duration.ofMillis(50);
-    private static final Duration WITHIN = Duration.ofSeconds(20);
+    private static final Duration WITHIN = Duration.ofSeconds(60);
     private static final Map<String, String> ASSIGNORS = Map.of(
         "range", "org.apache.kafka.clients.consumer.RangeAssignor",
         "roundrobin", "org.apache.kafka.clients.consumer.RoundRobinAssignor",
@@ -199,7 +199,7 @@ public final class ClientProgram {
                     command.get("topic").asText(), partition, time, null, values.get(at).asText())));
             }
             for (Future<?> one : sent) {
-                one.get(20, TimeUnit.SECONDS);
+                one.get(60, TimeUnit.SECONDS);
             }
         }
         return null;

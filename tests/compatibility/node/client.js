@@ -15,9 +15,9 @@ let consumer, group, owned = [];
 
 const say = (message) =>
   process.stdout.write(`${JSON.stringify({ ...message, at_ns: Number(process.hrtime.bigint()) })}\n`);
-const kafka = (clientId) =>
+const kafka = (clientId, retries = 100) =>
   new Kafka({
-    clientId, brokers: [bootstrap], retry: { initialRetryTime: 100, maxRetryTime: 300, retries: 100 },
+    clientId, brokers: [bootstrap], retry: { initialRetryTime: 100, maxRetryTime: 300, retries },
     logCreator: () => ({ log, label }) => process.stderr.write(`${label} ${JSON.stringify(log)}\n`), logLevel: logLevel.WARN,
   });
 const pairs = (assignment) =>
@@ -54,7 +54,7 @@ const withProducer = async (settings, use) => {
   try { return await use(producer); } finally { await producer.disconnect(); }
 };
 const withAdmin = async (use) => {
-  const admin = kafka("admin").admin();
+  const admin = kafka("admin", 5).admin(); // it tries again what is wrong for good, too
   await admin.connect();
   try { return await use(admin); } finally { await admin.disconnect(); }
 };
