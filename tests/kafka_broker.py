@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from java_support import KAFKA_VERSION, archive_to_make, java, kafka_classpath
+from java_support import KAFKA_VERSION, archive_to_make, java, kafka_classpath, run_java
 from ports import HeldPort
 from waiting import wait_until
 
@@ -132,3 +132,11 @@ class KafkaBroker:
             self.process.wait(STOPPED_WITHIN_S)
         except subprocess.TimeoutExpired:
             self.kill()
+
+
+def dump_segments(*files: Path, options: tuple[str, ...] = ("--print-data-log",)) -> str:
+    """What Kafka's DumpLogSegments makes of files of a partition's folder."""
+    named = ("--files", ",".join(map(str, files)))
+    done = run_java(kafka_classpath(TOOLS), "org.apache.kafka.tools.DumpLogSegments", *options, *named)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

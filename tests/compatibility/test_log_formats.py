@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from java_support import kafka_classpath, run_java
-from kafka_broker import TOOLS, KafkaBroker
+from kafka_broker import KafkaBroker, dump_segments
 from protocol_client import ProtocolMember, wait_for_correct_group
 from scenarios.conftest import wait_until_serving
 from server_process import ServerProcess
@@ -77,14 +76,6 @@ def what_a_client_sees(bootstrap: str) -> dict[str, Any]:
     return {"groups": described, "offsets": offsets}
 
 
-def dump(segment: Path) -> str:
-    """What Kafka's DumpLogSegments makes of a segment of ours."""
-    tool = ["org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--print-data-log", "--files", str(segment)]
-    done = run_java(kafka_classpath(TOOLS), *tool)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_kafkas_own_tool_reads_our_segments(coordinator_process: Callable[..., ServerProcess]) -> None:
     server = coordinator_process()
     members = make_history(server.bootstrap)
@@ -94,7 +85,7 @@ def test_kafkas_own_tool_reads_our_segments(coordinator_process: Callable[..., S
         member.die()
     server.terminate()
     (segment,) = sorted((server.data_dir / "__consumer_offsets-0").glob("*.log"))
-    said = dump(segment)
+    said = dump_segments(segment, options=("--offsets-decoder", "--print-data-log"))
     assert "isvalid: true" in said
     assert "isvalid: false" not in said
     for record in (

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compatibility.test_transactional_logs import dump
-from kafka_broker import KafkaBroker
+from kafka_broker import KafkaBroker, dump_segments
 from scenarios.conftest import wait_until_serving
 from server_process import ServerProcess
 from wire import Connection
@@ -59,7 +58,7 @@ def make_history(bootstrap: str) -> None:
 def records(folder: Path) -> Iterator[tuple[Any, Any]]:
     """Key and value of each record of the history, without times and without the producer ids' numbers."""
     (segment,) = folder.glob("*.log")
-    said = dump(segment, "--transaction-log-decoder", "--print-data-log")
+    said = dump_segments(segment, options=("--transaction-log-decoder", "--print-data-log"))
     assert "isvalid: false" not in said
     for key, value in re.findall(r"key: (\{.*\}) payload: (\{.*\})$", said, re.MULTILINE):
         name = json.loads(key)["data"]["transactionalId"]

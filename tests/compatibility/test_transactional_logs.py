@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from java_support import kafka_classpath, run_java
-from kafka_broker import TOOLS, KafkaBroker
+from kafka_broker import KafkaBroker, dump_segments
 from record_batch import CONTROL, TRANSACTIONAL, Batch, read_batches
 from scenarios.conftest import wait_until_serving
 from server_process import ServerProcess
@@ -111,14 +110,6 @@ def what_is_committed(bootstrap: str) -> tuple[int, list[tuple[int, bytes]]]:
 COMMITTED = [b"x", b"y", b"plain", b"plain", b"x", b"plain", b"y", b"plain", b"x", b"plain", b"plain"]
 
 
-def dump(path: Path, *options: str) -> str:
-    """What Kafka's DumpLogSegments makes of a file."""
-    tool = ["org.apache.kafka.tools.DumpLogSegments", *options, "--files", str(path)]
-    done = run_java(kafka_classpath(TOOLS), *tool)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_kafkas_own_tool_reads_our_markers_and_lists(coordinator_process: Callable[..., ServerProcess]) -> None:
     server = coordinator_process()
     make_transactions(server.bootstrap)
@@ -126,12 +117,12 @@ def test_kafkas_own_tool_reads_our_markers_and_lists(coordinator_process: Callab
     assert [value for _, value in committed] == COMMITTED
     server.terminate()
     folder = server.data_dir / "t-0"
-    said = "".join(dump(segment, "--print-data-log") for segment in sorted(folder.glob("*.log"))[:6])
+    said = dump_segments(*sorted(folder.glob("*.log")))
     assert "endTxnMarker: COMMIT coordinatorEpoch: 0" in said
     assert "endTxnMarker: ABORT coordinatorEpoch: 0" in said
     assert "isvalid: false" not in said
     lists = sorted(folder.glob("*.txnindex"))
-    assert "producerId" in dump(lists[0]), "an aborted transaction"
+    assert "producerId" in dump_segments(lists[0], options=()), "an aborted transaction"
     assert stable_offset == 30
 
 

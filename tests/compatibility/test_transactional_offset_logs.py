@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compatibility.test_transactional_logs import dump
-from kafka_broker import KafkaBroker
+from kafka_broker import KafkaBroker, dump_segments
 from scenarios.conftest import wait_until_serving
 from server_process import ServerProcess
 from waiting import wait_until
@@ -123,7 +122,7 @@ def test_kafkas_own_tool_reads_our_offsets_of_transactions(coordinator_process: 
     make_history(server.bootstrap)
     server.terminate()
     (segment,) = sorted((server.data_dir / "__consumer_offsets-0").glob("*.log"))
-    said = dump(segment, "--offsets-decoder", "--print-data-log")
+    said = dump_segments(segment, options=("--offsets-decoder", "--print-data-log"))
     assert "isvalid: false" not in said
     assert said.count("endTxnMarker: COMMIT") == 2
     assert said.count("endTxnMarker: ABORT") == 1

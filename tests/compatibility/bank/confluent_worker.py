@@ -3,19 +3,8 @@
 import sys
 from collections.abc import Callable
 
+import work
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from work import (
-    BATCH,
-    LEDGER,
-    SESSION_TIMEOUT_MS,
-    TRANSACTION_TIMEOUT_MS,
-    TRANSFERS,
-    arguments,
-    entries,
-    obey_signals,
-    say,
-    stop_if_asked,
-)
 
 CALL_S = 10.0
 
@@ -30,7 +19,7 @@ class Worker:
         }
         how = {"group.protocol": protocol}
         if protocol == "classic":
-            how |= {"session.timeout.ms": SESSION_TIMEOUT_MS, "heartbeat.interval.ms": 300}
+            how |= {"session.timeout.ms": work.SESSION_TIMEOUT_MS, "heartbeat.interval.ms": 300}
         self.consumer = Consumer(
             common
             | how
@@ -45,7 +34,7 @@ class Worker:
             common
             | {
                 "transactional.id": transactional_id,
-                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "transaction.timeout.ms": work.TRANSACTION_TIMEOUT_MS,
                 "linger.ms": 0,
                 "reconnect.backoff.max.ms": 200,
             }
@@ -54,8 +43,8 @@ class Worker:
 
     def run(self) -> None:
         self.again(lambda: self.producer.init_transactions(CALL_S))
-        self.consumer.subscribe([TRANSFERS], on_revoke=self._taken, on_lost=self._taken)
-        say("began")
+        self.consumer.subscribe([work.TRANSFERS], on_revoke=self._taken, on_lost=self._taken)
+        work.say("began")
         while True:
             self._collect()
             if self.batch:
@@ -73,7 +62,7 @@ class Worker:
 
     def _collect(self) -> None:
         wait_s = 0.2
-        while len(self.batch) < BATCH:
+        while len(self.batch) < work.BATCH:
             message = self.consumer.poll(wait_s)
             if message is None:
                 return
@@ -85,21 +74,21 @@ class Worker:
         producer = self.producer
         producer.begin_transaction()
         for message in self.batch:
-            for account, entry in entries(message.value().decode()):
-                producer.produce(LEDGER, entry, partition=account)
+            for account, entry in work.entries(message.value().decode()):
+                producer.produce(work.LEDGER, entry, partition=account)
         producer.flush(CALL_S)
-        stop_if_asked()
+        work.stop_if_asked()
         ends: dict[int, int] = {}
         for message in self.batch:
             ends[message.partition()] = message.offset() + 1
-        offsets = [TopicPartition(TRANSFERS, partition, offset) for partition, offset in ends.items()]
+        offsets = [TopicPartition(work.TRANSFERS, partition, offset) for partition, offset in ends.items()]
         self.again(lambda: producer.send_offsets_to_transaction(offsets, metadata, CALL_S))
         self.again(lambda: producer.commit_transaction(CALL_S))
 
     def _abort(self, why: KafkaError) -> None:
         if why.fatal():
             self.end(why)
-        say("aborted", why=why.name())
+        work.say("aborted", why=why.name())
         try:
             self.again(lambda: self.producer.abort_transaction(CALL_S))
         except KafkaException as failure:
@@ -127,9 +116,9 @@ class Worker:
     @staticmethod
     def end(why: KafkaError) -> None:
         """The supervisor starts another worker."""
-        say("ended", why=why.name())
+        work.say("ended", why=why.name())
         sys.exit(3)
 
 
-obey_signals()
-Worker(*arguments()).run()
+work.obey_signals()
+Worker(*work.arguments()).run()
