@@ -13,9 +13,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from coordinator.pipeline.intervals import CLASSIC, put_away
+from coordinator.pipeline import judging
+from coordinator.pipeline.intervals import put_away
 from coordinator.pipeline.tables import Derived, Store
-from coordinator.pipeline.verdicts import UNCLAIMED, UNKNOWN, UNOWNED, ZOMBIES
 
 WRITTEN = ("commit_verdicts", "policy_replay", "invariants_broken", "event_gaps")
 SUMMARY = "audit.json"
@@ -27,7 +27,7 @@ def audit(derived: Derived, store: Store) -> Iterator[tuple[str, dict[str, Any] 
     def keep(name: str, frame: DataFrame) -> DataFrame:
         return store.write(name, frame) if name in WRITTEN else put_away(frame)
 
-    derived.keep = keep
+    derived.keep, derived.judge = keep, store.judge
     for name in WRITTEN:
         if getattr(derived, name) is None:
             store.remove(name)
@@ -39,7 +39,7 @@ def summary(derived: Derived) -> dict[str, Any]:
     """All sums, as JSON has them. What there is no evidence for is null."""
     return {
         "log": derived.evidence.name,
-        "commits": None if derived.commit_verdicts is None else _commits(derived.commit_verdicts),
+        "commits": None if derived.sums is None else _commits(derived.sums),
         "policies": None if derived.policy_replay is None else _policies(derived.policy_replay),
         "broken": _counts(derived.invariants_broken, "rule"),
         "gaps": None if derived.event_gaps is None else [row.asDict() for row in derived.event_gaps.collect()],
@@ -47,24 +47,9 @@ def summary(derived: Derived) -> dict[str, Any]:
     }
 
 
-def _commits(verdicts: DataFrame) -> dict[str, int]:
+def _commits(sums: DataFrame) -> dict[str, int]:
     """Partitions of commits: what was decided, and what of it was a zombie's."""
-    truth, outcome = F.col("truth"), F.col("outcome")
-    is_zombie = truth.isin(*ZOMBIES)
-    row = verdicts.agg(
-        F.count("*").alias("decisions"),
-        F.count_if(outcome == "accepted").alias("accepted"),
-        F.count_if(outcome == "refused").alias("refused"),
-        F.count_if(outcome == "failed").alias("failed"),
-        F.count_if(is_zombie & (outcome == "accepted")).alias("zombies_accepted"),
-        F.count_if(is_zombie & (outcome == "refused")).alias("zombies_refused"),
-        F.count_if((truth == UNOWNED) & (outcome == "accepted")).alias("unowned_accepted"),
-        F.count_if((truth == UNOWNED) & (outcome == "refused")).alias("unowned_refused"),
-        F.count_if(truth == UNCLAIMED).alias("unclaimed"),
-        F.count_if(truth == UNKNOWN).alias("cannot_say"),
-        F.count_if(F.col("kind") == CLASSIC).alias("classic"),
-        F.count_if(F.col("evidence") == "event").alias("by_event_alone"),
-    ).first()
+    row = sums.agg(*(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in judging.OF_PARTITIONS)).first()
     return {} if row is None else row.asDict()
 
 
@@ -80,8 +65,7 @@ def _counts(frame: DataFrame, column: str) -> dict[str, int]:
 
 def _unreadable(derived: Derived) -> dict[str, int]:
     """Records that were kept and could not be read, by type: unknown ones, and those in newer versions."""
-    evidence = derived.evidence
-    rows = evidence.state.where("problem is not null").select("type", "problem")
+    rows = derived.state.where("problem is not null").select("type", "problem")
     found = rows.groupBy(F.coalesce("type", F.lit("no type")).alias("type")).count().collect()
     return {row["type"]: row["count"] for row in found}
 

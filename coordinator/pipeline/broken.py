@@ -14,34 +14,16 @@ that left for a while (a static one, epoch -2) has no epoch to be in order.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from coordinator.pipeline.intervals import (
-    CONSUMER,
-    CURRENT_ASSIGNMENT,
-    GROUP,
-    SHARD,
-    double_owners,
-    readable,
-)
+from coordinator.pipeline import verdicts
+from coordinator.pipeline.intervals import CURRENT_ASSIGNMENT, GROUP, SHARD, double_owners, readable
 from coordinator.pipeline.rebalances import GROUP_EPOCH, TARGET_EPOCH
-from coordinator.pipeline.verdicts import POLICIES, ZOMBIES, requests_of
-
-EPOCH_ORDER, TWO_OWNERS, ZOMBIE_ACCEPTED = "epoch order", "two owners", "zombie accepted"
-SINCE_TOO_EARLY, TOLD_OTHERWISE, VERDICT = "since too early", "told otherwise", "verdict"
-RULES = (EPOCH_ORDER, TWO_OWNERS, ZOMBIE_ACCEPTED, SINCE_TOO_EARLY, TOLD_OTHERWISE, VERDICT)
-STATE_LOG, EVENT_LOG = "state", "events"
+from coordinator.pipeline.words import CONSUMER, EPOCH_ORDER, SINCE_TOO_EARLY, STATE_LOG, TWO_OWNERS
 
 
-def invariants_broken(state: DataFrame, ownership: DataFrame, verdicts: DataFrame | None) -> DataFrame:
-    """All of them. Without events (`verdicts` None) only what the state log alone can show."""
-    found = epoch_order(state).unionByName(two_owners(ownership)).unionByName(since_too_early(ownership))
-    if verdicts is None:
-        return found
-    return found.unionByName(of_verdicts(verdicts))
-
-
-def of_verdicts(verdicts: DataFrame) -> DataFrame:
-    """Those that commits show."""
-    return zombies_accepted(verdicts).unionByName(told_otherwise(verdicts)).unionByName(verdicts_differ(verdicts))
+def invariants_broken(state: DataFrame, ownership: DataFrame, found: DataFrame | None) -> DataFrame:
+    """All of them. Without events (`found` None: see verdicts.py) only what the state log alone can show."""
+    rows = epoch_order(state).unionByName(two_owners(ownership)).unionByName(since_too_early(ownership))
+    return rows if found is None else rows.unionByName(verdicts.broken(found))
 
 
 def _row(
@@ -124,65 +106,3 @@ def since_too_early(ownership: DataFrame) -> DataFrame:
         .withColumn("offset", F.col("from_offset"))
         .select(*_row(SINCE_TOO_EARLY, STATE_LOG, detail, time_ms="from_ms", partition=True))
     )
-
-
-def zombies_accepted(verdicts: DataFrame) -> DataFrame:
-    """Commits that no policy should let through, and that were let through."""
-    detail = F.format_string(
-        "%s: committed offset %d with epoch %d; the member's was %s, the partition its since %s",
-        "truth", "committed_offset", "commit_epoch",
-        F.coalesce(F.col("member_epoch").cast("string"), F.lit("none")),
-        F.coalesce(F.col("owned_since").cast("string"), F.lit("never")),
-    )  # fmt: skip
-    return verdicts.where((F.col("outcome") == "accepted") & F.col("truth").isin(*ZOMBIES)).select(
-        *_row(ZOMBIE_ACCEPTED, EVENT_LOG, detail, partition=True)
-    )
-
-
-def told_otherwise(verdicts: DataFrame) -> DataFrame:
-    """Commits of consumer groups about which event and state log differ."""
-    here = F.when(F.col("member_epoch") >= 0, F.col("member_epoch"))
-    epochs_differ = ~F.col("told_member_epoch").eqNullSafe(here)
-    ownership_differs = F.col("told_since").isNotNull() != F.col("is_owned")
-    detail = F.concat_ws(
-        "; ",
-        F.when(
-            epochs_differ,
-            F.format_string(
-                "the event's member epoch is %s, the log's %s",
-                F.coalesce(F.col("told_member_epoch").cast("string"), F.lit("none")),
-                F.coalesce(F.col("member_epoch").cast("string"), F.lit("none")),
-            ),
-        ),
-        F.when(
-            ownership_differs,
-            F.when(F.col("is_owned"), "the event says that it did not own it").otherwise("the event says it owned it"),
-        ),
-    )
-    return verdicts.where(
-        (F.col("kind") == CONSUMER) & (F.col("evidence") == "state") & (epochs_differ | ownership_differs)
-    ).select(*_row(TOLD_OTHERWISE, EVENT_LOG, detail, partition=True))
-
-
-def verdicts_differ(verdicts: DataFrame) -> DataFrame:
-    """Requests of which the event has another verdict than the replay."""
-    # Where ownership is required the event's verdicts know of it, and the replay of the bare policies does not.
-    requests = requests_of(verdicts.where((F.col("kind") == CONSUMER) & (F.col("evidence") == "state"))).where(
-        ~F.col("is_failed") & (F.col("unowned") == 0)
-    )
-    differs = {name: F.col(f"told_{name}_accepts") != F.col(f"{name}_accepts") for name in POLICIES}
-    detail = F.concat_ws(
-        "; ",
-        *(
-            F.when(
-                wrong,
-                F.format_string(
-                    "%s: the event says %s",
-                    F.lit(name),
-                    F.when(F.col(f"told_{name}_accepts"), "accepts").otherwise("refuses"),
-                ),
-            )
-            for name, wrong in differs.items()
-        ),
-    )
-    return requests.where(F.length(detail) > 0).select(*_row(VERDICT, EVENT_LOG, detail))

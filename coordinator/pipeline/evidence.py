@@ -9,10 +9,10 @@ taken out at this door, so that nobody meets them behind it.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,11 +20,15 @@ from pyspark.sql.types import StructType
 
 from coordinator.log.batch import HEADER_BYTES, key_values, read_header
 from coordinator.operations.client import Client, OperationFailed
-from coordinator.pipeline import gaps
+from coordinator.pipeline import gaps, judging
 from coordinator.pipeline.intervals import SHARD, put_away
-from pyspark_coordinator_log import columns, messages
+from coordinator.pipeline.verdicts import Batches
+from coordinator.pipeline.words import COMMIT_DECIDED
+from pyspark_coordinator_log import columns, messages, planning
 from pyspark_coordinator_log import kafka as adapter
 from pyspark_coordinator_log.folders import EVENT_TOPIC, STATE_TOPIC, DataFolder, NoLog, ShardFolder, open_folder
+from pyspark_coordinator_log.options import parse
+from pyspark_coordinator_log.reading import read
 
 FORMAT = "coordinator_log"
 ABOUT_ITSELF = (1000, 1001)
@@ -47,10 +51,9 @@ STATE_COLUMNS = (
     "generation", "leader", "protocol", "protocol_type", "assignment", "pending_revocation", "members",
 )  # fmt: skip
 EVENT_COLUMNS = (
-    *_PLACE, *_TOLD, "state_offset", "time_ms", "error", "policy", "strict_accepts", "revocation_epoch_accepts",
-    "assignment_epoch_accepts", "transactional_id", "commit_producer_id", "cause", "reason", "duration_ms",
-    "member_count", "waited_for", "partitions",
+    *_PLACE, *_TOLD, "state_offset", "time_ms", "cause", "reason", "duration_ms", "member_count", "waited_for",
 )  # fmt: skip
+"""Of the events that are not commits; those are read where they are judged."""
 COMMIT_COLUMNS = (
     *_PLACE, "group", "topic", "topic_id", "partition", "committed_offset", "leader_epoch_committed", "metadata",
     "commit_timestamp_ms", "expire_timestamp_ms", "value_version", "producer_id", "producer_epoch", "is_transactional",
@@ -77,6 +80,8 @@ class Evidence:
     state: DataFrame
     commits: DataFrame
     events: DataFrame | None
+    decided: "Decided | None"
+    """The events about commits, for those who judge them."""
     markers: DataFrame | None
     openings: DataFrame | None
     """The events of the event log about itself."""
@@ -92,7 +97,60 @@ class Evidence:
         def of(frame: DataFrame | None) -> Any:
             return None if frame is None else frame.where(F.col("group").isin(*groups))
 
-        return replace(self, state=of(self.state), commits=of(self.commits), events=of(self.events))
+        decided = None if self.decided is None else self.decided.of_groups(groups)
+        return replace(self, state=of(self.state), commits=of(self.commits), events=of(self.events), decided=decided)
+
+
+class Decided(Protocol):
+    """Events, wherever they are, to be gone through by a function of Arrow batches (see verdicts.py)."""
+
+    def __call__(self, function: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
+        """What the function makes of batches with the columns `judging.EVENTS`."""
+
+    def of_groups(self, groups: Sequence[str]) -> "Decided":
+        """Those of some groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRows:
+    """Events that Spark has."""
+
+    events: DataFrame
+
+    def __call__(self, function: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
+        """As `Decided`."""
+        return self.events.where(F.col("type") == COMMIT_DECIDED).select(*judging.EVENTS).mapInArrow(function, schema)
+
+    def of_groups(self, groups: Sequence[str]) -> Decided:
+        """As `Decided`."""
+        return DecidedRows(self.events.where(F.col("group").isin(*groups)))
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedInLog:
+    """Events in a log's files: a task reads them itself, and Spark sees only what comes of them."""
+
+    spark: SparkSession
+    options: Mapping[str, str]
+    undone: Sequence[gaps.Undone]
+
+    def __call__(self, function: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
+        """As `Decided`."""
+        options = parse({**self.options, "view": columns.EVENTS})
+        tasks, how, undone = planning.tasks(options), options.reading(judging.EVENTS), tuple(self.undone)
+
+        def batches(numbers: Batches) -> Batches:
+            for number in numbers:
+                for each in number.column(0).to_pylist():
+                    for part in tasks[each]:
+                        yield from (gaps.without(batch, undone) for batch in read(part, how))
+
+        count = max(len(tasks), 1)
+        return self.spark.range(0, len(tasks), 1, count).mapInArrow(lambda numbers: function(batches(numbers)), schema)
+
+    def of_groups(self, groups: Sequence[str]) -> Decided:
+        """As `Decided`."""
+        return replace(self, options={**self.options, "groups": json.dumps(list(groups))})
 
 
 def check_log(path: str) -> None:
@@ -136,6 +194,7 @@ def from_kafka(spark: SparkSession, bootstrap: str, settings: Mapping[str, str])
         firsts = first_events(every)
     return Evidence(
         name=bootstrap,
+        decided=None if events is None else DecidedRows(events),
         state=adapter.from_kafka(state, columns.STATE, KAFKA_LOG),
         commits=adapter.from_kafka(state, columns.COMMITS, KAFKA_LOG),
         events=events,
@@ -192,18 +251,23 @@ def _view(spark: SparkSession, path: str, view: str, options: dict[str, str], na
     return spark.read.format(FORMAT).options(**{**options, "view": view}).schema(chosen).load(path)
 
 
-def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, DataFrame | None]:
+def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
     folder = event_folder(path)
     if folder is None:
-        return {"events": None, "openings": None, "first_events": None}
+        return {"events": None, "decided": None, "openings": None, "first_events": None}
     # Of these there are a handful among millions, so they are looked for by their type before anything is decoded.
     about_all = {name: value for name, value in options.items() if name != "groups"}
     raw = _view(spark, path, columns.RAW, {**about_all, "topic": EVENT_TOPIC}, RAW_COLUMNS)
     found = raw.where(F.col("key_type").isin(*ABOUT_ITSELF)).collect()
     openings = _rows(spark, [row.asDict() for row in found])
-    events = gaps.came_true(_view(spark, path, columns.EVENTS, options, EVENT_COLUMNS), gaps.undone(openings))
+    undone = gaps.undone(openings)
     firsts = [(folder.log_id(), shard, *first) for shard, each in folder.shards.items() if (first := _first(each))]
-    return {"events": events, "openings": openings, "first_events": spark.createDataFrame(firsts, FIRST_EVENTS)}
+    return {
+        "events": gaps.came_true(_view(spark, path, columns.EVENTS, options, EVENT_COLUMNS), undone),
+        "decided": DecidedInLog(spark, {**options, "path": path}, undone),
+        "openings": openings,
+        "first_events": spark.createDataFrame(firsts, FIRST_EVENTS),
+    }
 
 
 def _first(shard: ShardFolder) -> tuple[int, int | None] | None:
@@ -254,6 +318,7 @@ def from_archive(spark: SparkSession, path: str) -> Evidence:
     return Evidence(
         name=path,
         state=state,
+        decided=None if events is None else DecidedRows(events),
         first_events=firsts,
         commits=kept(columns.COMMITS, columns.COMMITS),
         events=events,

@@ -42,6 +42,7 @@ from coordinator.pipeline.evidence import (
     COMPLETE_FROM,
     FORMAT,
     KAFKA_LOG,
+    DecidedRows,
     complete_from,
     event_folder,
     kafka_partitions,
@@ -86,10 +87,14 @@ class Batches:
 
     def write(self, batch: int, frame: DataFrame) -> None:
         """Writes a batch's folder; one that is there already is replaced."""
+        self.fill(batch, lambda new: frame.write.parquet(str(new)))
+
+    def fill(self, batch: int, make: Callable[[Path], None]) -> None:
+        """The same, by something that makes a folder."""
         final = self.path(batch)
         new = final.with_name(f".{final.name}.new")
         shutil.rmtree(new, ignore_errors=True)
-        frame.write.parquet(str(new))
+        make(new)
         shutil.rmtree(final, ignore_errors=True)
         new.rename(final)
 
@@ -396,10 +401,10 @@ class History:
         whole = shards.select("log_id", "shard", "complete_from")
         first = shards.select("log_id", "shard", "first")
         held = put_away(intervals.held_partitions(members, whole))
-        owned = put_away(intervals.with_islands(held))
-        events = rows.where("not is_state").select(*columns.SCHEMAS[columns.EVENTS].names)
+        runs = put_away(intervals.with_runs(held))
+        owned = intervals.with_islands(runs)
         settled = shards.select("log_id", "shard", "complete_from", "settled_from")
-        judged = put_away(verdicts.commit_verdicts(events, members, settled))
+        judging = verdicts.Pass(DecidedRows(rows.where("not is_state")), members, runs, settled)
 
         def new(frame: DataFrame, column: str) -> DataFrame:
             """Rows that came to be, or to an end, with this batch's records."""
@@ -408,13 +413,28 @@ class History:
         wrong = (
             broken.epoch_order(state).unionByName(broken.two_owners(owned)).unionByName(broken.since_too_early(owned))
         )
-        self._tables["commit_verdicts"].write(number, judged)
+        found = self._judge(judging, number)
         self._tables["member_intervals"].write(number, new(members, "to_offset"))
         self._tables["ownership_intervals"].write(number, new(owned, "to_offset"))
-        self._tables["invariants_broken"].write(number, new(wrong, "offset").unionByName(broken.of_verdicts(judged)))
+        self._tables["invariants_broken"].write(number, new(wrong, "offset").unionByName(verdicts.broken(found)))
         kept = _kept(state, shards)
         self._state.write(number, kept.select(*names))
         self._begun.write(number, _begun(held, members, shards))
+
+    def _judge(self, judging: verdicts.Pass, number: int) -> DataFrame:
+        """Writes the verdicts; returns what was found in them."""
+        table = self._tables["commit_verdicts"]
+        if not intervals.in_one_process(self._spark):
+            table.write(number, judging.rows())
+            return put_away(judging.found())
+        found: list[DataFrame] = []
+
+        def written(new: Path) -> None:
+            new.mkdir(parents=True)
+            found.append(put_away(judging.found(new)))
+
+        table.fill(number, written)
+        return found[0]
 
 
 def _kept(state: DataFrame, shards: DataFrame) -> DataFrame:

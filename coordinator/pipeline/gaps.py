@@ -11,7 +11,9 @@ server says so when it opens the log again (`undone_from_offset`), and they are 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -55,6 +57,17 @@ def came_true(events: DataFrame, ranges: Sequence[Undone]) -> DataFrame:
         )
         events = events.where(~is_it)
     return events
+
+
+def without(batch: Any, ranges: Sequence[Undone]) -> Any:
+    """The same of an Arrow batch of one shard's events."""
+    for each in ranges:
+        if not batch.num_rows or batch.column("shard")[0].as_py() != each.shard:
+            continue
+        offset = batch.column("offset")
+        came_true = pc.or_(pc.less(offset, each.from_offset), pc.greater_equal(offset, each.to_offset))
+        batch = batch.filter(came_true)
+    return batch
 
 
 def event_gaps(opened: DataFrame, first_events: DataFrame) -> DataFrame:

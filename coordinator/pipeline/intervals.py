@@ -15,8 +15,10 @@ so their `acquired_epoch` is what the record itself says, if it does (KIP-1251),
 """
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+
+from coordinator.pipeline.words import CLASSIC, CONSUMER
 
 SHARD = ("log_id", "shard")
 GROUP = (*SHARD, "group")
@@ -28,11 +30,15 @@ OPEN = (1 << 62) - 1
 CURRENT_ASSIGNMENT = "ConsumerGroupCurrentMemberAssignment"
 MEMBER_METADATA = "ConsumerGroupMemberMetadata"
 CLASSIC_GROUP = "GroupMetadata"
-CLASSIC, CONSUMER = "classic", "consumer"
 ACQUIRED = "struct<epoch: int, from_offset: bigint, from_ms: bigint, recorded: int, begin_is_known: boolean>"
 """How an ownership began. A row of a whole history has none: it follows from the rows before. Where those are left behind
 (follow.py) it is carried along."""
 HELD = f"array<struct<topic_key: string, partition: int, since: int, pending: boolean, acquired: {ACQUIRED}>>"
+
+
+def in_one_process(spark: SparkSession) -> bool:
+    """Whether driver and tasks are on this machine, and see its disk."""
+    return (spark.sparkContext.master or "").startswith("local")
 
 
 def put_away(frame: DataFrame) -> DataFrame:
@@ -41,7 +47,7 @@ def put_away(frame: DataFrame) -> DataFrame:
     In a process of our own how they came about is forgotten: to plan what follows, Spark would go through all of it again
     each time. On a cluster it is not, since a machine that dies takes its part with it.
     """
-    if (frame.sparkSession.sparkContext.master or "").startswith("local"):
+    if in_one_process(frame.sparkSession):
         return frame.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
     return frame.persist(StorageLevel.MEMORY_AND_DISK)
 
@@ -148,13 +154,20 @@ def ownership_intervals(members: DataFrame, complete_from: DataFrame) -> DataFra
 
     `complete_from` has (log_id, shard, complete_from): history before that offset is not whole.
     """
-    return with_islands(held_partitions(members, complete_from))
+    return with_islands(with_runs(held_partitions(members, complete_from)))
 
 
 def held_partitions(members: DataFrame, complete_from: DataFrame) -> DataFrame:
-    """A row per partition of each row of `members`; `acquired`: how its ownership began."""
+    """A row per partition of each row of `members`.
+
+    `acquired`: how its ownership began. `run_from`: since which row the records have said the same of it; of a run and of an
+    ownership the last row is known by `ends_run` and `ends`.
+    """
     in_order = Window.partitionBy(*PARTITION, "member_id").orderBy("from_offset")
-    touches = F.lag("to_offset").over(in_order) == F.col("from_offset")
+    begins = ~F.coalesce(F.lag("to_offset").over(in_order) == F.col("from_offset"), F.lit(False))
+    ends = ~F.coalesce(F.lead("from_offset").over(in_order) == F.col("to_offset"), F.lit(False))
+    begins_run = begins | ~F.lag("since").over(in_order).eqNullSafe(F.col("since"))
+    ends_run = ends | ~F.lead("since").over(in_order).eqNullSafe(F.col("since"))
     rows = (
         members.select(*GROUP, "kind", "member_id", "epoch", "from_offset", "to_offset", "from_ms", "to_ms",
                        F.explode("held").alias("each"))
@@ -163,8 +176,13 @@ def held_partitions(members: DataFrame, complete_from: DataFrame) -> DataFrame:
         .select(*GROUP, "kind", "each.topic_key", "each.partition", "member_id", "epoch", "each.since", "each.pending",
                 "from_offset", "to_offset", "from_ms", "to_ms", F.coalesce("each.acquired", _began()).alias("began"))
     )  # fmt: skip
-    return rows.withColumn("begins", ~F.coalesce(touches, F.lit(False))).withColumn(
-        "acquired", F.last(F.when(F.col("begins"), F.col("began")), ignorenulls=True).over(in_order)
+    return (
+        rows.withColumns({"begins": begins, "begins_run": begins_run, "ends": ends, "ends_run": ends_run})
+        .withColumn("acquired", F.last(F.when(F.col("begins"), F.col("began")), ignorenulls=True).over(in_order))
+        .withColumn(
+            "run_from", F.last(F.when(F.col("begins_run"), F.col("from_offset")), ignorenulls=True).over(in_order)
+        )
+        .drop("began", "begins", "begins_run")
     )
 
 
@@ -179,28 +197,28 @@ def _began() -> Column:
     ).cast(ACQUIRED)
 
 
-def with_islands(held: DataFrame) -> DataFrame:
-    """Touching rows of `held_partitions` made one."""
-    return (
-        held.groupBy(*PARTITION, "member_id", "kind", F.col("acquired.from_offset").alias("from_offset"))
-        .agg(
-            F.max(F.coalesce("to_offset", F.lit(OPEN))).alias("to_offset"),
-            F.first("acquired").alias("acquired"),
-            F.max_by(F.struct("to_ms", "epoch"), held["from_offset"]).alias("last"),
-        )
-        .select(
-            *PARTITION,
-            "kind",
-            "member_id",
-            "from_offset",
-            F.when(F.col("to_offset") < OPEN, F.col("to_offset")).alias("to_offset"),
-            "acquired.from_ms",
-            "last.to_ms",
-            F.col("acquired.epoch").alias("acquired_epoch"),
-            F.col("last.epoch").alias("last_epoch"),
-            F.col("acquired.recorded").alias("recorded_epoch"),
-            "acquired.begin_is_known",
-        )
+def with_runs(held: DataFrame) -> DataFrame:
+    """Touching rows of `held_partitions` that say the same made one: what is needed of them to know who had what."""
+    return held.where("ends_run").select(
+        *GROUP, "kind", "member_id", "topic_key", "partition", "since", F.col("run_from").alias("from_offset"), "to_offset",
+        "to_ms", F.col("epoch").alias("last_epoch"), "acquired", "ends",
+    )  # fmt: skip
+
+
+def with_islands(runs: DataFrame) -> DataFrame:
+    """Of `with_runs`, those that are one ownership made one."""
+    return runs.where("ends").select(
+        *PARTITION,
+        "kind",
+        "member_id",
+        "acquired.from_offset",
+        "to_offset",
+        "acquired.from_ms",
+        "to_ms",
+        F.col("acquired.epoch").alias("acquired_epoch"),
+        "last_epoch",
+        F.col("acquired.recorded").alias("recorded_epoch"),
+        "acquired.begin_is_known",
     )
 
 

@@ -12,7 +12,8 @@ An epoch that was overtaken by the next one before everybody had reached it is `
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from coordinator.pipeline.intervals import CLASSIC, CLASSIC_GROUP, CONSUMER, GROUP, MEMBER, MEMBER_METADATA, readable
+from coordinator.pipeline.intervals import CLASSIC_GROUP, GROUP, MEMBER, MEMBER_METADATA, readable
+from coordinator.pipeline.words import CLASSIC, CONSUMER
 
 GROUP_EPOCH = "ConsumerGroupMetadata"
 TARGET_EPOCH = "ConsumerGroupTargetAssignmentMetadata"

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
@@ -21,10 +22,10 @@ from pyspark.sql import functions as F
 
 from coordinator.pipeline import drawing
 from coordinator.pipeline.drawing import Axis, Colours, clock, duration
-from coordinator.pipeline.intervals import GROUP, put_away
+from coordinator.pipeline.intervals import GROUP, in_one_process, put_away
 from coordinator.pipeline.markup import Markup, join, page, tag
-from coordinator.pipeline.tables import Derived
-from coordinator.pipeline.verdicts import IN_FORCE, UNOWNED, ZOMBIES
+from coordinator.pipeline.tables import PARQUET, Derived, Store
+from coordinator.pipeline.words import IN_FORCE, UNOWNED, ZOMBIES
 
 GROUPS_MAX = 200
 """Pages that one job writes: those of the groups with most that is broken, then with most rebalances."""
@@ -62,12 +63,20 @@ class Found:
 
 def write(derived: Derived, folder: Path, title: str | None, step: Callable[[str], None]) -> Iterator[Path]:
     """Writes the pages, yielding each. One group: its page alone."""
+    folder.mkdir(parents=True, exist_ok=True)
     derived.keep = lambda _, frame: put_away(frame)
+    spark = derived.evidence.state.sparkSession
+    with TemporaryDirectory(dir=folder, prefix=".verdicts-") as verdicts:
+        if in_one_process(spark):
+            derived.judge = Store(spark, verdicts, PARQUET).judge
+        yield from _write_all(derived, folder, title, step)
+
+
+def _write_all(derived: Derived, folder: Path, title: str | None, step: Callable[[str], None]) -> Iterator[Path]:
     chosen, count = _choose(derived)
     step(f"{count} groups")
     found = _collect(derived, chosen)
     step("collected")
-    folder.mkdir(parents=True, exist_ok=True)
     heading = title or derived.evidence.name
     only = len(found) == 1 and count == 1
     for each in found:

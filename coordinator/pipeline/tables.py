@@ -10,44 +10,59 @@ dies leaves the tables of the one before.
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from coordinator.pipeline import broken, evidence, intervals, rebalances, transactions, verdicts
 from coordinator.pipeline.evidence import Evidence
-from coordinator.pipeline.intervals import GROUP
+from coordinator.pipeline.files import DAY
+from coordinator.pipeline.intervals import GROUP, in_one_process, put_away
+from coordinator.pipeline.judging import SCHEMA
 
 PARQUET, DELTA = "parquet", "delta"
 FORMATS = (PARQUET, DELTA)
-DAY = "day"
 
 
 @dataclass(kw_only=True)
 class Derived:
     """Everything that follows from the evidence, each made when it is first asked for.
 
-    With `keep` a frame is put where it need not be made again (written and read back), and what follows is made of that.
+    With `keep` a frame is put where it need not be made again (written and read back, if it is a table), and what follows is
+    made of that. With `judge` the verdicts are written while it is found what follows from them.
     """
 
     evidence: Evidence
     keep: Callable[[str, DataFrame], DataFrame] = field(default=lambda _, frame: frame)
+    judge: Callable[[verdicts.Pass], tuple[DataFrame, DataFrame]] | None = None
+
+    @cached_property
+    def state(self) -> DataFrame:
+        """The state log without its offsets, of which it mostly consists: it is gone through once."""
+        return self.keep("state", self.evidence.state)
 
     @cached_property
     def member_intervals(self) -> DataFrame:
-        return self.keep("member_intervals", intervals.member_intervals(self.evidence.state))
+        return self.keep("member_intervals", intervals.member_intervals(self.state))
+
+    @cached_property
+    def runs(self) -> DataFrame:
+        held = intervals.held_partitions(self.member_intervals, self.evidence.complete_from)
+        return self.keep("runs", intervals.with_runs(held))
 
     @cached_property
     def ownership_intervals(self) -> DataFrame:
-        made = intervals.ownership_intervals(self.member_intervals, self.evidence.complete_from)
-        return self.keep("ownership_intervals", made)
+        return self.keep("ownership_intervals", intervals.with_islands(self.runs))
 
     @cached_property
     def epochs(self) -> DataFrame:
-        return self.keep("epochs", rebalances.epochs(self.evidence.state))
+        return self.keep("epochs", rebalances.epochs(self.state))
 
     @cached_property
     def rebalances(self) -> DataFrame:
@@ -55,17 +70,32 @@ class Derived:
         return self.keep("rebalances", made)
 
     @cached_property
-    def commit_verdicts(self) -> DataFrame | None:
-        if self.evidence.events is None:
+    def _judged(self) -> tuple[DataFrame, DataFrame] | None:
+        """The verdicts, and what was found in them."""
+        evidence = self.evidence
+        if evidence.decided is None:
             return None
-        made = verdicts.commit_verdicts(self.evidence.events, self.member_intervals, self.evidence.complete_from)
-        return self.keep("commit_verdicts", made)
+        judging = verdicts.Pass(evidence.decided, self.member_intervals, self.runs, evidence.complete_from)
+        if self.judge is not None:
+            return self.judge(judging)
+        return self.keep("commit_verdicts", judging.rows()), self.keep("found", judging.found())
+
+    @cached_property
+    def commit_verdicts(self) -> DataFrame | None:
+        return None if self._judged is None else self._judged[0]
+
+    @cached_property
+    def found(self) -> DataFrame | None:
+        """See judging.FOUND."""
+        return None if self._judged is None else self._judged[1]
+
+    @cached_property
+    def sums(self) -> DataFrame | None:
+        return None if self.found is None else self.keep("sums", verdicts.sums(self.found))
 
     @cached_property
     def policy_replay(self) -> DataFrame | None:
-        if self.commit_verdicts is None:
-            return None
-        return self.keep("policy_replay", verdicts.policy_replay(self.commit_verdicts))
+        return None if self.sums is None else self.keep("policy_replay", verdicts.policy_replay(self.sums))
 
     @cached_property
     def offset_commits(self) -> DataFrame:
@@ -79,7 +109,7 @@ class Derived:
 
     @cached_property
     def invariants_broken(self) -> DataFrame:
-        made = broken.invariants_broken(self.evidence.state, self.ownership_intervals, self.commit_verdicts)
+        made = broken.invariants_broken(self.state, self.ownership_intervals, self.found)
         return self.keep("invariants_broken", made)
 
     @cached_property
@@ -155,26 +185,51 @@ class Store:
     def path(self, name: str) -> str:
         return f"{self._folder}/{name}"
 
+    def keep(self, name: str, frame: DataFrame) -> DataFrame:
+        """Writes a table; puts away what is none."""
+        return self.write(name, frame) if name in BY_NAME else put_away(frame)
+
     def write(self, name: str, frame: DataFrame) -> DataFrame:
         """Writes a table, replacing what was there; returns it as it is read back."""
         time_column = BY_NAME[name].time_column
+        dated = frame
         if time_column is not None:
-            frame = frame.withColumn(DAY, F.to_date(F.timestamp_millis(time_column)))
-        path = self.path(name)
-        if "://" in self._folder:
+            dated = frame.withColumn(DAY, F.to_date(F.timestamp_millis(time_column)))
+        if self._is_remote:
             # Not a file system whose folders we can rename: Spark's own commit protocol has to do.
-            self._save(frame, path, time_column)
+            self._save(dated, self.path(name), time_column)
         else:
-            new = Path(self._folder) / f".{name}.new"
-            shutil.rmtree(new, ignore_errors=True)
-            self._save(frame, str(new), time_column)
-            if self._form == DELTA:
-                _to_delta(new, path, time_column)
-                shutil.rmtree(new)
-            else:
-                shutil.rmtree(path, ignore_errors=True)
-                new.rename(path)
-        return self.read(name, frame)
+            with self._replaced(name) as new:
+                self._save(dated, str(new), time_column)
+        return self.read(name, frame.schema)
+
+    def judge(self, judging: verdicts.Pass) -> tuple[DataFrame, DataFrame]:
+        """Writes the verdicts; returns them, and what was found in them."""
+        name = "commit_verdicts"
+        if self._is_remote or not in_one_process(self._spark):
+            return self.write(name, judging.rows()), put_away(judging.found())
+        with self._replaced(name) as new:
+            found = put_away(judging.found(new))
+        return self.read(name, from_arrow_schema(SCHEMA)), found
+
+    @property
+    def _is_remote(self) -> bool:
+        return "://" in self._folder
+
+    @contextmanager
+    def _replaced(self, name: str) -> Iterator[Path]:
+        """A folder for a table's files, which takes the place of what was there."""
+        path = Path(self.path(name)).absolute()
+        new = path.with_name(f".{name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        yield new
+        if self._form == DELTA:
+            _to_delta(new, str(path), BY_NAME[name].time_column)
+            shutil.rmtree(new)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+            new.rename(path)
 
     def _save(self, frame: DataFrame, path: str, time_column: str | None) -> None:
         writer = frame.write.mode("overwrite")
@@ -182,15 +237,15 @@ class Store:
             writer = writer.partitionBy(DAY)
         writer.parquet(path)
 
-    def read(self, name: str, like: DataFrame) -> DataFrame:
-        """The table without its day; `like` has its columns."""
+    def read(self, name: str, schema: StructType) -> DataFrame:
+        """The table; the schema is without its day."""
         if self._form == DELTA:
             files = _delta_files(self.path(name))
-            made = self._spark.createDataFrame([], like.schema)
+            made = self._spark.createDataFrame([], schema)
             if files:
-                made = self._spark.read.schema(like.schema).option("basePath", self.path(name)).parquet(*files)
+                made = self._spark.read.schema(schema).option("basePath", self.path(name)).parquet(*files)
         else:
-            made = self._spark.read.schema(like.schema).parquet(self.path(name))
+            made = self._spark.read.schema(schema).parquet(self.path(name))
         return made.drop(DAY)
 
     def remove(self, name: str) -> None:
@@ -223,7 +278,7 @@ def _delta_files(path: str) -> list[str]:
 
 def write_tables(derived: Derived, store: Store) -> Iterator[tuple[str, DataFrame | None]]:
     """Writes every table, yielding each when it is done; None for one that the evidence has not got."""
-    derived.keep = store.write
+    derived.keep, derived.judge = store.keep, store.judge
     for table in TABLES:
         frame = getattr(derived, table.name)
         if frame is None:

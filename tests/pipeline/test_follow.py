@@ -24,7 +24,7 @@ pytest.importorskip("pyspark")
 
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.groups import RECORD_KEYS
-from coordinator.pipeline import broken, evidence, follow, tables
+from coordinator.pipeline import evidence, follow, tables, words
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.result import Record
 
@@ -98,9 +98,9 @@ def assert_is_the_fold(spark: Any, out: Path, truth: Fold) -> None:
     assert texts(rows, *names) == sorted(map(repr, truth.verdicts))
     assert {row["evidence"] for row in rows} == {"state"}
     wrong = kept(spark, out, "invariants_broken")
-    twice = [row for row in wrong if row["rule"] == broken.TWO_OWNERS]
+    twice = [row for row in wrong if row["rule"] == words.TWO_OWNERS]
     assert texts(twice, "group", "topic_key", "partition", "member_id", "offset") == sorted(map(repr, truth.two_owners))
-    order = [row for row in wrong if row["rule"] == broken.EPOCH_ORDER]
+    order = [row for row in wrong if row["rule"] == words.EPOCH_ORDER]
     assert texts(order, "group", "offset") == sorted(map(repr, truth.epoch_order))
 
 
@@ -143,26 +143,26 @@ def cuts(story: Story, *shares: tuple[float, float]) -> list[tuple[int, int]]:
 def test_in_batches_with_a_death_in_each_it_says_what_a_fold_over_all_says(spark, story, tmp_path, monkeypatch):
     log, out = story.write(tmp_path / "log"), tmp_path / "out"
     source = follow._Source(spark, options(log, out), {}, {})
-    write, dying = follow.Batches.write, itertools.cycle([2, 5, 7])
+    fill, dying = follow.Batches.fill, itertools.cycle([2, 5, 7])
     # The events lag behind the state by more than a batch, catch up, and come alone.
     parts = cuts(story, (0.3, 0.3), (0.6, 0.3), (0.6, 1.0), (1.0, 1.0))
     for number, piece in enumerate(pieces(spark, log, *parts)):
         left = [next(dying)]
 
-        def dies(self: follow.Batches, batch: int, frame: Any, left: list[int] = left) -> None:
+        def dies(self: follow.Batches, batch: int, make: Any, left: list[int] = left) -> None:
             left[0] -= 1
             if left[0] == 0:
                 (self.folder / f".batch={batch:012d}.new").mkdir(parents=True)
                 raise Died
-            write(self, batch, frame)
+            fill(self, batch, make)
 
         def history() -> follow.History:
             return follow.History(spark, out, follow.Archive(out, source), [], lambda _: None)
 
-        monkeypatch.setattr(follow.Batches, "write", dies)
+        monkeypatch.setattr(follow.Batches, "fill", dies)
         with pytest.raises(Died):
             history().batch(piece, number)
-        monkeypatch.setattr(follow.Batches, "write", write)
+        monkeypatch.setattr(follow.Batches, "fill", fill)
         history().batch(piece, number)
     truth = fold(story.records, story.events)
     assert_is_the_fold(spark, out, truth)

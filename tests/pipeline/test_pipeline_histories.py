@@ -10,7 +10,7 @@ from pipeline.plain_fold import Fold, fold
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import audit, broken, evidence, tables
+from coordinator.pipeline import audit, evidence, tables, words
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -77,19 +77,19 @@ def verdict_rows(rows):
 def test_all_that_was_planted_is_found_and_nothing_else(told):
     derived, truth, plan = told
     rows = derived.invariants_broken.collect()
-    zombies = {row["offset"] for row in rows if row["rule"] == broken.ZOMBIE_ACCEPTED}
+    zombies = {row["offset"] for row in rows if row["rule"] == words.ZOMBIE_ACCEPTED}
     assert plan["through"] <= zombies
     assert zombies == {row[0] for row in truth.verdicts if row[3] in ZOMBIES and row[-1] == "accepted"}
     twice = {(row["group"], row["topic_key"], row["partition"], row["member_id"], row["offset"]) for row in rows
-             if row["rule"] == broken.TWO_OWNERS}  # fmt: skip
+             if row["rule"] == words.TWO_OWNERS}  # fmt: skip
     assert twice == truth.two_owners
     assert plan["twice"] is None or plan["twice"] in {row[-1] for row in twice}
-    order = {(row["group"], row["offset"]) for row in rows if row["rule"] == broken.EPOCH_ORDER}
+    order = {(row["group"], row["offset"]) for row in rows if row["rule"] == words.EPOCH_ORDER}
     assert order == truth.epoch_order
     assert plan["ahead"] in {row[1] for row in order}
     # What the server said agrees with its log until records are forged behind its back.
-    forged_ms = min(row["time_ms"] for row in rows if row["rule"] in (broken.TWO_OWNERS, broken.EPOCH_ORDER))
-    differ = [row for row in rows if row["rule"] in (broken.TOLD_OTHERWISE, broken.VERDICT)]
+    forged_ms = min(row["time_ms"] for row in rows if row["rule"] in (words.TWO_OWNERS, words.EPOCH_ORDER))
+    differ = [row for row in rows if row["rule"] in (words.TOLD_OTHERWISE, words.VERDICT)]
     assert [row for row in differ if row["time_ms"] < forged_ms] == []
 
 

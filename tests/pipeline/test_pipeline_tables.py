@@ -7,7 +7,7 @@ from pipeline.pipeline_rows import LOG, History, complete_from, frame, quick
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import broken, gaps, intervals, rebalances, transactions, verdicts
+from coordinator.pipeline import broken, evidence, gaps, intervals, rebalances, transactions, verdicts, words
 from pyspark_coordinator_log import columns
 
 
@@ -47,11 +47,19 @@ def moved() -> History:
     return h
 
 
+def judging(spark: Any, state: Any, events: Any, complete: int = 0) -> verdicts.Pass:
+    members, bound = intervals.member_intervals(state), complete_from(spark, complete)
+    runs = intervals.with_runs(intervals.held_partitions(members, bound))
+    return verdicts.Pass(evidence.DecidedRows(events), members, runs, bound)
+
+
+def owned_in(judged: verdicts.Pass) -> Any:
+    return intervals.with_islands(judged.runs)
+
+
 @pytest.fixture(scope="module")
-def judged(spark: Any, moved: History) -> Any:
-    state, events = moved.frames(spark)
-    members = intervals.member_intervals(state)
-    return verdicts.commit_verdicts(events, members, complete_from(spark)).localCheckpoint()
+def judged(spark: Any, moved: History) -> verdicts.Pass:
+    return judging(spark, *moved.frames(spark))
 
 
 def test_a_member_has_a_row_from_each_of_its_records_to_the_next(spark, moved):
@@ -86,7 +94,7 @@ def test_behind_a_hole_in_the_log_an_ownership_is_as_old_as_its_record_says(spar
 
 
 def test_each_commit_is_judged_by_what_the_state_log_said_then(judged):
-    assert rows(judged, "offset", "partition", "truth", "outcome") == {
+    assert rows(judged.rows(), "offset", "partition", "truth", "outcome") == {
         (0, 0, "safe", "accepted"),
         (1, 0, "safe", "accepted"),
         (1, 1, "safe", "accepted"),
@@ -103,7 +111,7 @@ def test_each_commit_is_judged_by_what_the_state_log_said_then(judged):
 
 def test_where_the_state_log_was_compacted_the_event_is_believed_and_the_row_says_so(spark, moved):
     state, events = moved.frames(spark)
-    found = verdicts.commit_verdicts(events, intervals.member_intervals(state), complete_from(spark, 9))
+    found = judging(spark, state, events, 9).rows()
     early = found.where("offset in (0, 1)")
     assert rows(early, "offset", "partition", "truth", "evidence") == {
         (0, 0, "safe", "event"),
@@ -114,7 +122,7 @@ def test_where_the_state_log_was_compacted_the_event_is_believed_and_the_row_say
 
 
 def test_policies_are_replayed_by_request(judged):
-    found = {row["replayed"]: row for row in verdicts.policy_replay(judged).collect()}
+    found = {row["replayed"]: row for row in verdicts.policy_replay(verdicts.sums(judged.found())).collect()}
     assert {name: (row["requests"], row["refused_rightly"], row["refused_wrongly"], row["accepted_zombies"])
             for name, row in found.items()} == {
         "strict": (7, 3, 1, 0),
@@ -127,10 +135,9 @@ def test_policies_are_replayed_by_request(judged):
 
 def test_nothing_is_broken_but_the_zombie_that_was_let_through(spark, moved, judged):
     state, _ = moved.frames(spark)
-    owned = intervals.ownership_intervals(intervals.member_intervals(state), complete_from(spark))
-    found = broken.invariants_broken(state, owned, judged)
+    found = broken.invariants_broken(state, owned_in(judged), judged.found())
     assert rows(found, "rule", "log", "offset", "member_id", "partition") == {
-        (broken.ZOMBIE_ACCEPTED, "events", 2, "a", 1)
+        (words.ZOMBIE_ACCEPTED, "events", 2, "a", 1)
     }
 
 
@@ -147,17 +154,15 @@ def test_what_must_not_be_is_found_with_its_offset(spark):
     h.decided("a", 2, {0: 2}, member_epoch=1)
     h.decided("a", 2, {0: 2}, member_epoch=2, strict_accepts=False)
     state, events = h.frames(spark)
-    members = intervals.member_intervals(state)
-    owned = intervals.ownership_intervals(members, complete_from(spark))
-    judged = verdicts.commit_verdicts(events, members, complete_from(spark))
-    found = broken.invariants_broken(state, owned, judged)
+    judged = judging(spark, state, events)
+    found = broken.invariants_broken(state, owned_in(judged), judged.found())
     assert rows(found, "rule", "offset", "member_id") == {
-        (broken.SINCE_TOO_EARLY, 4, "a"),
-        (broken.TWO_OWNERS, 5, "b"),
-        (broken.EPOCH_ORDER, 6, "b"),
-        (broken.EPOCH_ORDER, 7, None),
-        (broken.TOLD_OTHERWISE, 0, "a"),
-        (broken.VERDICT, 1, "a"),
+        (words.SINCE_TOO_EARLY, 4, "a"),
+        (words.TWO_OWNERS, 5, "b"),
+        (words.EPOCH_ORDER, 6, "b"),
+        (words.EPOCH_ORDER, 7, None),
+        (words.TOLD_OTHERWISE, 0, "a"),
+        (words.VERDICT, 1, "a"),
     }
 
 
@@ -170,12 +175,10 @@ def test_a_static_member_that_left_for_a_while_keeps_what_it_has_and_is_not_out_
     h.current("a", -2, {0: 3})
     h.decided("a", 3, {0: 3}, "STALE_MEMBER_EPOCH")
     state, events = h.frames(spark)
-    members = intervals.member_intervals(state)
-    owned = intervals.ownership_intervals(members, complete_from(spark))
-    judged = verdicts.commit_verdicts(events, members, complete_from(spark))
-    assert rows(judged, "truth") == {("ahead",)}
-    assert rows(owned, "from_offset", "to_offset") == {(3, None)}
-    assert broken.invariants_broken(state, owned, judged).isEmpty()
+    judged = judging(spark, state, events)
+    assert rows(judged.rows(), "truth") == {("ahead",)}
+    assert rows(owned_in(judged), "from_offset", "to_offset") == {(3, None)}
+    assert broken.invariants_broken(state, owned_in(judged), judged.found()).isEmpty()
 
 
 def test_classic_groups_have_generations_and_owners_and_unknown_protocols_are_not_guessed(spark):
@@ -199,7 +202,7 @@ def test_classic_groups_have_generations_and_owners_and_unknown_protocols_are_no
     }
     unread = members.where("epoch = 3 and member_id = 'a'").collect()[0]
     assert (unread["held"], bytes(unread["unread_assignment"])) == (None, b"\0\1other")
-    judged = verdicts.commit_verdicts(events, members, complete_from(spark))
+    judged = judging(spark, state, events).rows()
     assert rows(judged, "offset", "truth", "strict_accepts") == {
         (1, "unknown", None),
         (2, "lost", None),

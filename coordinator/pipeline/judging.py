@@ -1,0 +1,584 @@
+"""A batch of decided commits, judged: what verdicts.py says of a commit, for all of a batch at once.
+
+    CommitDecided events  --judge-->  a row per partition  --Findings-->  sums per group and policy, and what is broken
+                              ^ Holdings
+
+Nothing of Spark is in here. A batch is an Arrow record batch with `EVENTS`, in any order. A request is one event, so all of its
+partitions are in one batch, and what is said of requests (policy_replay, the rule `verdict`) needs no look beyond it. Where a table has null, the arrays in between have NONE, which is less than any number and equal to none of them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator.pipeline.holdings import (
+    MEMBER_COLUMNS,
+    NONE,
+    Coded,
+    Had,
+    Holdings,
+    Ints,
+    Mask,
+    Now,
+    combinations,
+    integers,
+)
+from coordinator.pipeline.words import (
+    ACCEPTED,
+    AHEAD,
+    CLASSIC,
+    COMMIT_DECIDED,
+    CONSUMER,
+    EVENT_LOG,
+    FAILED,
+    FENCING_ERRORS,
+    IN_FORCE,
+    LOST,
+    NOT_A_MEMBER,
+    POLICIES,
+    REFUSED,
+    SAFE,
+    TOLD_OTHERWISE,
+    UNCLAIMED,
+    UNKNOWN,
+    UNOWNED,
+    VERDICT,
+    ZOMBIE_ACCEPTED,
+)
+
+EVENTS = (
+    "log_id", "shard", "offset", "type", "problem", "group", "group_kind", "member_id", "epoch", "state_offset", "time_ms",
+    "member_epoch", "revocation_epoch", "error", "policy", "strict_accepts", "revocation_epoch_accepts",
+    "assignment_epoch_accepts", "client_id", "transactional_id", "commit_producer_id", "partitions",
+)  # fmt: skip
+"""The columns of the view `events` that are needed."""
+TRUTHS = (SAFE, LOST, AHEAD, NOT_A_MEMBER, UNOWNED, UNCLAIMED, UNKNOWN)
+OUTCOMES = (ACCEPTED, REFUSED, FAILED)
+_SAFE, _LOST, _AHEAD, _NOT_A_MEMBER, _UNOWNED, _UNCLAIMED, _UNKNOWN = range(len(TRUTHS))
+_ACCEPTED, _REFUSED, _FAILED = range(len(OUTCOMES))
+_NULL = 2
+"""A truth value that is neither 0 nor 1."""
+_TEXTS = ("log_id", "group", "member_id", "policy", "client_id", "transactional_id")
+_CODED = (*_TEXTS, "shard", "group_kind", "error")
+
+SCHEMA = pa.schema([
+    ("log_id", pa.string()), ("shard", pa.int32()), ("group", pa.string()), ("kind", pa.string()),
+    ("member_id", pa.string()), ("offset", pa.int64()), ("state_offset", pa.int64()), ("time_ms", pa.int64()),
+    ("request_partitions", pa.int32()), ("topic_key", pa.string()), ("topic", pa.string()), ("partition", pa.int32()),
+    ("committed_offset", pa.int64()), ("commit_epoch", pa.int32()), ("error", pa.string()), ("policy", pa.string()),
+    ("evidence", pa.string()), ("member_epoch", pa.int32()), ("revocation_epoch", pa.int32()), ("is_owned", pa.bool_()),
+    ("owned_since", pa.int32()), ("recorded_since", pa.int32()), ("told_member_epoch", pa.int32()),
+    ("told_since", pa.int32()), ("told_strict_accepts", pa.bool_()), ("told_revocation_epoch_accepts", pa.bool_()),
+    ("told_assignment_epoch_accepts", pa.bool_()), ("client_id", pa.string()), ("transactional_id", pa.string()),
+    ("producer_id", pa.int64()), ("truth", pa.string()), ("strict_accepts", pa.bool_()),
+    ("revocation_epoch_accepts", pa.bool_()), ("assignment_epoch_accepts", pa.bool_()), ("outcome", pa.string()),
+])  # fmt: skip
+"""The table commit_verdicts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of a shard's state log: from where on it is whole, and from where on the holdings are. None: nowhere."""
+
+    complete_from: int | None
+    settled_from: int | None
+
+    @property
+    def known_from(self) -> int:
+        """Before this only the event itself can be believed."""
+        known = self.complete_from if self.settled_from is None else self.settled_from
+        return 1 << 62 if known is None else known
+
+
+@dataclass(slots=True)
+class Judged:
+    """Rows of a batch, a request's one after the other. Those of a request begin at `first` and are `of` it."""
+
+    columns: dict[str, Any]
+    """As Arrow has them, texts by their code."""
+    of: Ints
+    first: Ints
+    who: list[tuple[Any, ...]]
+    """The different (log_id, shard, group, member) of the requests, and which each has:"""
+    of_who: Ints
+    policy: Coded
+    has_kind: Mask
+    is_classic: Mask
+    is_consumer: Mask
+    truth: npt.NDArray[np.int8]
+    outcome: npt.NDArray[np.int8]
+    by_state: Mask
+    accepts: tuple[npt.NDArray[np.int8], ...]
+    told_accepts: tuple[npt.NDArray[np.int8], ...]
+    """Of requests."""
+    told_epoch: Ints
+    epoch: Ints
+    told_since: Ints
+    is_owned: Mask
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def batch(self) -> Any:
+        """The rows, as the table has them but for texts, which are by their code."""
+        return pa.RecordBatch.from_arrays([self.columns[name] for name in SCHEMA.names], SCHEMA.names)
+
+    def plain(self) -> Any:
+        """The rows as the table has them."""
+        columns = [self.columns[field.name].cast(field.type) for field in SCHEMA]
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+    def row(self, place: int) -> dict[str, Any]:
+        """A row."""
+        return {name: column[place].as_py() for name, column in self.columns.items()}
+
+
+def judge(batch: Any, holdings: Holdings, bounds: Mapping[tuple[str, int], Bounds]) -> Judged | None:
+    """Every partition of every commit in a batch of events; None if there is none."""
+    batch = _decisions(batch)
+    asked = {name: batch.column(name) for name in EVENTS}
+    asked["member_id"] = pc.fill_null(asked["member_id"], "")
+    of, first, items = _exploded(asked["partitions"])
+    if not len(of):
+        return None
+    at = pa.array(of)
+    coded = {name: asked[name].dictionary_encode() for name in _CODED}
+    who, of_who = combinations([Coded(coded[name]) for name in MEMBER_COLUMNS])
+    position = integers(asked["state_offset"])
+    kind = Coded(coded["group_kind"])
+    is_classic, is_consumer = _is(kind, CLASSIC), _is(kind, CONSUMER)
+    known_from = np.array([bounds.get(each[:2], _NOWHERE).known_from for each in who], np.int64)[of_who]
+    by_state = position >= known_from
+
+    member = holdings.numbers(who)[of_who]
+    now = holdings.now(member, position)
+    topic_key = _topic_keys(items, is_classic[of])
+    partition = integers(items["partition"])
+    had = holdings.had(member[of], Coded(topic_key), partition, position[of])
+
+    told_epoch = integers(asked["member_epoch"])
+    told_since = integers(items["assignment_epoch"])
+    commit_epoch = integers(asked["epoch"])[of]
+    facts = _facts(now, had, by_state, of, told_epoch, integers(asked["revocation_epoch"]), told_since, is_classic)
+    truth = _truth(commit_epoch, told_epoch[of], facts, is_classic[of])
+    has_policy = kind.codes[of] >= 0
+    has_policy &= ~is_classic[of] & (truth != _UNCLAIMED)
+    accepts = tuple(np.where(has_policy, each, _NULL).astype(np.int8) for each in _accepts(commit_epoch, facts))
+    told_accepts = tuple(_truth_values(asked[f"{name}_accepts"]) for name in POLICIES)
+    error = _first_of(items["error"], coded["error"].take(at))
+    outcome = _outcome(Coded(error), Coded(coded["error"]), of)
+    columns = {name: coded[name].take(at) for name in _TEXTS}
+    columns |= {name: asked[name].take(at) for name in ("shard", "offset", "state_offset", "time_ms")}
+    columns |= {
+        "kind": coded["group_kind"].take(at),
+        "request_partitions": pa.array(np.diff(np.append(first, len(of)))[of].astype(np.int32)),
+        "topic_key": topic_key,
+        "topic": items["topic"],
+        "partition": items["partition"],
+        "committed_offset": items["committed_offset"],
+        "commit_epoch": asked["epoch"].take(at),
+        "error": error,
+        "evidence": _coded(["event", "state"], by_state[of]),
+        "member_epoch": _numbers(facts.epoch),
+        "revocation_epoch": _numbers(facts.revocation_epoch),
+        "is_owned": pa.array(facts.is_owned),
+        "owned_since": _numbers(facts.since),
+        "recorded_since": _numbers(facts.recorded),
+        "told_member_epoch": asked["member_epoch"].take(at),
+        "told_since": items["assignment_epoch"],
+        "producer_id": asked["commit_producer_id"].take(at),
+        "truth": _coded(TRUTHS, truth),
+        "outcome": _coded(OUTCOMES, outcome),
+    }
+    for place, name in enumerate(POLICIES):
+        columns[f"{name}_accepts"] = _truths(accepts[place])
+        columns[f"told_{name}_accepts"] = asked[f"{name}_accepts"].take(at)
+    return Judged(
+        columns=columns,
+        of=of,
+        first=first,
+        who=who,
+        of_who=of_who,
+        policy=Coded(coded["policy"]),
+        has_kind=kind.codes >= 0,
+        is_classic=is_classic,
+        is_consumer=is_consumer,
+        truth=truth,
+        outcome=outcome,
+        by_state=by_state,
+        accepts=accepts,
+        told_accepts=told_accepts,
+        told_epoch=told_epoch,
+        epoch=facts.epoch,
+        told_since=told_since,
+        is_owned=facts.is_owned,
+    )
+
+
+_NOWHERE = Bounds(None, None)
+
+
+def _decisions(batch: Any) -> Any:
+    """The events about commits that could be read."""
+    wanted = pc.and_(pc.equal(batch.column("type"), COMMIT_DECIDED), pc.is_null(batch.column("problem")))
+    return batch if pc.all(wanted).as_py() else batch.filter(pc.fill_null(wanted, fill_value=False))
+
+
+def _exploded(lists: Any) -> tuple[Ints, Ints, dict[str, Any]]:
+    """Of lists of structs: the list of each element, the first element of each list, and the elements' fields."""
+    length = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    elements = lists.flatten()
+    names = [elements.type.field(place).name for place in range(elements.type.num_fields)]
+    fields = dict(zip(names, elements.flatten(), strict=True))
+    # A request without partitions is nobody's: places are those of the others.
+    return np.repeat(np.arange(len(length)), length), np.cumsum(length) - length, fields
+
+
+def _is(kind: Coded, name: str) -> Mask:
+    found: Mask = kind.mapped([value == name for value in kind.values], 0) > 0
+    return found
+
+
+def _topic_keys(items: Mapping[str, Any], is_classic: Mask) -> Any:
+    """Classic groups' records know a topic by its name, the others by its id."""
+    ids, names = items["topic_id"].dictionary_encode(), items["topic"]
+    if not ids.null_count and not is_classic.any():
+        return ids
+    by_id = pc.coalesce(ids.dictionary_decode(), names)
+    by_name = pc.coalesce(names, by_id)
+    return pc.if_else(pa.array(is_classic), by_name, by_id).dictionary_encode()
+
+
+def _first_of(text: Any, coded: Any) -> Any:
+    """The text, or where it is null that of the other column."""
+    if text.null_count == len(text):
+        return coded
+    return pc.coalesce(text, coded.dictionary_decode()).dictionary_encode()
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What was so: by the state log where it is whole, by the event elsewhere."""
+
+    epoch: Ints
+    revocation_epoch: Ints
+    is_owned: Mask
+    since: Ints
+    recorded: Ints
+    ownership_is_known: Mask
+
+
+def _facts(
+    now: Now, had: Had, by_state: Mask, of: Ints, told_epoch: Ints, told_lost: Ints, told_since: Ints, is_classic: Mask
+) -> _Facts:
+    epoch = np.where(by_state, now.epoch, told_epoch)[of]
+    lost = np.where(by_state, now.revocation_epoch, told_lost)[of]
+    known = np.where(by_state, now.holds | ~now.is_there, ~is_classic)[of]
+    if by_state.all():
+        return _Facts(epoch, lost, had.is_owned, had.acquired, had.recorded, known)
+    here = by_state[of]
+    return _Facts(
+        epoch, lost, np.where(here, had.is_owned, told_since != NONE), np.where(here, had.acquired, told_since),
+        np.where(here, had.recorded, told_since), known,
+    )  # fmt: skip
+
+
+def _truth(commit_epoch: Ints, told_epoch: Ints, facts: _Facts, is_classic: Mask) -> npt.NDArray[np.int8]:
+    """See the text of verdicts.py. The first that applies."""
+    e, now, since = commit_epoch, facts.epoch, facts.since
+    nobody = now == NONE
+    # What the event knows of a classic group may be a round that was not written yet.
+    unwritten = is_classic & (e == told_epoch) & (e != NONE)
+    rules = (
+        (nobody & (e < 0), _UNCLAIMED),
+        (nobody & unwritten, _UNKNOWN),
+        (nobody, _NOT_A_MEMBER),
+        (unwritten & (e > now), _UNKNOWN),
+        (e > now, _AHEAD),
+        (~facts.ownership_is_known & (e < now), _LOST),
+        (~facts.ownership_is_known, _UNKNOWN),
+        (~facts.is_owned & (e == now), _UNOWNED),
+        (~facts.is_owned, _LOST),
+        (e == now, _SAFE),
+        (since == NONE, _UNKNOWN),
+        (since <= e, _SAFE),
+    )
+    conditions, choices = zip(*rules, strict=True)
+    return np.select(conditions, [np.int8(choice) for choice in choices], np.int8(_LOST))
+
+
+def _accepts(commit_epoch: Ints, facts: _Facts) -> tuple[Mask, ...]:
+    """What each of POLICIES says of one partition. They know of ownership what is written in the member's record."""
+    e, now, lost = commit_epoch, facts.epoch, facts.revocation_epoch
+    is_now = (e == now) & (e != NONE)
+    had_it_then = (e < now) & facts.is_owned & (facts.recorded != NONE) & (facts.recorded <= e)
+    return is_now, is_now | (had_it_then & (lost >= 0) & (lost < e)), is_now | had_it_then
+
+
+def _outcome(error: Coded, request_error: Coded, of: Ints) -> npt.NDArray[np.int8]:
+    """accepted; refused, because of who asked; failed, because of what was asked."""
+    own = error.mapped([value in FENCING_ERRORS for value in error.values], 0) > 0
+    fenced = request_error.mapped([value in FENCING_ERRORS for value in request_error.values], -1)[of]
+    refused = np.where(fenced >= 0, fenced > 0, own)
+    return np.where(error.codes < 0, _ACCEPTED, np.where(refused, _REFUSED, _FAILED)).astype(np.int8)
+
+
+def _coded(words: Iterable[str], codes: Any) -> Any:
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8)), pa.array(list(words), pa.string()))
+
+
+def _numbers(values: Ints) -> Any:
+    missing = values == NONE
+    return pa.array(values.astype(np.int32), mask=missing if missing.any() else None)
+
+
+def _truths(values: npt.NDArray[np.int8]) -> Any:
+    missing = values == _NULL
+    return pa.array(values == 1, mask=missing if missing.any() else None)
+
+
+def _truth_values(column: Any) -> npt.NDArray[np.int8]:
+    values = integers(column)
+    return np.where(values == NONE, _NULL, values).astype(np.int8)
+
+
+# --- what is made of the rows ------------------------------------------------------------------------------------------
+
+OF_PARTITIONS = (
+    "decisions", "accepted", "refused", "failed", "zombies_accepted", "zombies_refused", "unowned_accepted",
+    "unowned_refused", "unclaimed", "cannot_say", "classic", "by_event_alone",
+)  # fmt: skip
+_OF_REQUESTS = ("requests", "requests_unknown")
+TALLIED = (
+    "refused_rightly", "refused_wrongly", "refused_unknown", "accepted_zombies", "accepted_zombie_partitions",
+    "accepted_unowned", "accepted_unowned_partitions",
+)  # fmt: skip
+REPLAYED = (*POLICIES, IN_FORCE)
+COUNTED = (*OF_PARTITIONS, *_OF_REQUESTS, *(f"{name}:{what}" for name in REPLAYED for what in TALLIED))
+"""What the numbers of a sum are: of partitions, of requests, and of requests under each policy and as they were answered."""
+BROKEN = pa.struct([
+    ("rule", pa.string()), ("log_id", pa.string()), ("shard", pa.int32()), ("group", pa.string()),
+    ("member_id", pa.string()), ("other_member_id", pa.string()), ("topic_key", pa.string()), ("partition", pa.int32()),
+    ("log", pa.string()), ("offset", pa.int64()), ("until_offset", pa.int64()), ("time_ms", pa.int64()),
+    ("detail", pa.string()),
+])  # fmt: skip
+"""The table invariants_broken."""
+SUMS = pa.struct([
+    ("log_id", pa.string()), ("shard", pa.int32()), ("group", pa.string()), ("policy", pa.string()),
+    ("counts", pa.list_(pa.int64())),
+])  # fmt: skip
+FOUND = pa.schema([("sums", SUMS), ("broken", BROKEN)])
+"""One of the two in each row."""
+_BROKEN_AT_ONCE = 10_000
+
+
+class Findings:
+    """Goes along with the judging: sums up what is judged, and notes what is broken."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[Any, ...], Ints] = {}
+        self._broken: list[dict[str, Any]] = []
+
+    def add(self, judged: Judged) -> Iterator[Any]:
+        """Takes a batch; yields what is broken as soon as there is much of it."""
+        requests = _Requests(judged)
+        self._count(judged, requests)
+        self._broken += _zombies_accepted(judged)
+        self._broken += _told_otherwise(judged)
+        self._broken += _verdicts_differ(judged, requests)
+        if len(self._broken) >= _BROKEN_AT_ONCE:
+            yield self._rows("broken", self._broken)
+            self._broken = []
+
+    def end(self) -> Iterator[Any]:
+        """Yields the rest."""
+        sums = [
+            {**dict(zip(SUMS.names, key, strict=False)), "counts": counts.tolist()}
+            for key, counts in self._sums.items()
+        ]
+        if sums:
+            yield self._rows("sums", sums)
+        if self._broken:
+            yield self._rows("broken", self._broken)
+
+    @staticmethod
+    def _rows(what: str, rows: list[dict[str, Any]]) -> Any:
+        other = "broken" if what == "sums" else "sums"
+        columns = {what: pa.array(rows, FOUND.field(what).type), other: pa.nulls(len(rows), FOUND.field(other).type)}
+        return pa.RecordBatch.from_arrays([columns[name] for name in FOUND.names], schema=FOUND)
+
+    def _count(self, judged: Judged, requests: "_Requests") -> None:
+        policies = len(judged.policy.values) + 1
+        # Groups, not members: the different keys are few.
+        groups = list(dict.fromkeys(each[:3] for each in judged.who))
+        number = {each: place for place, each in enumerate(groups)}
+        of_group = np.array([number[each[:3]] for each in judged.who], np.int64)[judged.of_who]
+        key = of_group * policies + judged.policy.codes + 1
+        size = len(groups) * policies
+        counts = np.empty((size, len(COUNTED)), np.int64)
+        partition_key = key[judged.of]
+        for place, values in enumerate(_partition_counts(judged)):
+            counts[:, place] = np.bincount(partition_key[values], minlength=size)
+        for place, (values, weights) in enumerate(requests.counts(), len(OF_PARTITIONS)):
+            chosen = None if weights is None else weights[values]
+            counts[:, place] = np.bincount(key[values], chosen, minlength=size)
+        for place in np.flatnonzero(counts[:, 0]).tolist():
+            group, policy = divmod(place, policies)
+            name = judged.policy.values[policy - 1] if policy else None
+            so_far = self._sums.setdefault((*groups[group], name), np.zeros(len(COUNTED), np.int64))
+            so_far += counts[place]
+
+
+def _partition_counts(judged: Judged) -> Iterator[Mask]:
+    """In the order of COUNTED."""
+    truth, accepted, refused = judged.truth, judged.outcome == _ACCEPTED, judged.outcome == _REFUSED
+    is_zombie = _is_zombie(truth)
+    yield np.ones(len(truth), bool)
+    yield accepted
+    yield refused
+    yield judged.outcome == _FAILED
+    for which in (is_zombie, truth == _UNOWNED):
+        yield which & accepted
+        yield which & refused
+    yield truth == _UNCLAIMED
+    yield truth == _UNKNOWN
+    yield judged.is_classic[judged.of]
+    yield ~judged.by_state[judged.of]
+
+
+def _is_zombie(truth: npt.NDArray[np.int8]) -> Mask:
+    found: Mask = (truth == _LOST) | (truth == _AHEAD) | (truth == _NOT_A_MEMBER)
+    return found
+
+
+class _Requests:
+    """The rows by request. What failed for what it said (its metadata is too long) leaves the others of its request alone."""
+
+    __slots__ = (
+        "accepts",
+        "in_force",
+        "is_failed",
+        "is_unclaimed",
+        "is_unknown",
+        "judged",
+        "some",
+        "unowned",
+        "zombies",
+    )
+
+    def __init__(self, judged: Judged) -> None:
+        self.judged = judged
+        self.some = np.flatnonzero(np.diff(np.append(judged.first, len(judged))))
+        failed = judged.outcome == _FAILED
+        sound = ~failed
+        self.zombies = self._sum(_is_zombie(judged.truth) & sound)
+        self.unowned = self._sum((judged.truth == _UNOWNED) & sound)
+        self.is_unknown = self._sum(judged.truth == _UNKNOWN) > 0
+        self.is_unclaimed = self._all(judged.truth == _UNCLAIMED)
+        self.is_failed = self._all(failed)
+        self.in_force = self._all((judged.outcome == _ACCEPTED) | failed)
+        self.accepts = tuple(self._all((each != 0) | failed) for each in judged.accepts)
+
+    def _sum(self, values: Mask) -> Ints:
+        out = np.zeros(len(self.judged.first), np.int64)
+        out[self.some] = np.add.reduceat(values.astype(np.int64), self.judged.first[self.some])
+        return out
+
+    def _all(self, values: Mask) -> Mask:
+        out = np.zeros(len(self.judged.first), bool)
+        out[self.some] = np.logical_and.reduceat(values, self.judged.first[self.some])
+        return out
+
+    @property
+    def is_replayed(self) -> Mask:
+        """A member of a group that has policies asks, and is not told that what it says is wrong."""
+        judged = self.judged
+        there = np.zeros(len(judged.first), bool)
+        there[self.some] = True
+        has_kind = judged.has_kind & ~judged.is_classic
+        return there & has_kind & ~self.is_unclaimed & ~self.is_failed
+
+    def counts(self) -> Iterator[tuple[Mask, Ints | None]]:
+        """Which requests, and how much each counts, in the order of COUNTED."""
+        replayed = self.is_replayed
+        yield replayed, None
+        yield replayed & self.is_unknown, None
+        zombies, unowned = self.zombies > 0, self.unowned > 0
+        wrong = zombies | unowned
+        for accepts in (*self.accepts, self.in_force):
+            refused, accepted = replayed & ~accepts, replayed & accepts
+            yield refused & wrong, None
+            yield refused & ~wrong & ~self.is_unknown, None
+            yield refused & ~wrong & self.is_unknown, None
+            yield accepted & zombies, None
+            yield accepted, self.zombies
+            yield accepted & unowned, None
+            yield accepted, self.unowned
+
+
+def _broken(rule: str, row: Mapping[str, Any], detail: str, *, partition: bool) -> dict[str, Any]:
+    told = {name: row[name] for name in ("log_id", "shard", "group", "member_id", "offset", "time_ms")}
+    if partition:
+        told |= {name: row[name] for name in ("topic_key", "partition")}
+    return told | {"rule": rule, "log": EVENT_LOG, "detail": detail}
+
+
+def _or(value: Any, instead: str) -> Any:
+    return instead if value is None else value
+
+
+def _zombies_accepted(judged: Judged) -> Iterator[dict[str, Any]]:
+    """Commits that no policy should let through, and that were let through."""
+    for place in np.flatnonzero(_is_zombie(judged.truth) & (judged.outcome == _ACCEPTED)).tolist():
+        row = judged.row(place)
+        yield _broken(
+            ZOMBIE_ACCEPTED,
+            row,
+            f"{row['truth']}: committed offset {row['committed_offset']} with epoch {row['commit_epoch']}; the member's was "
+            f"{_or(row['member_epoch'], 'none')}, the partition its since {_or(row['owned_since'], 'never')}",
+            partition=True,
+        )
+
+
+def _told_otherwise(judged: Judged) -> Iterator[dict[str, Any]]:
+    """Commits of consumer groups about which event and state log differ."""
+    of = judged.of
+    told, here = judged.told_epoch[of], np.where(judged.epoch >= 0, judged.epoch, NONE)
+    epochs_differ, ownership_differs = told != here, (judged.told_since != NONE) != judged.is_owned
+    wrong = (epochs_differ | ownership_differs) & judged.is_consumer[of] & judged.by_state[of]
+    for place in np.flatnonzero(wrong).tolist():
+        row = judged.row(place)
+        said = []
+        if epochs_differ[place]:
+            said.append(
+                f"the event's member epoch is {_or(row['told_member_epoch'], 'none')}, the log's "
+                f"{_or(row['member_epoch'], 'none')}"
+            )
+        if ownership_differs[place]:
+            said.append(
+                "the event says that it did not own it" if row["is_owned"] else "the event says that it owned it"
+            )
+        yield _broken(TOLD_OTHERWISE, row, "; ".join(said), partition=True)
+
+
+def _verdicts_differ(judged: Judged, requests: _Requests) -> Iterator[dict[str, Any]]:
+    """Requests of which the event has another verdict than the replay."""
+    # Where ownership is required the event's verdicts know of it, and the replay of the bare policies does not.
+    asked = requests.is_replayed & judged.is_consumer & judged.by_state & (requests.unowned == 0)
+    differs = [
+        asked & (told != _NULL) & (told != accepts)
+        for told, accepts in zip(judged.told_accepts, requests.accepts, strict=True)
+    ]
+    for request in np.flatnonzero(np.logical_or.reduce(differs)).tolist():
+        row = judged.row(int(judged.first[request]))
+        said = [
+            f"{name}: the event says {'accepts' if told[request] else 'refuses'}"
+            for name, told, wrong in zip(POLICIES, judged.told_accepts, differs, strict=True)
+            if wrong[request]
+        ]
+        yield _broken(VERDICT, row, "; ".join(said), partition=False)
