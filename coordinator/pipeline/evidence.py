@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -136,21 +138,35 @@ class DecidedInLog:
 
     def __call__(self, function: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
         """As `Decided`."""
-        options = parse({**self.options, "view": columns.EVENTS})
-        tasks, how, undone = planning.tasks(options), options.reading(judging.EVENTS), tuple(self.undone)
+        undone = tuple(self.undone)
 
-        def batches(numbers: Batches) -> Batches:
-            for number in numbers:
-                for each in number.column(0).to_pylist():
-                    for part in tasks[each]:
-                        yield from (gaps.without(batch, undone) for batch in read(part, how))
+        def come_true(events: Batches) -> Batches:
+            return function(gaps.without(batch, undone) for batch in events)
 
-        count = max(len(tasks), 1)
-        return self.spark.range(0, len(tasks), 1, count).mapInArrow(lambda numbers: function(batches(numbers)), schema)
+        return _in_tasks(self.spark, {**self.options, "view": columns.EVENTS}, judging.EVENTS, come_true, schema)
 
     def of_groups(self, groups: Sequence[str]) -> Decided:
         """As `Decided`."""
         return replace(self, options={**self.options, "groups": json.dumps(list(groups))})
+
+
+def _in_tasks(
+    spark: SparkSession, options: Mapping[str, str], names: Sequence[str], function: Callable[[Batches], Batches],
+    schema: StructType,
+) -> DataFrame:  # fmt: skip
+    """What a function makes of a view's batches, in the tasks that read them: what it leaves out Spark need not take apart."""
+    told = parse(options)
+    tasks, how = planning.tasks(told), told.reading(names)
+
+    def batches(numbers: Batches) -> Batches:
+        for number in numbers:
+            for each in number.column(0).to_pylist():
+                for part in tasks[each]:
+                    yield from read(part, how)
+
+    return spark.range(0, len(tasks), 1, max(len(tasks), 1)).mapInArrow(
+        lambda numbers: function(batches(numbers)), schema
+    )
 
 
 def check_log(path: str) -> None:
@@ -246,28 +262,52 @@ def complete_from(folder: ShardFolder) -> int:
 
 def _view(spark: SparkSession, path: str, view: str, options: dict[str, str], names: Sequence[str]) -> DataFrame:
     """A view, of it these columns: the reader makes no others, and each that it need not make is time saved."""
+    return spark.read.format(FORMAT).options(**{**options, "view": view}).schema(_fields(view, names)).load(path)
+
+
+def _fields(view: str, names: Sequence[str]) -> StructType:
     fields = {field.name: field for field in cast(StructType, StructType.fromDDL(columns.ddl(view))).fields}
-    chosen = StructType([fields[name] for name in names])
-    return spark.read.format(FORMAT).options(**{**options, "view": view}).schema(chosen).load(path)
+    return StructType([fields[name] for name in names])
 
 
 def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
     folder = event_folder(path)
     if folder is None:
         return {"events": None, "decided": None, "openings": None, "first_events": None}
+    here = {**options, "path": path}
     # Of these there are a handful among millions, so they are looked for by their type before anything is decoded.
-    about_all = {name: value for name, value in options.items() if name != "groups"}
-    raw = _view(spark, path, columns.RAW, {**about_all, "topic": EVENT_TOPIC}, RAW_COLUMNS)
-    found = raw.where(F.col("key_type").isin(*ABOUT_ITSELF)).collect()
-    openings = _rows(spark, [row.asDict() for row in found])
+    about_all = {name: value for name, value in here.items() if name != "groups"} | {"topic": EVENT_TOPIC}
+    raw = _in_tasks(
+        spark, {**about_all, "view": columns.RAW}, RAW_COLUMNS, _about_itself, _fields(columns.RAW, RAW_COLUMNS)
+    )
+    openings = _rows(spark, [row.asDict() for row in raw.collect()])
     undone = gaps.undone(openings)
     firsts = [(folder.log_id(), shard, *first) for shard, each in folder.shards.items() if (first := _first(each))]
     return {
-        "events": gaps.came_true(_view(spark, path, columns.EVENTS, options, EVENT_COLUMNS), undone),
-        "decided": DecidedInLog(spark, {**options, "path": path}, undone),
+        "events": gaps.came_true(
+            _in_tasks(
+                spark,
+                {**here, "view": columns.EVENTS},
+                EVENT_COLUMNS,
+                _but_commits,
+                _fields(columns.EVENTS, EVENT_COLUMNS),
+            ),
+            undone,
+        ),
+        "decided": DecidedInLog(spark, here, undone),
         "openings": openings,
         "first_events": spark.createDataFrame(firsts, FIRST_EVENTS),
     }
+
+
+def _about_itself(records: Batches) -> Batches:
+    for batch in records:
+        yield batch.filter(pc.is_in(batch.column("key_type"), pa.array(ABOUT_ITSELF, pa.int16())))
+
+
+def _but_commits(events: Batches) -> Batches:
+    for batch in events:
+        yield batch.filter(pc.fill_null(pc.not_equal(batch.column("type"), COMMIT_DECIDED), fill_value=True))
 
 
 def _first(shard: ShardFolder) -> tuple[int, int | None] | None:

@@ -7,7 +7,7 @@ it is whole.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ class DayFiles:
         self._time_column = time_column
         self._open: dict[str, pq.ParquetWriter] = {}
 
-    def __enter__(self) -> "DayFiles":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -58,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
         raise CannotRun(str(error)) from error
     with _steps() as step:
         kafka_settings = dict(_pairs(options.kafka, "--kafka"))
-        spark = session(options.master, dict(_pairs(options.conf, "--conf")))
+        spark = session(options.master, dict(_pairs(options.conf, "--conf")), quick=options.job != "tables")
         step("Spark is up")
         if options.job == "follow":
             from coordinator.pipeline import follow  # noqa: PLC0415 - as above

@@ -4,7 +4,8 @@
                               ^ Holdings
 
 Nothing of Spark is in here. A batch is an Arrow record batch with `EVENTS`, in any order. A request is one event, so all of its
-partitions are in one batch, and what is said of requests (policy_replay, the rule `verdict`) needs no look beyond it. Where a table has null, the arrays in between have NONE, which is less than any number and equal to none of them.
+partitions are in one batch, and what is said of requests (policy_replay, the rule `verdict`) needs no look beyond it. Where a
+table has null, the arrays in between have NONE, which is less than any number and equal to none of them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -28,10 +28,12 @@ LOCAL = {
     "spark.python.authenticate.socketTimeout": f"{WORKER_WITHIN_S}s",
 }
 """Where driver and executors are this process."""
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""For jobs whose work is done in Python: what Java's second compiler would take is more than it would save."""
 
 
-def session(master: str | None, settings: dict[str, str]) -> SparkSession:
-    """The session; `settings` are the user's own."""
+def session(master: str | None, settings: dict[str, str], *, quick: bool = False) -> SparkSession:
+    """The session; `settings` are the user's own, and `quick` is for a job of which Java does little."""
     builder = SparkSession.builder.appName("kafka-group-coordinator")
     submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
     if master is None and not submitted:
@@ -44,7 +46,7 @@ def session(master: str | None, settings: dict[str, str]) -> SparkSession:
             os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(WORKER_WITHIN_S))
             # Workers, and whoever looks for data sources: not the first python3 of the PATH, which knows none of this.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            values |= LOCAL
+            values |= LOCAL | (QUICK if quick else {})
     for name, value in (values | settings).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
