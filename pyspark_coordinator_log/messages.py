@@ -10,7 +10,7 @@ A row is a dict of the columns that it has; a column that is not named is null.
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from coordinator.protocol import messages as kafka
@@ -95,10 +95,15 @@ def row(key: bytes | None, value: bytes | None, *, with_json: bool = True) -> Ro
 
 
 def _whole(name: str, version: int, data: bytes) -> Message:
-    message, end = Codec.of().decoder(name, version)(data, 2)
+    message, end = _decoder(name, version)(data, 2)
     if end != len(data):
         raise DecodeError(f"{len(data) - end} bytes behind {name}")
     return message
+
+
+@cache
+def _decoder(name: str, version: int) -> Callable[[bytes, int], tuple[Message, int]]:
+    return Codec.of().decoder(name, version)
 
 
 def _raw(key: bytes | None, value: bytes | None) -> str:
@@ -109,6 +114,7 @@ def _base64(content: bytes | None) -> Any:
     return None if content is None else {"base64": b64encode(content).decode()}
 
 
+@cache
 def _kind_of(name: str) -> str | None:
     if name == "GroupMetadata":
         return "classic"
@@ -344,6 +350,7 @@ _COLUMNS: dict[str, Callable[[Any], Row]] = {
 }
 
 
+@lru_cache(4096)
 def _id_text(topic_id: bytes) -> str | None:
     return None if topic_id == _ZERO_ID else topic_id_text(topic_id)
 

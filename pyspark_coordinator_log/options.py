@@ -5,6 +5,7 @@
     groups                "orders,billing": these only; a name that has a comma in it is given as JSON: ["a,b"]
     shardCount            with groups: how many shards there are in all, so that only those of the groups are read
     since, until          records of [since, until): milliseconds since 1970, or ISO 8601 (UTC where no zone is said)
+    keyTypes              "1002,1004-1006": records of these types only, by Kafka's numbers and those of the event log
     splitBytes            a task's share, 32 MB if nothing is said, four times that for large logs; "64m" is understood
     verifyCrc             true (the default) or false
     failOnDataLoss        true (the default) or false: go on without records that are gone
@@ -47,6 +48,7 @@ _NAMES = (
     "shardCount",
     "since",
     "until",
+    "keyTypes",
     "splitBytes",
     "verifyCrc",
     "failOnDataLoss",
@@ -71,6 +73,7 @@ class Options:
     groups: frozenset[str] | None
     since_ms: int | None
     until_ms: int | None
+    key_types: frozenset[int] | None
     split_bytes: int | None
     verify_checksums: bool
     fail_on_data_loss: bool
@@ -95,6 +98,7 @@ class Options:
             groups=self.groups,
             since_ms=self.since_ms,
             until_ms=self.until_ms,
+            key_types=self.key_types,
         )
         return Reading(wanted=wanted, verify_checksums=self.verify_checksums, fail_on_data_loss=self.fail_on_data_loss)
 
@@ -138,6 +142,7 @@ def parse(given: Mapping[str, str]) -> Options:
         groups=groups,
         since_ms=since_ms,
         until_ms=until_ms,
+        key_types=one("keyTypes", _key_types, None),
         split_bytes=one("splitBytes", _split_bytes, None),
         verify_checksums=one("verifyCrc", _boolean, otherwise=True),
         fail_on_data_loss=one("failOnDataLoss", _boolean, otherwise=True),
@@ -178,14 +183,22 @@ def _groups(text: str) -> frozenset[str] | None:
 
 
 def _shards(text: str) -> frozenset[int] | None:
+    return _listed(text, "shards", 0x7FFFFFFF)
+
+
+def _key_types(text: str) -> frozenset[int] | None:
+    return _listed(text, "types", 0x7FFF)
+
+
+def _listed(text: str, what: str, most: int) -> frozenset[int]:
     found: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
         if match is None:
             raise ValueError("it may be numbers and ranges: 0,3,7-9")
         low, high = int(match[1]), int(match[2] or match[1])
-        if high < low or high > 0x7FFFFFFF:
-            raise ValueError(f"{part.strip()} is no range of shards")
+        if high < low or high > most:
+            raise ValueError(f"{part.strip()} is no range of {what}")
         found.update(range(low, high + 1))
     return frozenset(found)
 

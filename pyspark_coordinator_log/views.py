@@ -32,6 +32,7 @@ class Wanted:
     groups: frozenset[str] | None
     since_ms: int | None
     until_ms: int | None
+    key_types: frozenset[int] | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -73,6 +74,8 @@ def table(
         keep &= records.timestamp >= wanted.since_ms
     if wanted.until_ms is not None:
         keep &= records.timestamp < wanted.until_ms
+    if wanted.key_types is not None:
+        keep &= np.isin(types, list(wanted.key_types))
     if not keep.all():
         records, types = records.select(keep), types[keep]
     if wanted.groups is not None and len(records):

@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -24,6 +22,7 @@ from coordinator.log.batch import HEADER_BYTES, key_values, read_header
 from coordinator.operations.client import Client, OperationFailed
 from coordinator.pipeline import gaps, judging
 from coordinator.pipeline.intervals import SHARD, put_away
+from coordinator.pipeline.rebalances import COMPLETED, STARTED
 from coordinator.pipeline.verdicts import Batches
 from coordinator.pipeline.words import COMMIT_DECIDED
 from pyspark_coordinator_log import columns, messages, planning
@@ -33,8 +32,6 @@ from pyspark_coordinator_log.options import parse
 from pyspark_coordinator_log.reading import read
 
 FORMAT = "coordinator_log"
-ABOUT_ITSELF = (1000, 1001)
-"""Record types of the event log about the event log."""
 FIRST_EVENTS = "log_id string, shard int, first_offset bigint, first_state_offset bigint"
 _PLACE = ("log_id", "shard", "offset", "timestamp_ms")
 _TOLD = (
@@ -55,7 +52,7 @@ STATE_COLUMNS = (
 EVENT_COLUMNS = (
     *_PLACE, *_TOLD, "state_offset", "time_ms", "cause", "reason", "duration_ms", "member_count", "waited_for",
 )  # fmt: skip
-"""Of the events that are not commits; those are read where they are judged."""
+"""Of the events about rebalances; those about commits are read where they are judged."""
 COMMIT_COLUMNS = (
     *_PLACE, "group", "topic", "topic_id", "partition", "committed_offset", "leader_epoch_committed", "metadata",
     "commit_timestamp_ms", "expire_timestamp_ms", "value_version", "producer_id", "producer_epoch", "is_transactional",
@@ -82,6 +79,7 @@ class Evidence:
     state: DataFrame
     commits: DataFrame
     events: DataFrame | None
+    """At least those about rebalances."""
     decided: "Decided | None"
     """The events about commits, for those who judge them."""
     markers: DataFrame | None
@@ -275,39 +273,30 @@ def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str
     if folder is None:
         return {"events": None, "decided": None, "openings": None, "first_events": None}
     here = {**options, "path": path}
-    # Of these there are a handful among millions, so they are looked for by their type before anything is decoded.
-    about_all = {name: value for name, value in here.items() if name != "groups"} | {"topic": EVENT_TOPIC}
+    about_all = {name: value for name, value in here.items() if name != "groups"}
     raw = _in_tasks(
-        spark, {**about_all, "view": columns.RAW}, RAW_COLUMNS, _about_itself, _fields(columns.RAW, RAW_COLUMNS)
+        spark,
+        {**about_all, "view": columns.RAW, "topic": EVENT_TOPIC, "keyTypes": _types(gaps.ABOUT_ITSELF)},
+        RAW_COLUMNS,
+        lambda records: records,
+        _fields(columns.RAW, RAW_COLUMNS),
     )
     openings = _rows(spark, [row.asDict() for row in raw.collect()])
     undone = gaps.undone(openings)
     firsts = [(folder.log_id(), shard, *first) for shard, each in folder.shards.items() if (first := _first(each))]
+    told = {**here, "keyTypes": _types((STARTED, COMPLETED))}
     return {
-        "events": gaps.came_true(
-            _in_tasks(
-                spark,
-                {**here, "view": columns.EVENTS},
-                EVENT_COLUMNS,
-                _but_commits,
-                _fields(columns.EVENTS, EVENT_COLUMNS),
-            ),
-            undone,
-        ),
-        "decided": DecidedInLog(spark, here, undone),
+        "events": gaps.came_true(_view(spark, path, columns.EVENTS, told, EVENT_COLUMNS), undone),
+        "decided": DecidedInLog(spark, {**here, "keyTypes": _types((COMMIT_DECIDED,))}, undone),
         "openings": openings,
         "first_events": spark.createDataFrame(firsts, FIRST_EVENTS),
     }
 
 
-def _about_itself(records: Batches) -> Batches:
-    for batch in records:
-        yield batch.filter(pc.is_in(batch.column("key_type"), pa.array(ABOUT_ITSELF, pa.int16())))
-
-
-def _but_commits(events: Batches) -> Batches:
-    for batch in events:
-        yield batch.filter(pc.fill_null(pc.not_equal(batch.column("type"), COMMIT_DECIDED), fill_value=True))
+def _types(names: Sequence[str]) -> str:
+    """The numbers of record types, as an option has them."""
+    numbers = {name.removesuffix("Key"): number for number, name in messages.key_names().items()}
+    return ",".join(str(numbers[name]) for name in names)
 
 
 def _first(shard: ShardFolder) -> tuple[int, int | None] | None:

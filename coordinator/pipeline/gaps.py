@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from coordinator.pipeline.intervals import SHARD, readable
 
 OPENED, CLOSED = "EventLogOpened", "EventLogClosed"
+ABOUT_ITSELF = (OPENED, CLOSED)
 ALL_EVENTS = "all"
 
 
@@ -35,7 +36,7 @@ class Undone:
 
 def openings(events: DataFrame) -> DataFrame:
     """The event log's rows about itself. There are few: one or two per start of a server and shard."""
-    return readable(events).where(F.col("type").isin(OPENED, CLOSED))
+    return readable(events).where(F.col("type").isin(*ABOUT_ITSELF))
 
 
 def undone(opened: DataFrame) -> Sequence[Undone]:
