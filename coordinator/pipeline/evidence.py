@@ -284,7 +284,7 @@ def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str
     openings = _rows(spark, [row.asDict() for row in raw.collect()])
     undone = gaps.undone(openings)
     firsts = [(folder.log_id(), shard, *first) for shard, each in folder.shards.items() if (first := _first(each))]
-    told = {**here, "keyTypes": _types((STARTED, COMPLETED))}
+    told = {**options, "keyTypes": _types((STARTED, COMPLETED))}
     return {
         "events": gaps.came_true(_view(spark, path, columns.EVENTS, told, EVENT_COLUMNS), undone),
         "decided": DecidedInLog(spark, {**here, "keyTypes": _types((COMMIT_DECIDED,))}, undone),
