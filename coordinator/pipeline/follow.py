@@ -67,6 +67,11 @@ LIVE_TYPES = (CURRENT_ASSIGNMENT, MEMBER_METADATA, CLASSIC_GROUP, GROUP_EPOCH, T
 """State records that a later batch may need."""
 MARKERS = "markers"
 SNAPSHOTS_KEPT = 2
+NO_EVENTS_HERE = "no events: the log has none, so there will be no verdicts"
+NO_EVENTS_FROM_KAFKA = (
+    "no events: of a cluster only __consumer_offsets is followed, so there will be no verdicts; "
+    "`audit`, `tables` and `report` with --bootstrap read the events of our server, too"
+)
 _SHARDS = "shards.json"
 _BEGUN = f"log_id string, shard int, `group` string, member_id string, from_offset bigint, held {HELD}"
 Step = Callable[[str], None]
@@ -111,6 +116,8 @@ def follow(
     """Follows a log until SIGTERM or SIGINT; with `options.once` to where it ends now. Raises FollowFailed."""
     out = Path(options.out.removeprefix("file://"))
     source = _Source(spark, options, read_options, kafka_settings)
+    if not source.has_events:
+        step(NO_EVENTS_HERE if source.log is not None else NO_EVENTS_FROM_KAFKA)
     archive = Archive(out, source)
     history = History(spark, out, archive, options.group, step)
     batches: list[tuple[str, Callable[[], DataFrame], Callable[[DataFrame, int], None]]] = [

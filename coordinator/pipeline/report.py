@@ -1,4 +1,4 @@
-"""The report: one static HTML file per group, and an index where there are several.
+"""The report: one static HTML file per group, and an index where there are several. Here is what they show; pages.py is how.
 
 It is to be opened from a disk, sent in a mail and printed: one file, no scripts, nothing loaded. A group's page answers, from
 top to bottom, what one asks in this order: is anything wrong; when did it rebalance; who had which partition; what is
@@ -9,10 +9,7 @@ A page is bounded. Of a group with many partitions those are drawn whose owner c
 are shown, and the page says how many there are. The whole is in the tables.
 """
 
-import hashlib
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,45 +17,14 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from coordinator.pipeline import drawing
-from coordinator.pipeline.drawing import Axis, Colours, clock, duration
+from coordinator.pipeline import pages
 from coordinator.pipeline.intervals import GROUP, in_one_process, put_away
-from coordinator.pipeline.markup import Markup, join, page, tag
 from coordinator.pipeline.tables import PARQUET, Derived, Store
-from coordinator.pipeline.words import IN_FORCE, UNOWNED, ZOMBIES
+from coordinator.pipeline.words import UNOWNED, ZOMBIES
 
 GROUPS_MAX = 200
 """Pages that one job writes: those of the groups with most that is broken, then with most rebalances."""
-PARTITIONS_MAX = 200
-"""From here on only partitions whose owner changed are drawn."""
-REBALANCES_MAX, INTERVALS_MAX, MARKS_MAX, BROKEN_MAX, MEMBERS_MAX = 1_000, 20_000, 2_000, 500, 300
 INDEX_MAX = 5_000
-INDEX = "index.html"
-Row = Mapping[str, Any]
-
-
-@dataclass(slots=True)
-class Found:
-    """What there is to show of one group."""
-
-    group: Row
-    rebalances: list[Row] = field(default_factory=list)
-    ownership: list[Row] = field(default_factory=list)
-    marks: list[Row] = field(default_factory=list)
-    policies: list[Row] = field(default_factory=list)
-    broken: list[Row] = field(default_factory=list)
-    members: list[Row] = field(default_factory=list)
-    gaps: list[Row] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    """How many rows there are in all, of lists that were cut."""
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return tuple(self.group[name] for name in GROUP)
-
-    @property
-    def name(self) -> str:
-        return str(self.group["group"])
 
 
 def write(derived: Derived, folder: Path, title: str | None, step: Callable[[str], None]) -> Iterator[Path]:
@@ -80,15 +46,22 @@ def _write_all(derived: Derived, folder: Path, title: str | None, step: Callable
     heading = title or derived.evidence.name
     only = len(found) == 1 and count == 1
     for each in found:
-        path = folder / _file_name(each.key)
-        _write(path, group_page(each, heading, None if only else INDEX, has_events=derived.commit_verdicts is not None))
+        path = folder / pages.file_name(each.key)
+        _write(
+            path,
+            pages.group_page(
+                each, heading, None if only else pages.INDEX, has_events=derived.commit_verdicts is not None
+            ),
+        )
         yield path
     if not only:
         listed = [row.asDict() for row in _by_interest(derived).limit(INDEX_MAX).collect()]
         totals = None if derived.policy_replay is None else [row.asDict() for row in _totals(derived.policy_replay)]
         gaps = None if derived.event_gaps is None else [row.asDict() for row in derived.event_gaps.collect()]
-        _write(folder / INDEX, fleet_page(listed, count, {each.key for each in found}, totals, gaps, heading))
-        yield folder / INDEX
+        _write(
+            folder / pages.INDEX, pages.fleet_page(listed, count, {each.key for each in found}, totals, gaps, heading)
+        )
+        yield folder / pages.INDEX
 
 
 def _write(path: Path, text: str) -> None:
@@ -97,24 +70,14 @@ def _write(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def _file_name(key: Sequence[Any]) -> str:
-    """Readable as far as it may be, and one for each group."""
-    text = re.sub(r"[^A-Za-z0-9._-]+", "-", str(key[-1])).strip("-.")[:60]
-    mark = hashlib.sha256("\0".join(map(str, key)).encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"group-{text or 'unnamed'}-{mark}.html"
-
-
-# --- what to show -----------------------------------------------------------------------------------------------------
-
-
 def _by_interest(derived: Derived) -> DataFrame:
     return derived.groups.orderBy(
         F.desc_nulls_last("broken"), F.desc_nulls_last("rebalances"), F.desc_nulls_last("offset_commits"), *GROUP
     )
 
 
-def _choose(derived: Derived) -> tuple[list[Row], int]:
-    rows: list[Row] = [row.asDict() for row in _by_interest(derived).limit(GROUPS_MAX).collect()]
+def _choose(derived: Derived) -> tuple[list[pages.Row], int]:
+    rows: list[pages.Row] = [row.asDict() for row in _by_interest(derived).limit(GROUPS_MAX).collect()]
     return rows, derived.groups.count()
 
 
@@ -123,8 +86,8 @@ def _totals(replay: DataFrame) -> Iterable[Any]:
     return replay.groupBy("replayed").agg(*(F.sum(name).alias(name) for name in sums)).collect()
 
 
-def _collect(derived: Derived, groups: list[Row]) -> list[Found]:
-    found = {tuple(row[name] for name in GROUP): Found(row) for row in groups}
+def _collect(derived: Derived, groups: list[pages.Row]) -> list[pages.Found]:
+    found = {tuple(row[name] for name in GROUP): pages.Found(row) for row in groups}
     if not found:
         return []
     named = derived.topics
@@ -142,9 +105,9 @@ def _collect(derived: Derived, groups: list[Row]) -> list[Found]:
                 getattr(one, into).append(row.asDict(recursive=True))
                 one.counts[into] = row["of"]
 
-    take(derived.rebalances, "rebalances", REBALANCES_MAX, F.desc("time_ms"))
-    take(with_topic(_moving(derived.ownership_intervals)), "ownership", INTERVALS_MAX, F.desc("from_offset"))
-    take(derived.invariants_broken, "broken", BROKEN_MAX, F.col("offset"))
+    take(derived.rebalances, "rebalances", pages.REBALANCES_MAX, F.desc("time_ms"))
+    take(with_topic(_moving(derived.ownership_intervals)), "ownership", pages.INTERVALS_MAX, F.desc("from_offset"))
+    take(derived.invariants_broken, "broken", pages.BROKEN_MAX, F.col("offset"))
     members = derived.member_intervals.groupBy(*GROUP, "member_id").agg(
         F.max_by("client_id", "from_offset").alias("client_id"),
         F.max_by("client_host", "from_offset").alias("client_host"),
@@ -154,10 +117,10 @@ def _collect(derived: Derived, groups: list[Row]) -> list[Found]:
         F.min("from_ms").alias("from_ms"),
         F.max_by("to_ms", "from_offset").alias("to_ms"),
     )
-    take(members, "members", MEMBERS_MAX, F.desc("from_ms"))
+    take(members, "members", pages.MEMBERS_MAX, F.desc("from_ms"))
     if derived.commit_verdicts is not None and derived.policy_replay is not None:
         seen = derived.commit_verdicts.where(F.col("truth").isin(*ZOMBIES, UNOWNED))
-        take(with_topic(seen), "marks", MARKS_MAX, F.col("outcome"), F.desc("offset"))
+        take(with_topic(seen), "marks", pages.MARKS_MAX, F.col("outcome"), F.desc("offset"))
         take(derived.policy_replay, "policies", len(GROUP) * 8, F.col("replayed"))
     if derived.event_gaps is not None:
         for gap in derived.event_gaps.collect():
@@ -178,500 +141,7 @@ def _moving(ownership: DataFrame) -> DataFrame:
     whole = by_partition.groupBy(*GROUP).agg(
         F.count("*").alias("partitions"), F.count_if(F.col("owners") > 1).alias("moving")
     )
-    shown = by_partition.join(whole, list(GROUP)).where((F.col("partitions") <= PARTITIONS_MAX) | (F.col("owners") > 1))
+    shown = by_partition.join(whole, list(GROUP)).where(
+        (F.col("partitions") <= pages.PARTITIONS_MAX) | (F.col("owners") > 1)
+    )
     return ownership.join(shown, [*GROUP, "topic_key", "partition"])
-
-
-# --- a group's page ---------------------------------------------------------------------------------------------------
-
-
-def group_page(found: Found, title: str, index: str | None, *, has_events: bool) -> str:
-    """The page of one group."""
-    axis = _axis(found)
-    group = found.group
-    kind = group["kind"]
-    body = [
-        tag("p", tag("a", "all groups", href=index), class_="up") if index else None,
-        tag("h1", found.name),
-        tag(
-            "p",
-            f"{kind or 'simple'} group · {title} · shard {group['shard']} · {clock(axis.from_ms)} to "
-            f"{clock(axis.to_ms)} UTC",
-            class_="about",
-        ),
-        _figures(found, has_events=has_events),
-        *_notes(found, has_events=has_events),
-        _section("Epochs and rebalances", _epochs(found, axis)),
-        _section("Who had which partition", *_ownership(found, axis)),
-        _section("What is broken, and where to look", *_broken(found)),
-        _section("Fencing policies, replayed", *_policies(found.policies, has_events=has_events, kind=kind)),
-        _section("Commits of partitions that were not the member's", *_marks(found, has_events=has_events)),
-        _section("Rebalances", *_rebalances(found)),
-        _section("Members", *_members(found)),
-        _footer(),
-    ]
-    return page(f"{found.name} - group report", STYLE, *body)
-
-
-def _axis(found: Found) -> Axis:
-    times = [each for row in found.ownership for each in (row["from_ms"], row["to_ms"]) if each is not None]
-    times += [row["time_ms"] + (row["duration_ms"] or 0) for row in found.rebalances if row["time_ms"] is not None]
-    times += [row["time_ms"] for row in found.marks]
-    times += [row["time_ms"] for row in found.rebalances if row["time_ms"] is not None]
-    if not times:
-        return Axis(found.group["first_ms"] or 0, (found.group["last_ms"] or 0) + 1)
-    first, last = min(times), max(times)
-    # What is still open at the end is seen to be.
-    return Axis(first, last + max((last - first) // 50, 1))
-
-
-def _section(heading: str, *content: Markup | None) -> Markup:
-    return tag("section", tag("h2", heading), *content)
-
-
-def _figures(found: Found, *, has_events: bool) -> Markup:
-    lengths = sorted(row["duration_ms"] for row in found.rebalances if row["duration_ms"] is not None)
-    zombies = [row for row in found.marks if row["truth"] != UNOWNED]
-    through = sum(row["outcome"] == "accepted" for row in zombies)
-    broken = found.counts.get("broken", 0)
-    figures = [
-        ("rebalances", f"{found.counts.get('rebalances', 0):,}", ""),
-        ("longest", duration(lengths[-1]) if lengths else "not known", ""),
-        ("members seen", f"{found.counts.get('members', 0):,}", ""),
-        ("zombie commits let through", f"{through:,}" if has_events else "not known", "bad" if through else ""),
-        ("zombie commits refused", f"{len(zombies) - through:,}" if has_events else "not known", ""),
-        ("rules broken", f"{broken:,}", "bad" if broken else "good"),
-    ]
-    return tag(
-        "dl",
-        *(tag("div", tag("dt", name), tag("dd", value), class_=state or None) for name, value, state in figures),
-        class_="figures",
-    )
-
-
-def _notes(found: Found, *, has_events: bool) -> Iterator[Markup]:
-    if not has_events:
-        yield tag(
-            "p",
-            "This log has no events: who committed what, what was refused, and why the group rebalanced is not in it. "
-            "What is not known is left out.",
-            class_="note",
-        )
-    for gap in found.gaps:
-        end = "the end of the log" if gap["to_state_offset"] is None else f"offset {gap['to_state_offset']:,}"
-        yield tag(
-            "p",
-            f"Events {gap['what']} in this shard from state offset {gap['from_state_offset']:,} to {end}: {gap['detail']}. "
-            "What happened there is not whole below.",
-            class_="note",
-        )
-    for name, most in (("rebalances", REBALANCES_MAX), ("marks", MARKS_MAX), ("broken", BROKEN_MAX),
-                       ("ownership", INTERVALS_MAX), ("members", MEMBERS_MAX)):  # fmt: skip
-        if found.counts.get(name, 0) > most:
-            said = {"marks": "commits", "broken": "broken rules"}.get(name, name)
-            yield tag("p", f"Of {found.counts[name]:,} {said} {most:,} are shown; the tables have all.", class_="note")
-
-
-def _epochs(found: Found, axis: Axis) -> Markup | None:
-    rows = sorted((row for row in found.rebalances if row["time_ms"] is not None), key=_in_order)
-    if not rows:
-        return tag("p", "No rebalance is in the log.", class_="nothing")
-    steps = [
-        (row["time_ms"], row["epoch"], f"epoch {row['epoch']} at {clock(row['time_ms'])}, offset {row['offset']}")
-        for row in rows
-        if row["offset"] is not None
-    ]
-    bars = [
-        (
-            row["time_ms"],
-            row["duration_ms"],
-            row["cause"] or "cause not known",
-            f"epoch {row['epoch']}: {row['cause'] or 'cause not known'}, {_lasted(row)}",
-        )
-        for row in rows
-    ]
-    causes = Colours()
-    keys = {cause: (causes.of(cause), causes.is_repeated(cause)) for _, _, cause, _ in bars}
-    return join(drawing.epochs(axis, steps, bars), drawing.legend(keys))
-
-
-def _in_order(row: Row) -> tuple[int, int]:
-    return row["time_ms"], row["epoch"]
-
-
-def _lasted(row: Row) -> str:
-    if row["duration_ms"] is not None:
-        return duration(row["duration_ms"])
-    if row["superseded"]:
-        return "overtaken by the next"
-    return "duration not known" if row["completed"] else "not completed"
-
-
-def _partition(row: Row) -> str:
-    return f"{row['topic_name'] or row['topic_key']}-{row['partition']}"
-
-
-def _ownership(found: Found, axis: Axis) -> Iterator[Markup]:
-    if not found.ownership:
-        yield tag("p", "No assignment is in the log that could be read.", class_="nothing")
-        return
-    first = found.ownership[0]
-    if first["partitions"] > PARTITIONS_MAX:
-        yield tag(
-            "p",
-            f"Of {first['partitions']:,} partitions the {first['moving']:,} are drawn whose owner changed.",
-            class_="note",
-        )
-    by_partition: dict[tuple[str, int], list[Row]] = {}
-    for row in sorted(found.ownership, key=lambda row: row["from_offset"]):
-        by_partition.setdefault((str(row["topic_name"] or row["topic_key"]), row["partition"]), []).append(row)
-    colours = Colours()
-    for row in sorted(found.ownership, key=lambda row: row["from_offset"]):
-        colours.of(row["member_id"])
-    rows = []
-    for key in sorted(by_partition):
-        bars = [(row["from_ms"], row["to_ms"], row["member_id"], _tenure(row)) for row in by_partition[key]]
-        rows.append((f"{key[0]}-{key[1]}", bars))
-    marks: dict[str, list[tuple[int, bool, str]]] = {}
-    for row in found.marks:
-        if row["truth"] != UNOWNED:
-            tip = (
-                f"{row['member_id']} committed {row['committed_offset']} with epoch {row['commit_epoch']}: {row['truth']}, "
-                f"{row['outcome']}\n{clock(row['time_ms'])}, event {row['offset']}"
-            )
-            marks.setdefault(_partition(row), []).append((row["time_ms"], row["outcome"] == "accepted", tip))
-    names = dict.fromkeys(row["member_id"] for row in sorted(found.ownership, key=lambda row: row["from_offset"]))
-    yield drawing.gantt(axis, rows, marks, colours)
-    if len(names) <= 40:
-        yield drawing.legend({name: (colours.of(name), colours.is_repeated(name)) for name in names})
-    yield tag(
-        "p",
-        "A red cross is a zombie's commit that was let through, a ring one that was refused. Two bars in one row at a "
-        "time are two owners.",
-        class_="key",
-    )
-
-
-def _tenure(row: Row) -> str:
-    """The tool tip of an ownership."""
-    return (
-        f"{row['member_id']}\nepoch {_known(row['acquired_epoch'])} to {row['last_epoch']}\n"
-        f"{clock(row['from_ms'])} to {clock(row['to_ms']) or 'the end'}\n"
-        f"offsets {row['from_offset']} to {'the end' if row['to_offset'] is None else row['to_offset']}"
-    )
-
-
-def _known(value: Any) -> Any:
-    return "?" if value is None else value
-
-
-def _table(
-    heads: Sequence[str], rows: Iterable[Sequence[Markup | str | int | None]], numbers: Iterable[int] = ()
-) -> Markup:
-    right = set(numbers)
-    return tag(
-        "div",
-        tag(
-            "table",
-            tag(
-                "thead",
-                tag("tr", *(tag("th", head, class_="n" if i in right else None) for i, head in enumerate(heads))),
-            ),
-            tag(
-                "tbody",
-                *(
-                    tag("tr", *(tag("td", cell, class_="n" if i in right else None) for i, cell in enumerate(row)))
-                    for row in rows
-                ),
-            ),
-        ),
-        class_="wide",
-    )
-
-
-def _rebalances(found: Found) -> Iterator[Markup]:
-    rows = sorted(found.rebalances, key=lambda row: (row["time_ms"] or 0, row["epoch"]), reverse=True)
-    if not rows:
-        yield tag("p", "None.", class_="nothing")
-        return
-    causes: dict[str, list[int | None]] = {}
-    for row in rows:
-        causes.setdefault(row["cause"] or "not known", []).append(row["duration_ms"])
-    yield _table(
-        ("cause", "how often", "in all", "longest"),
-        (
-            (cause, f"{len(lengths):,}", duration(sum(each for each in lengths if each is not None)),
-             duration(max((each for each in lengths if each is not None), default=None)))
-            for cause, lengths in sorted(causes.items(), key=lambda item: -len(item[1]))
-        ),
-        (1, 2, 3),
-    )  # fmt: skip
-    heads = ("began (UTC)", "epoch", "cause", "whose doing", "in the client's words", "took", "waited longest for", "members",
-             "offset")  # fmt: skip
-    yield _table(
-        heads,
-        (
-            (
-                clock(row["time_ms"]),
-                row["epoch"],
-                row["cause"] or tag("i", "not known"),
-                row["cause_member_id"],
-                row["reason"],
-                _lasted(row),
-                None
-                if row["slowest_member_id"] is None
-                else f"{row['slowest_member_id']} ({duration(row['slowest_ms'])})",
-                row["members"],
-                row["offset"],
-            )
-            for row in rows
-        ),
-        (1, 7, 8),
-    )
-
-
-def _policies(rows: Sequence[Row], *, has_events: bool, kind: str | None) -> Iterator[Markup]:
-    if not has_events:
-        yield tag("p", "The log has no events, so no policy can be replayed.", class_="nothing")
-        return
-    if not rows:
-        text = "A classic group has no policy." if kind == "classic" else "No member of a consumer group committed."
-        yield tag("p", text, class_="nothing")
-        return
-    order = {name: place for place, name in enumerate((IN_FORCE, "strict", "revocation_epoch", "assignment_epoch"))}
-    shown = sorted(rows, key=lambda row: order.get(row["replayed"], 9))
-    most = max(1, *(row["refused_wrongly"] + row["accepted_zombies"] for row in shown))
-    yield tag(
-        "p",
-        "Each request that a member made was decided again under each policy, on what the log says was so at that moment. "
-        "Rightly refused are requests with a partition that the member had lost, or that went to somebody else and came back.",
-    )
-    yield _table(
-        ("policy", "requests", "refused", "rightly", "wrongly", "zombies let through", "with unowned partitions",
-         "errors either way"),
-        (
-            (
-                _policy_name(row),
-                f"{row['requests']:,}",
-                f"{row['refused']:,}",
-                f"{row['refused_rightly']:,}",
-                _marked(row["refused_wrongly"], "warn"),
-                _marked(row["accepted_zombies"], "bad"),
-                f"{row['accepted_unowned']:,}",
-                _bar(row, most),
-            )
-            for row in shown
-        ),
-        (1, 2, 3, 4, 5, 6),
-    )  # fmt: skip
-
-
-def _policy_name(row: Row) -> Markup | str:
-    if row["replayed"] != IN_FORCE:
-        return str(row["replayed"]).replace("_", "-")
-    policy = row.get("policy_in_force")
-    return tag("b", f"as it was ({policy})" if policy else "as it was")
-
-
-def _marked(count: int, mark: str) -> Markup:
-    return tag("span", f"{count:,}", class_=mark if count else None)
-
-
-def _bar(row: Row, most: int) -> Markup:
-    wrong, zombies = row["refused_wrongly"], row["accepted_zombies"]
-    return tag(
-        "svg",
-        tag("rect", x=0, y=2, width=f"{wrong / most * 150:.1f}", height=10, fill="#d9a441"),
-        tag("rect", x=f"{wrong / most * 150:.1f}", y=2, width=f"{zombies / most * 150:.1f}", height=10, fill="#c0392b"),
-        width=150,
-        height=14,
-    )
-
-
-def _broken(found: Found) -> Iterator[Markup]:
-    if not found.broken:
-        yield tag(
-            "p", "Nothing: no epoch out of order, no partition with two owners, no zombie let through.", class_="good"
-        )
-        return
-    heads = ("rule", "log", "offset", "until", "time (UTC)", "member", "other member", "partition", "what")
-    topics = {str(row["topic_key"]): _partition(row).rpartition("-")[0] for row in found.ownership}
-    yield _table(
-        heads,
-        (
-            (
-                tag("b", row["rule"]),
-                row["log"],
-                row["offset"],
-                row["until_offset"],
-                clock(row["time_ms"]),
-                row["member_id"],
-                row["other_member_id"],
-                None
-                if row["partition"] is None
-                else f"{topics.get(row['topic_key'], row['topic_key'])}-{row['partition']}",
-                row["detail"],
-            )
-            for row in sorted(found.broken, key=lambda row: (row["rule"], row["offset"]))
-        ),
-        (2, 3),
-    )
-
-
-def _marks(found: Found, *, has_events: bool) -> Iterator[Markup]:
-    if not has_events:
-        yield tag("p", "The log has no events.", class_="nothing")
-        return
-    if not found.marks:
-        yield tag("p", "None.", class_="nothing")
-        return
-    heads = ("time (UTC)", "event", "state offset", "member", "partition", "committed", "with epoch", "its epoch was",
-             "its since", "it was", "outcome")  # fmt: skip
-    shown = sorted(found.marks, key=lambda row: (row["outcome"], row["offset"]))[:BROKEN_MAX]
-    if len(shown) < len(found.marks):
-        yield tag("p", f"Of {len(found.marks):,} the first {len(shown):,} are listed.", class_="note")
-    yield _table(
-        heads,
-        (
-            (
-                clock(row["time_ms"]), row["offset"], row["state_offset"], row["member_id"], _partition(row),
-                row["committed_offset"], row["commit_epoch"], _known(row["member_epoch"]), _known(row["owned_since"]),
-                row["truth"],
-                tag("span", _outcome(row), class_="bad" if row["outcome"] == "accepted" and row["truth"] != UNOWNED else None),
-            )
-            for row in shown
-        ),
-        (1, 2, 5, 6, 7, 8),
-    )  # fmt: skip
-
-
-def _outcome(row: Row) -> str:
-    return "let through" if row["outcome"] == "accepted" else f"{row['outcome']}: {row['error']}"
-
-
-def _members(found: Found) -> Iterator[Markup]:
-    if not found.members:
-        yield tag("p", "None.", class_="nothing")
-        return
-    yield _table(
-        ("member", "instance", "client", "host", "from (UTC)", "to", "first epoch", "last epoch"),
-        (
-            (
-                row["member_id"], row["instance_id"], row["client_id"], row["client_host"], clock(row["from_ms"]),
-                clock(row["to_ms"]) or "still in", row["first_epoch"], row["last_epoch"],
-            )
-            for row in sorted(found.members, key=lambda row: row["from_ms"])
-        ),
-        (6, 7),
-    )  # fmt: skip
-
-
-# --- the fleet's page -------------------------------------------------------------------------------------------------
-
-
-def fleet_page(
-    groups: Sequence[Row], count: int, paged: set[tuple[Any, ...]], policies: Sequence[Row] | None,
-    gaps: Sequence[Row] | None, title: str,
-) -> str:  # fmt: skip
-    """The index of all groups."""
-    broken = sum(row["broken"] or 0 for row in groups)
-    figures = [
-        ("groups", f"{count:,}", ""),
-        ("rebalances", f"{sum(row['rebalances'] or 0 for row in groups):,}", ""),
-        ("rules broken", f"{broken:,}", "bad" if broken else "good"),
-        ("gaps in the events", "no events" if gaps is None else f"{len(gaps):,}", "warn" if gaps else ""),
-    ]
-    rows = []
-    for row in groups:
-        key = tuple(row[name] for name in GROUP)
-        name = tag("a", str(row["group"]), href=_file_name(key)) if key in paged else str(row["group"])
-        rows.append((
-            name, row["kind"] or "simple", row["shard"], f"{row['members'] or 0:,}", f"{row['rebalances'] or 0:,}",
-            f"{row['offset_commits'] or 0:,}", _marked(row["broken"] or 0, "bad"), clock(row["first_ms"]),
-            clock(row["last_ms"]),
-        ))  # fmt: skip
-    notes = []
-    if count > len(groups):
-        notes.append(tag("p", f"Of {count:,} groups {len(groups):,} are listed.", class_="note"))
-    if count > len(paged):
-        notes.append(tag("p", f"{len(paged):,} groups have a page: those with most that is broken, then with most "
-                              "rebalances. Others: --group.", class_="note"))  # fmt: skip
-    body = [
-        tag("h1", "Consumer groups"),
-        tag("p", title, class_="about"),
-        tag("dl", *(tag("div", tag("dt", name), tag("dd", value), class_=state or None) for name, value, state in figures),
-            class_="figures"),
-        *notes,
-        _section("Groups", _table(
-            ("group", "kind", "shard", "members", "rebalances", "offsets", "broken", "first (UTC)", "last"), rows,
-            (2, 3, 4, 5, 6))),
-        _section("Fencing policies, replayed, all groups together",
-                 *_policies(policies or [], has_events=policies is not None, kind=None)),
-        _section("Where the events are silent", *_gaps(gaps)),
-        _footer(),
-    ]  # fmt: skip
-    return page("Consumer groups - report", STYLE, *body)
-
-
-def _gaps(gaps: Sequence[Row] | None) -> Iterator[Markup]:
-    if gaps is None:
-        yield tag("p", "There is no event log.", class_="nothing")
-    elif not gaps:
-        yield tag("p", "Nowhere: every record of the state log has its events.", class_="good")
-    else:
-        yield _table(
-            ("shard", "from state offset", "to", "events", "why", "time (UTC)"),
-            (
-                (gap["shard"], gap["from_state_offset"],
-                 "the end" if gap["to_state_offset"] is None else gap["to_state_offset"], gap["what"], gap["detail"],
-                 clock(gap["time_ms"]))
-                for gap in gaps
-            ),
-            (0, 1, 2),
-        )  # fmt: skip
-
-
-def _footer() -> Markup:
-    return tag(
-        "footer",
-        "Order is the log's offset, never the clock; times are the server's. A decision is judged by the records before its "
-        "state offset.",
-    )
-
-
-STYLE = """
-:root{--ink:#1d2733;--soft:#5b6875;--line:#dfe4ea;--back:#fff;--tint:#f5f7f9;--bad:#b3261e;--good:#2c7a4b;--warn:#9a6700}
-*{box-sizing:border-box}
-body{margin:0 auto;max-width:1240px;padding:28px 30px 40px;font:14px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif;
-color:var(--ink);background:var(--back)}
-h1{font-size:26px;margin:0 0 2px;overflow-wrap:anywhere}
-h2{font-size:17px;margin:34px 0 10px;padding-bottom:5px;border-bottom:1px solid var(--line)}
-p{margin:6px 0 10px}
-a{color:#2457a6;text-decoration:none}a:hover{text-decoration:underline}
-.about,.key,footer,.nothing{color:var(--soft)}
-.key{font-size:12px}
-.good{color:var(--good)}.bad{color:var(--bad);font-weight:600}.warn{color:var(--warn);font-weight:600}
-.note{background:#fff8e6;border-left:3px solid #d9a441;padding:7px 12px}
-.figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:18px 0}
-.figures div{background:var(--tint);border:1px solid var(--line);border-radius:6px;padding:10px 14px}
-.figures dt{color:var(--soft);font-size:12px}
-.figures dd{margin:0;font-size:22px;font-variant-numeric:tabular-nums}
-.figures .bad{border-color:var(--bad);background:#fdf1f0}
-.wide{overflow-x:auto;margin:0 0 16px}
-table{border-collapse:collapse;width:100%;font-size:13px}
-th{text-align:left;color:var(--soft);font-weight:600;font-size:12px;white-space:nowrap}
-th,td{padding:5px 10px 5px 0;border-bottom:1px solid var(--line);vertical-align:top}
-td{overflow-wrap:anywhere;min-width:48px}
-.n{text-align:right;font-variant-numeric:tabular-nums;padding-right:14px;white-space:nowrap}
-svg{display:block;overflow:visible}
-svg text{font:11px system-ui,sans-serif;fill:var(--ink)}svg .tick{fill:var(--soft);font-size:10px}
-.grid{stroke:var(--line)}.lane{fill:var(--tint)}
-.steps{fill:none;stroke:#2457a6;stroke-width:2}.epoch{fill:#fff;stroke:#2457a6;stroke-width:1.5}
-.rebalance{opacity:.9}
-.cross{stroke:#c0392b;stroke-width:2.4;fill:none}.ring{fill:#fff;stroke:#444;stroke-width:1.6}
-.legend{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:12px;color:var(--soft);margin:8px 0}
-.legend i{display:inline-block;width:12px;height:12px;border-radius:2px;margin-right:5px;vertical-align:-1px}
-.legend .striped{background-image:repeating-linear-gradient(45deg,#fff8 0 2px,transparent 2px 5px)}
-footer{margin-top:40px;border-top:1px solid var(--line);padding-top:10px;font-size:12px}
-@media print{body{padding:0;max-width:none}.wide{overflow:visible}section{break-inside:avoid-page}}
-"""

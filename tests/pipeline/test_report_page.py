@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import drawing, report
+from coordinator.pipeline import drawing, pages
 from coordinator.pipeline.markup import Markup, tag, visible
-from coordinator.pipeline.report import Found
+from coordinator.pipeline.pages import Found
 
 EVIL = "<script>alert('x')</script>&\"\u202egnp.\0"
 
@@ -89,7 +89,7 @@ def test_a_name_cannot_get_out_of_its_place():
             }
     story.broken = [{"rule": EVIL, "log": EVIL, "offset": 1, "until_offset": None, "time_ms": 1, "member_id": EVIL,
                      "other_member_id": EVIL, "topic_key": EVIL, "partition": 0, "detail": EVIL}]  # fmt: skip
-    text = report.group_page(story, EVIL, report.INDEX, has_events=True)
+    text = pages.group_page(story, EVIL, pages.INDEX, has_events=True)
     page = Page(text)
     assert page.count("script") == 0
     assert "\u202e" not in text
@@ -98,7 +98,7 @@ def test_a_name_cannot_get_out_of_its_place():
 
 
 def test_a_page_loads_nothing():
-    page = Page(report.group_page(whole(), "log", None, has_events=True))
+    page = Page(pages.group_page(whole(), "log", None, has_events=True))
     assert {name for name, _ in page.tags} & {"script", "img", "link", "iframe", "object"} == set()
     assert not any(attributes.keys() & {"src", "srcset", "action"} for _, attributes in page.tags)
     policy = next(each["content"] for name, each in page.tags if each.get("http-equiv"))
@@ -106,7 +106,7 @@ def test_a_page_loads_nothing():
 
 
 def test_every_ownership_is_a_bar_and_every_zombie_a_cross_or_a_ring():
-    text = report.group_page(whole(), "log", None, has_events=True)
+    text = pages.group_page(whole(), "log", None, has_events=True)
     gantt = Page(text[text.index("who had which partition") - 200 : text.index("A red cross")])
     assert gantt.count("rect", class_="lane") == 2
     assert sum(name == "rect" and "fill" in each for name, each in gantt.tags) == 3
@@ -122,7 +122,7 @@ def test_two_owners_at_once_are_both_seen():
 
 
 def test_what_is_not_known_is_not_guessed():
-    page = Page(report.group_page(found(), "log", None, has_events=False))
+    page = Page(pages.group_page(found(), "log", None, has_events=False))
     text = " ".join(page.text)
     assert re.findall(r"longest not known|zombie commits \w+(?: through)? not known", " ".join(text.split())) == [
         "longest not known", "zombie commits let through not known", "zombie commits refused not known",
@@ -132,8 +132,8 @@ def test_what_is_not_known_is_not_guessed():
 
 def test_gaps_and_shortened_lists_are_said():
     story = whole(gaps=[{"what": "lost", "from_state_offset": 4, "to_state_offset": None, "detail": "power"}])
-    story.counts["rebalances"] = report.REBALANCES_MAX + 1
-    text = " ".join(Page(report.group_page(story, "log", None, has_events=True)).text)
+    story.counts["rebalances"] = pages.REBALANCES_MAX + 1
+    text = " ".join(Page(pages.group_page(story, "log", None, has_events=True)).text)
     assert "Events lost in this shard from state offset 4 to the end of the log" in text
     assert re.search(r"Of 1,001 rebalances 1,000 are shown", text)
 
@@ -146,6 +146,6 @@ def test_an_axis_has_some_marks_and_not_too_many(span_ms):
 
 
 def test_file_names_are_plain_and_differ():
-    names = [report._file_name(("log", 0, group)) for group in ("../../etc", "a/b", "a?b", "", "é" * 300)]
+    names = [pages.file_name(("log", 0, group)) for group in ("../../etc", "a/b", "a?b", "", "é" * 300)]
     assert all(re.fullmatch(r"group-[A-Za-z0-9._-]+\.html", name) for name in names)
     assert len(set(names)) == len(names)
