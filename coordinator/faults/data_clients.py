@@ -16,6 +16,8 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import FetchRequest, InitProducerIdRequest, ProduceRequest
 
 EVENTS, PARTITIONS = "events", 2
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Kafka's isolation levels."""
 INVARIANT = "I20 records are kept"
 SEND_AGAIN = ASK_AGAIN | {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR}
 
@@ -39,17 +41,17 @@ class Records:
             self._broken(INVARIANT, f"partition {partition}: {value!r} {how} at {offset}, and it is at {place}")
 
 
-class Producer(Client):
-    """Writes numbers, each to one partition, until it is sure of each."""
+class IdempotentClient(Client):
+    """One that has a producer id, with an epoch and a sequence in each partition, and goes on with it until it loses it."""
 
-    def __init__(self, world: World, number: int, records: Records) -> None:
-        super().__init__(world, f"producer-{number}")
-        self.records = records
+    def __init__(self, world: World, name: str, partitions: int) -> None:
+        super().__init__(world, name)
         self.answered_s = -1.0
         """When it last got what it wanted."""
         self._producer_id = -1
+        """-1: it has none."""
         self._epoch = -1
-        self._sequences = [0] * PARTITIONS
+        self._sequences = [0] * partitions
         self._count = 0
         self._written_ms = 1_700_000_000_000 - 86_400_000
         """A day ago: the server's clock may jump back, and it takes no records from its future."""
@@ -61,10 +63,25 @@ class Producer(Client):
                 if self._producer_id < 0:
                     await self._begin()
                 else:
-                    await self._produce()
-                    self.answered_s = self.world.loop.time()
+                    await self._go_on()
             except Lost:
                 continue
+
+    async def _begin(self) -> None:
+        """Gets a producer id, or raises Lost."""
+        raise NotImplementedError
+
+    async def _go_on(self) -> None:
+        """The next thing that it does with it. May raise Lost."""
+        raise NotImplementedError
+
+
+class Producer(IdempotentClient):
+    """Writes numbers, each to one partition, until it is sure of each."""
+
+    def __init__(self, world: World, number: int, records: Records) -> None:
+        super().__init__(world, f"producer-{number}", PARTITIONS)
+        self.records = records
 
     async def _begin(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
@@ -75,7 +92,7 @@ class Producer(Client):
             raise Lost
         self._producer_id, self._epoch = response.producer_id, response.producer_epoch
 
-    async def _produce(self) -> None:
+    async def _go_on(self) -> None:
         """One batch, again and again until it is known to be there."""
         partition = self.random.randrange(PARTITIONS)
         values = [f"{self.name} {self._count + each}" for each in range(self.random.randint(1, 5))]
@@ -104,6 +121,7 @@ class Producer(Client):
         if answer.base_offset >= 0:
             for index, value in enumerate(values):
                 self.records.has(partition, answer.base_offset + index, value, "acknowledged")
+        self.answered_s = self.world.loop.time()
 
     async def _send(self, partition: int, batch: bytes) -> Any:
         topic = ProduceRequest.TopicProduceData(
@@ -114,20 +132,53 @@ class Producer(Client):
         return response.responses[0].partition_responses[0]
 
 
-class Reader(Client):
-    """Reads partitions from their beginning to their end, over and over."""
+class PartitionReader(Client):
+    """Reads one of its topic's partitions after the other from the beginning to the end, over and over."""
 
-    def __init__(self, world: World, number: int, records: Records) -> None:
-        super().__init__(world, f"reader-{number}")
-        self.records = records
+    def __init__(self, world: World, name: str, topic: str, partitions: int, isolation_level: int) -> None:
+        super().__init__(world, name)
+        self.topic = topic
+        self.partitions = partitions
+        self.isolation_level = isolation_level
 
     async def run(self) -> None:
         while True:
             await self.think()
             try:
-                await self.read_all(self.random.randrange(PARTITIONS))
+                await self.read_all(self.random.randrange(self.partitions))
             except Lost:
                 continue
+
+    async def read_all(self, partition: int) -> None:
+        """What was sure to be there when this began must be there. Raises Lost."""
+        raise NotImplementedError
+
+    async def fetch_some(self, partition: int, offset: int) -> Any:
+        """The partition's answer, without an error. Raises Lost."""
+        asked = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=2_000)
+        request = FetchRequest(
+            max_wait_ms=self.random.choice([0, 500]),
+            min_bytes=self.random.choice([0, 1]),
+            max_bytes=10_000,
+            isolation_level=self.isolation_level,
+            session_epoch=-1,
+            topics=[FetchRequest.FetchTopic(topic=self.topic, partitions=[asked])],
+        )
+        response = await self.call(request, self.random.randrange(4, 13))
+        answer = response.responses[0].partitions[0]
+        if answer.error_code:
+            if answer.error_code not in SEND_AGAIN:
+                self.unexpected("Fetch", answer.error_code)
+            raise Lost
+        return answer
+
+
+class Reader(PartitionReader):
+    """Everything that was known when it began to read must be there, in the order in which it was written."""
+
+    def __init__(self, world: World, number: int, records: Records) -> None:
+        super().__init__(world, f"reader-{number}", EVENTS, PARTITIONS, READ_UNCOMMITTED)
+        self.records = records
 
     async def read_all(self, partition: int) -> None:
         """Everything that was known when this began must be there. Raises Lost."""
@@ -157,20 +208,7 @@ class Reader(Client):
             self.world.broken(INVARIANT, f"partition {partition} ends at {offset} and has lost {lost[:3]}")
 
     async def _fetch(self, partition: int, offset: int) -> tuple[list[LogRecord], int]:
-        asked = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=2_000)
-        request = FetchRequest(
-            max_wait_ms=self.random.choice([0, 500]),
-            min_bytes=self.random.choice([0, 1]),
-            max_bytes=10_000,
-            session_epoch=-1,
-            topics=[FetchRequest.FetchTopic(topic=EVENTS, partitions=[asked])],
-        )
-        response = await self.call(request, self.random.randrange(4, 13))
-        answer = response.responses[0].partitions[0]
-        if answer.error_code:
-            if answer.error_code not in SEND_AGAIN:
-                self.unexpected("Fetch", answer.error_code)
-            raise Lost
+        answer = await self.fetch_some(partition, offset)
         content = answer.records or b""
         try:
             records = [record for at, header in split(content) for record in decode_records(content, at, header)]

@@ -12,7 +12,7 @@ from random import Random
 from uuid import UUID
 
 from coordinator.faults.clients import TOPICS, Member, Rejoin, World
-from coordinator.faults.consumer_clients import ConsumerMember, Ownership, Partition
+from coordinator.faults.consumer_clients import LEAVING, ConsumerMember, Ownership, Partition
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import HeartbeatRequest, JoinGroupResponse, SyncGroupRequest
 from coordinator.protocol.subscription import Assignment, encode_assignment, parse_assignment, parse_subscription
@@ -44,9 +44,13 @@ class MixedConsumerMember(ConsumerMember):
         super()._rejoin()
         self.member_id = str(UUID(bytes=self.random.randbytes(16)))
 
-    async def _leave(self, epoch: int) -> None:
-        await super()._leave(epoch)
-        await self.world.rest(self.random.uniform(0, 12))
+    async def _do_something_rare(self, chance: float) -> None:
+        if self.random.random() < 0.5:
+            self.stable = False
+            await self._leave(LEAVING)
+            await self.world.rest(self.random.choice([0.0, 2.0, 12.0]) * self.random.random())
+        else:
+            await super()._do_something_rare(chance)
 
 
 class MixedClassicMember(Member):
@@ -92,7 +96,7 @@ class MixedClassicMember(Member):
         self.positions = {each: at for each, at in self.positions.items() if each in assigned}
         self.ownership.told(self.group_id, self.member_id, assigned)
         if assigned:
-            self.positions |= dict.fromkeys(assigned - self.positions.keys(), 0)
+            self.positions |= dict.fromkeys(sorted(assigned - self.positions.keys()), 0)
             found = await self.fetch(self.group_id, sorted(assigned), self.fetch_version)
             self.positions = {each: max(at, found[each], 0) for each, at in self.positions.items()}
         self.world.event(f"{self.name} {self.member_id[-4:]} {self.generation}: {len(assigned)} partitions")
@@ -129,6 +133,8 @@ class MixedClassicMember(Member):
         self.ownership.heard(self.group_id, member_id, believed, asked, "heartbeat")
 
     async def _commit(self) -> None:
+        """After a heartbeat: in a consumer group a commit is no sign of life."""
+        await self._heartbeat()
         chosen = self.random.sample(sorted(self.positions), self.random.randint(1, len(self.positions)))
         for partition in chosen:
             self.positions[partition] += self.random.randint(1, 10)

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, cast
 
-from coordinator.faults.clients import ASK_AGAIN, Client, World
+from coordinator.faults.clients import ASK_AGAIN, World
+from coordinator.faults.data_clients import READ_COMMITTED, IdempotentClient, PartitionReader
 from coordinator.faults.wire import Lost
 from coordinator.log.batch import (
     TRANSACTIONAL,
@@ -32,7 +33,7 @@ from coordinator.log.batch import (
 )
 from coordinator.log.record import LogRecord
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import EndTxnRequest, FetchRequest, InitProducerIdRequest, ProduceRequest
+from coordinator.protocol.messages import EndTxnRequest, InitProducerIdRequest, ProduceRequest
 from coordinator.runtime.shard import Status
 from coordinator.server import Server
 from coordinator.topics.partition import State
@@ -42,7 +43,6 @@ LEDGER, PARTITIONS = "ledger", 2
 CONFIGS = {"cleanup.policy": "compact", "segment.ms": "200"}
 INVARIANT = "I10 transactions"
 TIMEOUT_MS = 15_000
-_READ_COMMITTED = 1
 _AGAIN = ASK_AGAIN | {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -144,31 +144,12 @@ def hanging(server: Server) -> list[str]:
     ]
 
 
-class Accountant(Client):
-    """Writes transactions, one after the other."""
+class Accountant(IdempotentClient):
+    """Writes transactions, one after the other. It is answered when one of its own is committed or aborted."""
 
     def __init__(self, world: World, number: int, ledger: Ledger) -> None:
-        super().__init__(world, f"accountant-{number}")
+        super().__init__(world, f"accountant-{number}", PARTITIONS)
         self.ledger = ledger
-        self.answered_s = -1.0
-        """When a transaction of its own was last committed or aborted."""
-        self._producer_id = -1
-        self._epoch = -1
-        self._sequences = [0] * PARTITIONS
-        self._count = 0
-        self._written_ms = 1_700_000_000_000 - 86_400_000
-        """A day ago: the server's clock may jump back, and it takes no records from its future."""
-
-    async def run(self) -> None:
-        while True:
-            await self.think()
-            try:
-                if self._producer_id < 0:
-                    await self._begin_anew()
-                else:
-                    await self._transaction()
-            except Lost:
-                continue
 
     async def _until_known(self, ask: Callable[[], Any]) -> tuple[Any, ErrorCode, bool]:
         """Asks until there is an answer that says something: it, its error, and whether it was asked more than once."""
@@ -183,7 +164,7 @@ class Accountant(Client):
             again = True
             await self.think()
 
-    async def _begin_anew(self) -> None:
+    async def _begin(self) -> None:
         request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=TIMEOUT_MS)
         response = await self.call(request, self.random.choice([4, 5]))
         code = ErrorCode(response.error_code)
@@ -196,7 +177,8 @@ class Accountant(Client):
     def _take_epoch(self, producer_id: int, epoch: int) -> None:
         self._producer_id, self._epoch, self._sequences = producer_id, epoch, [0] * PARTITIONS
 
-    async def _transaction(self) -> None:
+    async def _go_on(self) -> None:
+        """A transaction."""
         self._count += 1
         transaction = self.ledger.begin(f"{self.name} {self._count}")
         for step in range(self.random.randint(1, 4)):
@@ -272,20 +254,12 @@ class Accountant(Client):
         self._producer_id = -1
 
 
-class CommittedReader(Client):
-    """Reads what is committed, from the beginning to the last stable offset, over and over."""
+class CommittedReader(PartitionReader):
+    """Reads what is committed, from the beginning to the last stable offset."""
 
     def __init__(self, world: World, number: int, ledger: Ledger) -> None:
-        super().__init__(world, f"committed-reader-{number}")
+        super().__init__(world, f"committed-reader-{number}", LEDGER, PARTITIONS, READ_COMMITTED)
         self.ledger = ledger
-
-    async def run(self) -> None:
-        while True:
-            await self.think()
-            try:
-                await self.read_all(self.random.randrange(PARTITIONS))
-            except Lost:
-                continue
 
     async def read_all(self, partition: int) -> None:
         """Everything that was sure to be committed when this began must be there. Raises Lost."""
@@ -318,21 +292,7 @@ class CommittedReader(Client):
         self, partition: int, offset: int
     ) -> tuple[list[tuple[BatchHeader, Any]], list[tuple[int, int]], int]:
         """Batches, the aborted transactions in the order in which they begin, and the last stable offset."""
-        asked = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=2_000)
-        request = FetchRequest(
-            max_wait_ms=self.random.choice([0, 500]),
-            min_bytes=self.random.choice([0, 1]),
-            max_bytes=10_000,
-            isolation_level=_READ_COMMITTED,
-            session_epoch=-1,
-            topics=[FetchRequest.FetchTopic(topic=LEDGER, partitions=[asked])],
-        )
-        response = await self.call(request, self.random.randrange(4, 13))
-        answer = response.responses[0].partitions[0]
-        if answer.error_code:
-            if answer.error_code not in _AGAIN:
-                self.unexpected("Fetch", answer.error_code)
-            raise Lost
+        answer = await self.fetch_some(partition, offset)
         content = answer.records or b""
         try:
             batches = [(header, key_values(content, at, header)) for at, header in split(content)]

@@ -27,6 +27,8 @@ from coordinator.protocol.messages import (
     AssignmentDeliveredValue,
     GroupConvertedKey,
     GroupConvertedValue,
+    HeartbeatRequest,
+    JoinGroupRequest,
     MemberExpiredKey,
     MemberExpiredValue,
     MemberFencedKey,
@@ -40,6 +42,7 @@ from coordinator.protocol.messages import (
     RebalanceCompletedValue,
     RebalanceStartedKey,
     RebalanceStartedValue,
+    SyncGroupRequest,
 )
 from coordinator.protocol.subscription import parse_assignment
 from coordinator.protocol.wire import COMPACT, NULLABLE_COMPACT, PLAIN, SHORT, DecodeError, size_prefix
@@ -183,6 +186,21 @@ def fenced(
         return ()
     kind = Kind.CONSUMER if group_id in groups.consumer else Kind.CLASSIC
     return (quiet(member_fenced(group_id, kind, member_id, instance_id, epoch, ErrorCode(error), api)),)
+
+
+def fenced_classic(
+    groups: "Groups", request: JoinGroupRequest | SyncGroupRequest | HeartbeatRequest, error: int
+) -> tuple[Fact, ...]:
+    """The same of a request of the classic protocol."""
+    return fenced(
+        groups,
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        error,
+        request.NAME.removesuffix("Request"),
+    )
 
 
 # --- rebalances -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from coordinator.faults import simulator
 from coordinator.faults.plan import Plan, draw
 from coordinator.faults.shrink import shrink
 from coordinator.faults.simulator import Report
-from coordinator.groups.consumer import change, reconcile
+from coordinator.groups.consumer import change, classic_members, downgrade, reconcile
 from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.group import ConsumerGroup
 
@@ -50,12 +50,22 @@ def a_clock_set_back_is_waited_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerGroup, "target_stands", target_stands)
 
 
+def a_downgrade_forgets_who_has_what(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(downgrade, "_assignment", lambda *_: b"")
+
+
+def classic_members_are_not_told_to_join_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(classic_members, "_must_join", lambda *_: False)
+
+
 MISTAKES: Mapping[Patch, tuple[str, Mapping[str, Any]]] = {
     given_before_it_was_given_up: ("I", {}),
     not_waited_for_revocation: ("I8", {}),
     timers_outlive_their_members: ("I16", {}),
     what_is_given_up_stays_taken: ("I", {}),
     a_clock_set_back_is_waited_for: ("I12", {"clock_jump_s": 5.0, "assignment_interval_ms": 1_000}),
+    a_downgrade_forgets_who_has_what: ("I8", {"mixed_groups": 3, "consumer_groups": 0}),
+    classic_members_are_not_told_to_join_again: ("I12", {"mixed_groups": 2, "consumer_groups": 0}),
 }
 """The mistake -> the invariant that breaks, and how a plan is changed so that it can show."""
 
@@ -65,7 +75,8 @@ def test_a_known_mistake_in_consumer_groups_is_caught(mistake: Patch, monkeypatc
     invariant, changes = MISTAKES[mistake]
     mistake(monkeypatch)
     for seed in range(1, 21):
-        plan = replace(draw(seed, 40.0), consumer_groups=2, members=3, think_s=0.3, **changes)
+        how = {"consumer_groups": 2, "mixed_groups": 0, "members": 3, "think_s": 0.3, **changes}
+        plan = replace(draw(seed, 40.0), **how)
         broken = simulator.run(plan).broken
         if broken is not None:
             assert broken.startswith(invariant), broken

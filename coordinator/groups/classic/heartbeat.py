@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import State
 from coordinator.groups.consumer.classic_members import heartbeat_consumer_group
-from coordinator.groups.events import fenced
+from coordinator.groups.events import fenced_classic
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from coordinator.runtime.result import Call, Result
@@ -50,13 +50,5 @@ def heartbeat(groups: "Groups", request: HeartbeatRequest, call: Call, now_ms: i
 def _refused(groups: "Groups", request: HeartbeatRequest, answer: Result) -> Result:
     """The answer, with what is to be told of it."""
     assert isinstance(answer.reply, HeartbeatResponse)
-    facts = fenced(
-        groups,
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id,
-        answer.reply.error_code,
-        "Heartbeat",
-    )
+    facts = fenced_classic(groups, request, answer.reply.error_code)
     return Result(answer.reply, facts=facts) if facts else answer

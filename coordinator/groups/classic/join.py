@@ -26,7 +26,6 @@ Checks come in Kafka's order; what clients cannot rely on is cleaner here: a pro
 id given to a dynamic member that comes back with an instance id.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.answers import current_generation, join_refused
@@ -37,12 +36,12 @@ from coordinator.groups.classic.rebalance import rebalance_or_go_on
 from coordinator.groups.classic.static_members import replace_static_member
 from coordinator.groups.consumer.classic_members import join_consumer_group
 from coordinator.groups.consumer.records import group_tombstones
-from coordinator.groups.events import Kind, fenced, group_converted, member_fenced, member_joined, quiet
+from coordinator.groups.events import Kind, fenced_classic, group_converted, member_fenced, member_joined, quiet
 from coordinator.groups.fencing import fence_member
 from coordinator.groups.records import new_group_metadata
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import JoinGroupRequest, JoinGroupResponse
-from coordinator.runtime.result import Call, Fact, Result
+from coordinator.runtime.result import Call, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -66,7 +65,7 @@ def join(groups: "Groups", request: JoinGroupRequest, call: Call, now_ms: int) -
     if group is None:
         if request.member_id:
             error = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-            error.facts = _fenced(groups, request, error.code)
+            error.facts = fenced_classic(groups, request, error.code)
             raise error
         if consumer is not None:
             effects.replaces = group_tombstones(consumer, ())
@@ -80,20 +79,8 @@ def join(groups: "Groups", request: JoinGroupRequest, call: Call, now_ms: int) -
         reply = _join(groups, group, Joining(request, call, now_ms), effects)
     except KafkaError as error:
         reply = join_refused(call.api_version, error.code, request.member_id)
-        effects.facts += _fenced(groups, request, error.code)
+        effects.facts += fenced_classic(groups, request, error.code)
     return effects.result(reply)
-
-
-def _fenced(groups: "Groups", request: JoinGroupRequest, error: int) -> Sequence[Fact]:
-    return fenced(
-        groups,
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id,
-        error,
-        "JoinGroup",
-    )
 
 
 def _join(groups: "Groups", group: ClassicGroup, joining: Joining, effects: Effects) -> JoinGroupResponse | None:

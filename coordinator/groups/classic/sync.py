@@ -14,7 +14,7 @@ from coordinator.groups.classic.effects import Effects
 from coordinator.groups.classic.group import ClassicGroup, ClassicMember, State, sync_key
 from coordinator.groups.classic.rebalance import tell_completed
 from coordinator.groups.consumer.classic_members import sync_consumer_group
-from coordinator.groups.events import ClassicDelivery, fenced, quiet
+from coordinator.groups.events import ClassicDelivery, fenced_classic, quiet
 from coordinator.groups.fencing import fence_generation, fence_member
 from coordinator.groups.records import group_metadata
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -31,15 +31,7 @@ def sync(groups: "Groups", request: SyncGroupRequest, call: Call, now_ms: int) -
     try:
         return _sync(groups, request, call, now_ms)
     except KafkaError as error:
-        error.facts = fenced(
-            groups,
-            request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id,
-            error.code,
-            "SyncGroup",
-        )
+        error.facts = fenced_classic(groups, request, error.code)
         raise
 
 

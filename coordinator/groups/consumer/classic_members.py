@@ -50,6 +50,7 @@ from coordinator.groups.events import (
     acknowledged,
     delivered,
     fenced,
+    fenced_classic,
     member_fenced,
     member_joined,
     member_left,
@@ -91,15 +92,7 @@ def join_consumer_group(
     try:
         return _join(groups, group, Joining(request, call, now_ms))
     except KafkaError as error:
-        facts = fenced(
-            groups,
-            group.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id,
-            error.code,
-            "JoinGroup",
-        )
+        facts = fenced_classic(groups, request, error.code)
         return Result(join_refused(call.api_version, error.code, request.member_id), facts=facts)
 
 
@@ -271,15 +264,7 @@ def heartbeat_consumer_group(
     try:
         return _heartbeat(groups, group, request, now_ms)
     except KafkaError as error:
-        error.facts = fenced(
-            groups,
-            group.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id,
-            error.code,
-            "Heartbeat",
-        )
+        error.facts = fenced_classic(groups, request, error.code)
         raise
 
 
