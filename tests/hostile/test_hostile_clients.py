@@ -267,7 +267,7 @@ def fetch_of(partition_bytes: int, max_wait_ms: int = 0) -> dict:
 
 def test_many_readers_that_do_not_read_hold_no_more_than_the_limit_and_what_is_small_is_served(coordinator_process):
     """40 that ask for 8 MiB each, where 16 MiB may be held; whoever waits for memory is served when they have been ended."""
-    server = coordinator_process(settings={"limit.memory.bytes": 16 * MIB, "limit.write.time.ms": 3_000})
+    server = coordinator_process(settings={"limit.memory.bytes": 16 * MIB, "limit.write.time.ms": 6_000})
     greed = frame("Fetch", 11, encode("FetchRequest", 11, fetch_of(50 * MIB)), 1, "greedy")
     with HonestMember(server.bootstrap) as honest, contextlib.ExitStack() as links:
         link = links.enter_context(Connection(server.bootstrap))
