@@ -36,7 +36,7 @@ from coordinator.groups.assignors.assignor import GroupSpec, MemberSpec, Partiti
 from coordinator.groups.assignors.assignor import run as run_assignor
 from coordinator.groups.assignors.uniform import UniformAssignor
 from coordinator.protocol.codec import Codec
-from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, CreateTopicsRequest
+from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, CreateTopicsRequest, ListOffsetsRequest
 
 ROUND_S = 0.1
 """From the last answer of one round to the first question of the next."""
@@ -48,6 +48,8 @@ TOPIC_PARTITIONS_MAX = 10_000
 """That one request may create; more are several topics."""
 TOPIC_ALREADY_EXISTS = 36
 LEAVING_EPOCH = -1
+LATEST = -1
+"""The end of a partition, to ListOffsets."""
 
 Owned = frozenset[tuple[bytes, int]]
 """Topic id and partition."""
@@ -170,8 +172,23 @@ async def _create_topics(codec: Codec, host: str, port: int, partitions: int) ->
         answer = await ask(codec, reader, writer, "CreateTopics", 7, request)
         if answer.topics[0].error_code not in (0, TOPIC_ALREADY_EXISTS):
             raise SystemExit(f"consumer: no topic {name}: error {answer.topics[0].error_code}")
+    for name, size in sizes.items():
+        while not await _serves(codec, reader, writer, name, size):  # noqa: ASYNC110 - the server has no event for it
+            await asyncio.sleep(ROUND_S)
     writer.close()
     return sizes
+
+
+async def _serves(
+    codec: Codec, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str, size: int
+) -> bool:
+    """Whether every partition has its log: a Kafka answers before it has made them, and is busy with that for a while."""
+    partition = ListOffsetsRequest.ListOffsetsPartition
+    partitions = [partition(partition_index=index, timestamp=LATEST) for index in range(size)]
+    topic = ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)
+    request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+    answer = await ask(codec, reader, writer, "ListOffsets", 5, request)
+    return not any(each.error_code for each in answer.topics[0].partitions)
 
 
 async def _converge(members: Sequence[Member], owners: Owners, partitions: int) -> None:
