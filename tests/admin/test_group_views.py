@@ -22,7 +22,7 @@ def closing():
 
 
 def view(server: ServerProcess, path: str) -> Any:
-    with urllib.request.urlopen(server.admin + path, timeout=10) as answer:
+    with urllib.request.urlopen(server.admin + path, timeout=60) as answer:
         return json.load(answer)
 
 

@@ -10,7 +10,7 @@ from wire import Connection
 
 def scrape(server):
     """Sample name -> label values -> number, without those of the process."""
-    with urllib.request.urlopen(f"{server.admin}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{server.admin}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     samples = {}
     for family in text_string_to_metric_families(text):
@@ -77,7 +77,7 @@ def test_connections_are_counted_by_how_they_ended(coordinator_process):
         client.sendall(b"\0\0\0\x0a\x03\xe7\0\0\0\0\0\1\xff\xff")
         assert client.recv(1) == b""
     until(server, closed, ("request refused",), 1)
-    with socket.create_connection((host, port), timeout=10) as client:
+    with socket.create_connection((host, port), timeout=60) as client:
         assert client.recv(1) == b""
     until(server, closed, ("idle",), 1)
 

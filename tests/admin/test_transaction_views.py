@@ -15,7 +15,7 @@ ID = "orders/eu & more"
 
 
 def view(server: ServerProcess, path: str) -> Any:
-    with urllib.request.urlopen(server.admin + path, timeout=10) as answer:
+    with urllib.request.urlopen(server.admin + path, timeout=60) as answer:
         return json.load(answer)
 
 

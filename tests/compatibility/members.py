@@ -207,8 +207,8 @@ class Program:
         self._end()
 
     def _end(self) -> None:
-        self._process.wait(10)
-        self._reader.join(10)
+        self._process.wait(60)
+        self._reader.join(60)
         for pipe in (self._process.stdin, self._process.stdout, self._log):
             if pipe is not None:
                 try:

@@ -258,7 +258,7 @@ def test_events_that_are_missing_are_said_at_the_next_start(coordinator_process)
     with segment.open("r+b") as file:
         file.truncate(size // 2)
     server.start()
-    with urllib.request.urlopen(f"{server.admin}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{server.admin}/metrics", timeout=60) as answer:
         assert b"coordinator_event_log_gaps_total 1.0" in answer.read()
     assert "event=events_missing" in server.log
     events = stopped(server)
@@ -281,7 +281,7 @@ def test_a_damaged_event_log_keeps_nobody_from_committing(coordinator_process):
     server.start()
     with Connection(server.bootstrap) as link:
         assert commit(link, "g", {0: 11}) == {0: NONE}
-    with urllib.request.urlopen(f"{server.admin}/health/ready", timeout=10) as answer:
+    with urllib.request.urlopen(f"{server.admin}/health/ready", timeout=60) as answer:
         said = json.loads(answer.read())
     assert said["status"] == "ready"
     assert "cannot be opened" in said["events_lost"][0]

@@ -41,7 +41,7 @@ class Told:
 def dump(folder: Path) -> list[dict[str, Any]]:
     """The records of a log."""
     command = [sys.executable, "-m", "coordinator", "log", "dump", "--json", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert done.stderr == ""
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -52,7 +52,7 @@ def run(installed: Path, *arguments: str, **options) -> subprocess.CompletedProc
         cwd=installed.parent,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         **options,
     )
@@ -79,7 +79,7 @@ def test_what_is_installed_serves(installed):
         " '--admin', '127.0.0.1:0', '--data-dir', 'data'], stdout=subprocess.PIPE)\n"
         "ready = json.loads(server.stdout.readline())\n"
         "server.terminate()\n"
-        "print(json.dumps([coordinator.__file__, ready['ready'], server.wait(20)]))\n"
+        "print(json.dumps([coordinator.__file__, ready['ready'], server.wait(60)]))\n"
     )
     done = run(installed, "-c", script)
     assert done.returncode == 0, done.stderr

@@ -51,7 +51,7 @@ def test_tests_share_a_server_and_have_topics_of_their_own_with_the_partitions_a
         def test_partitions(kafka_coordinator):
             name = kafka_coordinator.topic(partitions=3)
             admin = AdminClient({"bootstrap.servers": kafka_coordinator.bootstrap_servers})
-            assert len(admin.list_topics(name, timeout=10).topics[name].partitions) == 3
+            assert len(admin.list_topics(name, timeout=60).topics[name].partitions) == 3
 
         def test_what_was_seen():
             (server, *names), (again, *others) = seen

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from record_batch import TRANSACTIONAL, Batch
 from server_process import ServerProcess
+from waiting import wait_until
 from wire import Connection
 
 from coordinator.log.batch import BatchBuilder
@@ -85,9 +86,7 @@ def test_a_decided_transaction_is_completed(coordinator_process: Callable[..., S
     commits = state is State.PREPARE_COMMIT
     wanted = "CompleteCommit" if commits else "CompleteAbort", 1
     with Connection(server.bootstrap) as link:
-        deadline = time.monotonic() + 20
-        while described(link) != wanted:
-            assert time.monotonic() < deadline, described(link)
+        wait_until(lambda: described(link) == wanted, lambda: f"{wanted}: {described(link)}")
         assert offset_fetched(link) == (0, 42 if commits else -1)
         assert stable_offset(link) == 2, "the record and its marker"
     assert "event=marker_not_needed" in server.log
