@@ -62,7 +62,7 @@ class BadBatch(ValueError):
         super().__init__(f"{reason} (at byte {position})")
 
 
-def walk(buffer: bytes, end: int) -> tuple[list[int], int]:
+def walk(buffer: bytes | memoryview, end: int) -> tuple[list[int], int]:
     """Where the whole batches before `end` begin, and where the first one begins that is not whole.
 
     Raises BadBatch where no batch of version 2 can begin; the ones before it are lost to the caller, who walks again up
@@ -157,7 +157,7 @@ def _has(attributes: npt.NDArray[np.int16], bit: int) -> Mask:
     return found
 
 
-def check(content: bytes, headers: Headers, *, checksums: bool) -> None:
+def check(source: Bytes, headers: Headers, *, checksums: bool) -> None:
     """BadBatch for the first batch whose header or checksum cannot be right."""
     room = headers.end - headers.start
     plain = (headers.attributes & COMPRESSION) == 0
@@ -168,7 +168,8 @@ def check(content: bytes, headers: Headers, *, checksums: bool) -> None:
     if checksums:
         begins = (headers.position + CHECKSUM_FROM).tolist()
         # One chain of C functions: batches may be as small as a commit.
-        parts = map(content.__getitem__, map(slice, begins, headers.end.tolist()))
+        content = memoryview(source.array.data)
+        parts = map(memoryview.tobytes, map(content.__getitem__, map(slice, begins, headers.end.tolist())))
         wrong = np.fromiter(map(crc32c, parts), np.uint32, len(headers)) != headers.checksum
         if wrong.any():
             raise BadBatch(int(headers.position[np.flatnonzero(wrong)[0]]), "wrong checksum")

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from pyspark_coordinator_log import messages
 from pyspark_coordinator_log.columns import COMMITTED
-from pyspark_coordinator_log.commits import topic_ids
+from pyspark_coordinator_log.commits import TOPIC_ID_BYTES, topic_ids
 from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers
 
 RECORD_TYPE = 1002
@@ -47,7 +47,6 @@ _JUDGED = np.dtype(
 _PARTITION = np.dtype(
     [("partition", ">i4"), ("offset", ">i8"), ("error", ">i2"), ("assignment_epoch", ">i4"), ("tags", "u1")]
 )
-_ID_BYTES = 16
 _END_TAG = np.dtype([("count", "u1"), ("tag", "u1"), ("size", "u1"), ("state_end_offset", ">i8")])
 _TEXT_MAX = 0x7FFF
 
@@ -246,7 +245,7 @@ def _topics(walk: _Walk) -> _Topics:
         part = _Walk(walk.source, walk.position[active], walk.end[active])
         name = part.text(nullable=False)
         id_start = part.position
-        part.position = part.position + _ID_BYTES
+        part.position = part.position + TOPIC_ID_BYTES
         count = part.count()
         first = part.position
         after = first + count * _PARTITION.itemsize

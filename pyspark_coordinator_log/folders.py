@@ -19,7 +19,7 @@ anew is another log, though its shards and offsets look alike.
 
 import os
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ import numpy as np
 from coordinator.log import checkpoint
 from coordinator.log.batch import HEADER, HEADER_BYTES, MAGIC, PREFIX_BYTES
 from coordinator.log.segment import SUFFIX
+from pyspark_coordinator_log.batches import BadBatch, walk
 
 STATE_TOPIC = "__consumer_offsets"
 EVENT_TOPIC = "__coordinator_events"
@@ -36,6 +37,9 @@ UNKNOWN_CLUSTER = "unknown"
 
 _PARTITION = re.compile(r"(.+)-([0-9]+)")
 _DIGITS = 20
+_WINDOW_BYTES = 1 << 20
+SLACK = 1.25
+"""A task may be so much larger than asked for, rather than leave a scrap to another one."""
 
 
 class NoLog(Exception):
@@ -195,10 +199,11 @@ def _leader_epochs(folder: Path) -> list[tuple[int, int]]:
 def cuts(segment: Segment, split_bytes: int, start: int, end: int) -> list[tuple[int, int]]:
     """Where to cut `[start, end)` of a segment into parts of about `split_bytes`: position and offset of batches.
 
-    Kafka's sparse index knows where batches begin; without one the segment stays whole. An index that does not fit its
-    segment (a crash may leave one behind) is not used: the batch that it names must be there.
+    Kafka's sparse index knows where batches begin; without one nothing is found. An index that does not fit its segment
+    (a crash may leave one behind) is not used: the batch that it names must be there.
     """
-    if end - start <= split_bytes * 1.25:
+    goals = _goals(split_bytes, start, end)
+    if not goals:
         return []
     try:
         content = np.memmap(segment.path[: -len(SUFFIX)] + ".index", dtype=">i4", mode="r")
@@ -208,11 +213,9 @@ def cuts(segment: Segment, split_bytes: int, start: int, end: int) -> list[tuple
     positions = entries[:, 1]
     # The active segment's index is as long as it may become; what was not written yet is zeros.
     used = bisect_right(range(1, len(entries)), 0, key=lambda index: int(positions[index]) == 0)
-    parts = -(-(end - start) // split_bytes)
     found: list[tuple[int, int]] = []
     with Path(segment.path).open("rb", buffering=0) as file:
-        for part in range(1, parts):
-            goal = start + (end - start) * part // parts
+        for goal in goals:
             index = bisect_right(range(used), goal, key=lambda index: int(positions[index])) - 1
             if index < 0:
                 continue
@@ -224,6 +227,46 @@ def cuts(segment: Segment, split_bytes: int, start: int, end: int) -> list[tuple
                 return []
             found.append((position, offset))
     return found
+
+
+def walked_cuts(segment: Segment, split_bytes: int, start: int, end: int) -> list[tuple[int, int]]:
+    """As `cuts`, without an index: from batch to batch, beginning at `start`, where one begins.
+
+    The bytes are read for it. What is behind a batch that is damaged is not cut: whoever reads it says what is wrong.
+    """
+    found: list[tuple[int, int]] = []
+    position = start
+    with Path(segment.path).open("rb", buffering=0) as file:
+        for goal in _goals(split_bytes, start, end):
+            while position < goal:
+                content = os.pread(file.fileno(), min(_WINDOW_BYTES, end - position), position)
+                try:
+                    begins, reached = walk(content, len(content))
+                except BadBatch:
+                    return found
+                at = bisect_left(begins, goal - position)
+                if at < len(begins):
+                    reached = begins[at]
+                elif not reached:
+                    # Larger than the window, by its own word.
+                    reached = int.from_bytes(content[8:12], signed=True) + PREFIX_BYTES
+                    if len(content) < HEADER_BYTES or position + reached >= end:
+                        return found
+                position += reached
+            offset = _offset_at(file.fileno(), position, segment)
+            if offset is None:
+                return found
+            if position > (found[-1][0] if found else start):
+                found.append((position, offset))
+    return found
+
+
+def _goals(split_bytes: int, start: int, end: int) -> list[int]:
+    """Where the cuts would be if batches began everywhere."""
+    if end - start <= split_bytes * SLACK:
+        return []
+    parts = -(-(end - start) // split_bytes)
+    return [start + (end - start) * part // parts for part in range(1, parts)]
 
 
 def _offset_at(descriptor: int, position: int, segment: Segment) -> int | None:

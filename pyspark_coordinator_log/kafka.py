@@ -46,9 +46,8 @@ from pyspark_coordinator_log.columns import (
 from pyspark_coordinator_log.folders import STATE_TOPIC
 from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers, padded
 from pyspark_coordinator_log.options import BadOption
-from pyspark_coordinator_log.views import Makers, Places, commit_columns, told_columns
+from pyspark_coordinator_log.views import NO_TYPE, Makers, Places, commit_columns, told_columns
 
-_NO_TYPE = -1
 _SHARD, _OFFSET, _TIME, _KEY, _VALUE = range(5)
 
 
@@ -108,7 +107,7 @@ def table(part: pa.RecordBatch, view: str, log_id: str | None) -> pa.RecordBatch
     """The view of some rows: partition, offset, time in milliseconds, key and value."""
     keys, key_start, key_length = _binaries(part.column(_KEY))
     types = keys.at("i2", np.where(key_length >= 2, key_start, 0))
-    types[key_length < 2] = _NO_TYPE
+    types[key_length < 2] = NO_TYPE
     keep = _of_view(view, types)
     if not keep.all():
         part = part.filter(pa.array(keep))
@@ -135,7 +134,9 @@ def _of_view(view: str, types: Any) -> Mask:
 
 def _envelope(part: pa.RecordBatch, log_id: str | None, schema: pa.Schema) -> Makers:
     count = part.num_rows
-    unknown: Makers = {name: partial(pa.nulls, count, schema.field(name).type) for name in FROM_KAFKA_UNKNOWN}
+    unknown: Makers = {
+        name: partial(pa.nulls, count, schema.field(name).type) for name in FROM_KAFKA_UNKNOWN if name in schema.names
+    }
     return unknown | {
         "shard": lambda: part.column(_SHARD),
         "log_id": lambda: pa.nulls(count, pa.string()) if log_id is None else pa.repeat(pa.scalar(log_id), count),
@@ -150,7 +151,7 @@ def _raw(part: pa.RecordBatch, keys: Places, types: Any) -> Makers:
     return {
         "key": lambda: part.column(_KEY).cast(pa.binary()),
         "value": lambda: part.column(_VALUE).cast(pa.binary()),
-        "key_type": lambda: numbers(types, types != _NO_TYPE),
+        "key_type": lambda: numbers(types, types != NO_TYPE),
         "value_version": lambda: numbers(values.at("i2", np.where(length >= 2, start, 0)), length >= 2),
         "control_type": lambda: pa.nulls(part.num_rows, pa.int16()),
     }

@@ -24,7 +24,7 @@ from struct import Struct
 from coordinator.log.batch import HEADER, BatchBuilder, restamp
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
-from pyspark_coordinator_log import planning
+from pyspark_coordinator_log import JAVA_OPTIONS, planning
 from pyspark_coordinator_log.columns import COMMITS, SCHEMAS
 from pyspark_coordinator_log.folders import STATE_TOPIC
 from pyspark_coordinator_log.options import parse
@@ -170,6 +170,7 @@ def _read_seconds(data: Path, cores: int) -> dict[str, tuple[float, float]]:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
@@ -191,7 +192,7 @@ def _read_seconds(data: Path, cores: int) -> dict[str, tuple[float, float]]:
     return out
 
 
-_ABOUT_THE_LOG = {"log_id", "batch_offset", "is_control", "state_offset", "value_version", "problem"}
+_ABOUT_THE_LOG = {"log_id", "value_version", "problem"}
 _READ = {
     "all columns": SCHEMAS[COMMITS].names,
     "16 columns": [name for name in SCHEMAS[COMMITS].names if name not in _ABOUT_THE_LOG],

@@ -1,23 +1,25 @@
 """Which tasks read a log: its segments, cut where they are large and packed together where they are small.
 
 A cut is made at the beginning of a batch, and both sides say it as an offset, so that neither reads what is the other's.
-Where batches begin is known from Kafka's sparse index; our server writes none, and its segments stay whole. To look for
-a beginning in the middle of a file (magic, plausible header, right checksum) would be possible, and wrong: a client can
-put a whole batch with a right checksum into the metadata of a commit, and would be believed.
+Where batches begin Kafka's sparse index says. Our server writes none; there the plan goes from header to header, which
+reads the segments once more and is done for a log that is not large: a large one has segments enough to be cut at these.
+To look for a beginning in the middle of a file (magic, plausible header, right checksum) would need neither, and be wrong: a
+client can put a whole batch with a right checksum into the metadata of a commit, and would be believed.
 
-Planning reads directories and a few bytes of each index, whatever the size of the log.
+With indexes, planning reads directories and a few bytes of each index, whatever the size of the log.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from pyspark_coordinator_log.columns import HISTORY
-from pyspark_coordinator_log.folders import EVENT_TOPIC, DataFolder, NoLog, cuts, open_folder
+from pyspark_coordinator_log.folders import EVENT_TOPIC, SLACK, DataFolder, NoLog, cuts, open_folder, walked_cuts
 from pyspark_coordinator_log.options import LARGE_LOG_BYTES, LARGE_SPLIT_BYTES, SPLIT_BYTES, BadOption, Options
 from pyspark_coordinator_log.reading import Range
 
-_SLACK = 1.25
-"""A task may be so much larger than asked for, rather than leave a scrap to another one."""
+WALKED_BYTES_MAX = 1024 * 1024 * 1024
+"""Of segments without an index that are walked through: about a second of planning."""
 
 
 def folders(options: Options) -> list[DataFolder]:
@@ -61,7 +63,7 @@ def tasks(options: Options) -> list[tuple[Range, ...]]:
     identity = log_id(options, found)
     listed = [(folder, shard, shard.segments()) for folder in found for shard in folder.shards.values()]
     share = split_bytes(options, sum(segment.size_bytes for *_, segments in listed for segment in segments))
-    ranges: list[Range] = []
+    wholes: list[Range] = []
     for folder, shard, segments in listed:
         is_state = folder.topic != EVENT_TOPIC
         for index, segment in enumerate(segments):
@@ -81,8 +83,8 @@ def tasks(options: Options) -> list[tuple[Range, ...]]:
                 is_growing=is_last,
                 is_last=is_last,
             )
-            ranges += split(whole, share)
-    return list(packed(ranges, share))
+            wholes.append(whole)
+    return split(wholes, share)
 
 
 def split_bytes(options: Options, total_bytes: int) -> int:
@@ -92,40 +94,38 @@ def split_bytes(options: Options, total_bytes: int) -> int:
     return LARGE_SPLIT_BYTES if total_bytes > LARGE_LOG_BYTES else SPLIT_BYTES
 
 
-def split(whole: Range, share: int) -> list[Range]:
-    """A range, cut into parts of about `share` bytes where its file says where."""
-    edges = [
-        (whole.start, whole.offset_from),
-        *cuts(whole.segment, share, whole.start, whole.end),
-        (whole.end, whole.offset_to),
-    ]
-    out = []
+def split(wholes: Sequence[Range], share: int) -> list[tuple[Range, ...]]:
+    """What each task reads of these ranges: about `share` bytes."""
+    found = [cuts(whole.segment, share, whole.start, whole.end) for whole in wholes]
+    uncut = [index for index, whole in enumerate(wholes) if whole.size_bytes > share * SLACK and not found[index]]
+    if sum(wholes[index].size_bytes for index in uncut) <= WALKED_BYTES_MAX:
+        for index in uncut:
+            found[index] = walked_cuts(wholes[index].segment, share, wholes[index].start, wholes[index].end)
+    parts = [part for whole, edges in zip(wholes, found, strict=True) for part in _parts(whole, edges)]
+    return list(_packed(parts, share))
+
+
+def _parts(whole: Range, cut_at: Sequence[tuple[int, int]]) -> Iterator[Range]:
+    edges = [(whole.start, whole.offset_from), *cut_at, (whole.end, whole.offset_to)]
     for (start, offset_from), (end, offset_to) in pairwise(edges):
         assert offset_from is not None
-        out.append(
-            Range(
-                folder=whole.folder,
-                log_id=whole.log_id,
-                is_state=whole.is_state,
-                offset_from=offset_from,
-                offset_to=offset_to,
-                segment=whole.segment,
-                start=start,
-                end=end,
-                first_offset=whole.first_offset if start == whole.start else offset_from,
-                is_growing=whole.is_growing,
-                is_last=whole.is_last and end == whole.end,
-            )
+        yield replace(
+            whole,
+            offset_from=offset_from,
+            offset_to=offset_to,
+            start=start,
+            end=end,
+            first_offset=whole.first_offset if start == whole.start else offset_from,
+            is_last=whole.is_last and end == whole.end,
         )
-    return out
 
 
-def packed(ranges: Sequence[Range], share: int) -> Iterator[tuple[Range, ...]]:
+def _packed(ranges: Sequence[Range], share: int) -> Iterator[tuple[Range, ...]]:
     """Ranges in their order, as many small ones in a task as make up a share."""
     together: list[Range] = []
     size = 0
     for part in ranges:
-        if together and size + part.size_bytes > share * _SLACK:
+        if together and size + part.size_bytes > share * SLACK:
             yield tuple(together)
             together, size = [], 0
         together.append(part)

@@ -20,7 +20,7 @@ from coordinator.log.batch import HEADER_BYTES, CorruptBatch, check_batch, read_
 from coordinator.log.recovery import DamagedLog, Fault, is_torn_tail
 from pyspark_coordinator_log.batches import BadBatch, Headers, check, pieces, walk
 from pyspark_coordinator_log.folders import Segment, ShardFolder
-from pyspark_coordinator_log.gather import Bytes, padded
+from pyspark_coordinator_log.gather import Bytes, room
 from pyspark_coordinator_log.views import Origin, Wanted, table
 
 CHUNK_BYTES = 8 * 1024 * 1024
@@ -133,7 +133,8 @@ def _file(
     want = how.chunk_bytes
     while position < end:
         size = min(want, end - position)
-        content = _pread(descriptor, size, position)
+        source = _pread(descriptor, size, position)
+        content = memoryview(source.array.data)
         fault = None
         try:
             found, reached = walk(content, size)
@@ -146,10 +147,9 @@ def _file(
                 want = needed
                 continue
             fault = BadBatch(0, f"{end - position} bytes of a batch of {needed or 'unknown length'}")
-        source = Bytes(padded(content))
         headers = Headers(source, np.array(found, np.int64))
         try:
-            check(content, headers, checksums=how.verify_checksums)
+            check(source, headers, checksums=how.verify_checksums)
             _check_order(headers, last_good)
         except BadBatch as error:
             keep = headers.position < error.position
@@ -174,17 +174,19 @@ def _file(
         want = how.chunk_bytes
 
 
-def _pread(descriptor: int, size: int, position: int) -> bytes:
-    content = os.pread(descriptor, size, position)
-    while len(content) < size:
-        more = os.pread(descriptor, size - len(content), position + len(content))
-        if not more:
-            raise DataLoss(f"the file ends at {position + len(content)} now, before the {position + size} that it had")
-        content += more
-    return content
+def _pread(descriptor: int, size: int, position: int) -> Bytes:
+    content = room(size)
+    into = memoryview(content.data)[:size]
+    done = 0
+    while done < size:
+        count = os.preadv(descriptor, [into[done:]], position + done)
+        if not count:
+            raise DataLoss(f"the file ends at {position + done} now, before the {position + size} that it had")
+        done += count
+    return Bytes(content)
 
 
-def _length(content: bytes, size: int) -> int:
+def _length(content: memoryview, size: int) -> int:
     """Bytes of the batch that begins here, by its own word; 0 where that much is not there."""
     return int.from_bytes(content[8:12]) + 12 if size >= HEADER_BYTES else 0
 

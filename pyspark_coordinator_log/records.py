@@ -9,6 +9,7 @@ and the loop finishes them.
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pyspark_coordinator_log.batches import BadBatch, Headers
 from pyspark_coordinator_log.gather import ENDLESS, Bytes, Ints
@@ -132,7 +133,7 @@ def _steps(source: Bytes, headers: Headers, begins: Ints) -> Ints:
                 reached[index] = _loop(source, int(position[column]), int(limit[column]), part)
             return reached
         begins[slot] = position
-        advance = _ADVANCE.take(source.structs(_PAIR, position))
+        advance = _ADVANCE.take(source.structs(_PAIR, position)).astype(np.int64)
         if (advance < 0).any():
             unusual = np.flatnonzero(advance < 0)
             raw, after = source.unsigned(position[unusual])
@@ -166,13 +167,13 @@ _LENGTH_BYTES_MAX = 5
 _PAIR = np.dtype("<u2")
 
 
-def _advances() -> Ints:
+def _advances() -> npt.NDArray[np.int16]:
     """For the first two bytes of a record, the first one lowest: how long it is with its length; -1 if they do not say."""
     pair = np.arange(1 << 16, dtype=np.int64)
     first, second = pair & 255, pair >> 8
     both = (first & 127) | (second & 127) << 7
     raw, size = np.where(first < 128, first, both), np.where(first < 128, 1, 2)
-    return np.where((raw & 1) | ((first > 127) & (second > 127)), -1, size + (raw >> 1))
+    return np.where((raw & 1) | ((first > 127) & (second > 127)), -1, size + (raw >> 1)).astype(np.int16)
 
 
 _ADVANCE = _advances()

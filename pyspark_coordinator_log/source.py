@@ -169,8 +169,7 @@ class LogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableN
                 if until is not None and until.offset > begun[folder.topic][number].offset:
                     ranges += _between(folder, shard, log_id, begun[folder.topic][number], until)
         share = planning.split_bytes(self.options, sum(part.size_bytes for part in ranges))
-        cut = [part for whole in ranges for part in planning.split(whole, share)]
-        return [LogPartition(task) for task in planning.packed(cut, share)]
+        return [LogPartition(task) for task in planning.split(ranges, share)]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to let go: the log belongs to its server."""

@@ -19,7 +19,7 @@ from pyspark_coordinator_log.columns import COMMITS, ENVELOPE, EVENTS, HISTORY, 
 from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers
 from pyspark_coordinator_log.records import Records, find
 
-_NO_TYPE = -1
+NO_TYPE = -1
 """Stands for a control record's type, or for that of a key too short to have one; no Kafka type is negative."""
 
 
@@ -92,7 +92,7 @@ def key_types(records: Records) -> Any:
     typeless = records.key_length < 2
     if records.headers.is_control.any():
         typeless |= records.headers.is_control[records.batch]
-    types[typeless] = _NO_TYPE
+    types[typeless] = NO_TYPE
     return types
 
 
@@ -111,7 +111,7 @@ def _of_groups(records: Records, types: Any, groups: frozenset[str]) -> Mask:
     end = records.key_start + np.maximum(records.key_length, 0)
     at = np.minimum(records.key_start + 2, end)
     length = source.at("i2", at).astype(np.int64)
-    fits = (types != _NO_TYPE) & (length >= 0) & (at + 2 + length <= end)
+    fits = (types != NO_TYPE) & (length >= 0) & (at + 2 + length <= end)
     names = source.texts(at + 2, np.where(fits, length, 0), fits)
     wanted = pc.is_in(names, value_set=pa.array(sorted(groups), pa.string()))
     found: Mask = wanted.to_numpy(zero_copy_only=False).astype(bool)
@@ -129,11 +129,9 @@ def _envelope(records: Records, origin: Origin) -> Makers:
         "leader_epoch": lambda: numbers(headers.leader_epoch[batch]),
         "offset": lambda: numbers(records.offset),
         "timestamp_ms": lambda: numbers(records.timestamp),
-        "batch_offset": lambda: numbers(headers.base_offset[batch]),
         "producer_id": lambda: numbers(headers.producer_id[batch]),
         "producer_epoch": lambda: numbers(headers.producer_epoch[batch]),
         "is_transactional": lambda: numbers(headers.is_transactional[batch]),
-        "is_control": lambda: numbers(headers.is_control[batch]),
     }
 
 
@@ -143,9 +141,11 @@ def _raw(records: Records, types: Any, origin: Origin) -> Makers:
     has_version = ~control & (records.value_length >= 2)
     has_marker = control & (records.key_length >= 4)
     return {
+        "batch_offset": lambda: numbers(records.headers.base_offset[records.batch]),
+        "is_control": lambda: numbers(control),
         "key": lambda: source.slices(records.key_start, records.key_length, records.key_length >= 0),
         "value": lambda: source.slices(records.value_start, records.value_length, records.value_length >= 0),
-        "key_type": lambda: numbers(types, types != _NO_TYPE),
+        "key_type": lambda: numbers(types, types != NO_TYPE),
         "value_version": lambda: numbers(source.at("i2", np.where(has_version, records.value_start, 0)), has_version),
         "control_type": lambda: numbers(source.at("i2", np.where(has_marker, records.key_start + 2, 0)), has_marker),
     }
@@ -156,7 +156,7 @@ def _commits(records: Records, types: Any, origin: Origin) -> Makers:
     found = commits.decode(
         source, records.key_start, records.key_length, source, records.value_start, records.value_length
     )
-    return {"state_offset": lambda: numbers(records.offset)} | commit_columns(found, source, source)
+    return commit_columns(found, source, source)
 
 
 def commit_columns(found: commits.Commits, keys: Bytes, values: Bytes) -> Makers:

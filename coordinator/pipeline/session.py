@@ -9,6 +9,8 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from pyspark_coordinator_log import JAVA_OPTIONS
+
 WORKER_WITHIN_S = 60
 """How long Spark and its Python workers wait for each other's first word; on a busy machine its own 15 are not enough."""
 DEFAULTS = {
@@ -25,6 +27,7 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     "spark.python.authenticate.socketTimeout": f"{WORKER_WITHIN_S}s",
 }
 """Where driver and executors are this process."""

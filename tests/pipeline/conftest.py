@@ -8,10 +8,31 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kafka_broker import KafkaBroker
+from pipeline.lives import PATIENT, in_a_transaction, live_through
 from spark_connector import connector_jars
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _NEEDS = ("pyspark", "pyarrow", "pandas", "numpy")
+_JAVA_OPTIONS = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""Most code runs a few times: what the second compiler and the checks of classes cost is never earned again."""
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "1g",
+    "spark.python.authenticate.socketTimeout": "120s",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
+    "spark.log.level": "ERROR",
+    # Each action tells listeners its whole plan as text, which nobody reads.
+    "spark.sql.maxPlanStringLength": "0",
+    "spark.sql.debug.maxToStringFields": "1",
+}
 
 
 @pytest.fixture(scope="session")
@@ -29,22 +50,50 @@ def spark() -> Iterator[object]:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
     from pyspark.sql import SparkSession
 
+    _remember_names()
     jars = connector_jars()
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.memory", "1g")
-        .config("spark.python.authenticate.socketTimeout", "120s")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .config("spark.jars", "" if jars is None else ",".join(jars))
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    for name, value in (_SETTINGS | {"spark.jars": ",".join(jars or ())}).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_that_lived(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A Kafka broker in whose log are groups of both kinds and transactions; it goes on running."""
+    broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), PATIENT)
+    try:
+        broker.start()
+        live_through(broker.bootstrap)
+        in_a_transaction(broker.bootstrap)
+        yield broker
+    finally:
+        broker.stop()
+
+
+def _remember_names() -> None:
+    """Asks the JVM once for each of its classes and static methods, and not at each call.
+
+    To say what `functions.col` is, it looks for a class `functions$col` in Spark's 280 jars. A plan has hundreds of such calls.
+    """
+    from py4j.java_gateway import JavaClass, JavaMember, JVMView
+
+    def remembered(kind: type, what: type) -> None:
+        known: dict[tuple[object, str], object] = {}
+        ask = kind.__getattr__  # type: ignore[attr-defined]
+
+        def answer(self: object, name: str) -> object:
+            key = (vars(self).get("_fqn"), name)
+            found = known.get(key)
+            if found is None:
+                found = ask(self, name)
+                if isinstance(found, what):
+                    known[key] = found
+            return found
+
+        kind.__getattr__ = answer  # type: ignore[attr-defined]
+
+    remembered(JVMView, JavaClass)
+    remembered(JavaClass, JavaMember)

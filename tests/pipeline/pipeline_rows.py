@@ -37,15 +37,14 @@ _ENVELOPE = {
     "producer_id": -1,
     "producer_epoch": -1,
     "is_transactional": False,
-    "is_control": False,
 }
 
 
 def frame(spark: Any, view: str, rows: list[dict[str, Any]]) -> Any:
     """A DataFrame with the columns of a view; what a row leaves out is null."""
     names = columns.SCHEMAS[view].names
-    full = [_ENVELOPE | {"batch_offset": row.get("offset")} | row for row in rows]
-    assert all(set(row) <= set(names) | set(_ENVELOPE) for row in full), [set(row) - set(names) for row in full]
+    full = [_ENVELOPE | row for row in rows]
+    assert all(set(row) <= set(names) for row in full), [set(row) - set(names) for row in full]
     return spark.createDataFrame([tuple(row.get(name) for name in names) for row in full], columns.ddl(view))
 
 
@@ -112,7 +111,7 @@ class History:
         offset = self.end
         self.end += 1
         self.commits.append({
-            "offset": offset, "state_offset": offset, "timestamp_ms": offset * 100, "group": self.group, "topic": "t",
+            "offset": offset, "timestamp_ms": offset * 100, "group": self.group, "topic": "t",
             "partition": partition, "committed_offset": committed, "producer_id": producer, "producer_epoch": 0,
             "is_transactional": producer >= 0,
         })  # fmt: skip

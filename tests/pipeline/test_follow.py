@@ -5,7 +5,6 @@ the writes of a batch that fails, which leaves behind what a SIGKILL at that mom
 """
 
 import argparse
-import itertools
 import os
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import pytest
 from pipeline.histories import Story, encoded, write_log
 from pipeline.pipeline_rows import quick
 from pipeline.plain_fold import Fold, fold
+from waiting import wait_until
 
 pytest.importorskip("pyspark")
 
@@ -140,43 +140,60 @@ def cuts(story: Story, *shares: tuple[float, float]) -> list[tuple[int, int]]:
     return found
 
 
-def test_in_batches_with_a_death_in_each_it_says_what_a_fold_over_all_says(spark, story, tmp_path, monkeypatch):
+class Dying:
+    """Lets the n-th write from now fail as a SIGKILL would leave it: with half a folder of another name."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left: int | None = None
+        plain = follow.Batches.fill
+
+        def fill(batches: follow.Batches, number: int, make: Any) -> None:
+            if self.left is not None:
+                self.left -= 1
+                if self.left == 0:
+                    self.left = None
+                    (batches.folder / f".batch={number:012d}.new").mkdir(parents=True)
+                    raise Died
+            plain(batches, number, make)
+
+        monkeypatch.setattr(follow.Batches, "fill", fill)
+
+
+def test_in_batches_and_over_deaths_it_says_what_a_fold_over_all_says(spark, story, tmp_path, monkeypatch):
+    """Intervals, verdicts and broken rules at once, each once: with state alone, events alone, and both in a batch."""
     log, out = story.write(tmp_path / "log"), tmp_path / "out"
     source = follow._Source(spark, options(log, out), {}, {})
-    fill, dying = follow.Batches.fill, itertools.cycle([2, 5, 7])
-    # The events lag behind the state by more than a batch, catch up, and come alone.
-    parts = cuts(story, (0.3, 0.3), (0.6, 0.3), (0.6, 1.0), (1.0, 1.0))
-    for number, piece in enumerate(pieces(spark, log, *parts)):
-        left = [next(dying)]
-
-        def dies(self: follow.Batches, batch: int, make: Any, left: list[int] = left) -> None:
-            left[0] -= 1
-            if left[0] == 0:
-                (self.folder / f".batch={batch:012d}.new").mkdir(parents=True)
-                raise Died
-            fill(self, batch, make)
+    dying = Dying(monkeypatch)
+    # The events lag behind the state by more than a batch, and come alone.
+    parts = cuts(story, (0.4, 0.3), (1.0, 0.3), (1.0, 1.0))
+    for number, (piece, dies_at) in enumerate(zip(pieces(spark, log, *parts), (None, 7, 2), strict=True)):
 
         def history() -> follow.History:
             return follow.History(spark, out, follow.Archive(out, source), [], lambda _: None)
 
-        monkeypatch.setattr(follow.Batches, "fill", dies)
-        with pytest.raises(Died):
-            history().batch(piece, number)
-        monkeypatch.setattr(follow.Batches, "fill", fill)
+        if dies_at is not None:
+            dying.left = dies_at
+            with pytest.raises(Died):
+                history().batch(piece, number)
         history().batch(piece, number)
     truth = fold(story.records, story.events)
     assert_is_the_fold(spark, out, truth)
-    kept_state = spark.read.parquet(str(out / "archive" / "history")).where("is_state").count()
-    commits = sum(record.key.NAME == "OffsetCommitKey" for record in story.records)
-    assert kept_state == len(story.records) - commits
     assert len(list((out / "live" / "state").iterdir())) == follow.SNAPSHOTS_KEPT
 
 
-def test_as_a_stream_it_keeps_every_record_once_and_the_other_jobs_read_its_archive(spark, story, tmp_path):
+def test_as_a_stream_that_dies_and_goes_on_it_keeps_every_record_once_for_the_other_jobs(
+    spark, story, tmp_path, monkeypatch
+):
+    """Spark runs the batch again that it had planned, with what came meanwhile in the next one."""
     log, out = Growing(story, tmp_path / "log"), tmp_path / "out"
-    for part in (0.5, 1.0):
-        log.grow(part, part)
+    dying = Dying(monkeypatch)
+    log.grow(0.5, 0.5)
+    dying.left = 3
+    with pytest.raises(follow.FollowFailed):
         run(spark, log.folder, out)
+    log.grow(1.0, 1.0)
+    run(spark, log.folder, out)
+    assert len(list((out / "archive" / "history").iterdir())) == 2
     derived = tables.Derived(evidence=evidence.from_archive(spark, str(out / "archive")))
     offsets = [row["offset"] for row in derived.evidence.state.select("offset").collect()]
     offsets += [row["offset"] for row in derived.evidence.commits.select("offset").collect()]
@@ -211,11 +228,12 @@ def test_killed_again_and_again_under_a_live_writer_it_keeps_every_offset_once(s
         for kill in range(KILLS):
             process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
             before = len(list(commits.glob("batch=*"))) if commits.exists() else 0
-            deadline = time.monotonic() + 400
-            while len(list(commits.glob("batch=*"))) < before + 2 + kill:
+
+            def goes_on(process: Any = process, wanted: int = before + 2 + kill) -> bool:
                 assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+                return len(list(commits.glob("batch=*"))) >= wanted
+
+            wait_until(goes_on, "batches to be kept", within_s=400)
             process.kill()
             process.wait()
     finally:

@@ -70,13 +70,15 @@ def one_by_one(records: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]
     out = []
     for key, value in records:
         row = messages.row(key, value)
-        out.append({name: row.get(name) for name in schema.names[10:]})
+        out.append({name: row.get(name) for name in schema.names[len(columns.ENVELOPE) :]})
     # Through Arrow, so that structs have all their fields.
-    return pa.Table.from_pylist(out, pa.schema([schema.field(name) for name in schema.names[10:]])).to_pylist()
+    return pa.Table.from_pylist(
+        out, pa.schema([schema.field(name) for name in schema.names[len(columns.ENVELOPE) :]])
+    ).to_pylist()
 
 
 def in_step(records: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
-    names = columns.SCHEMAS["events"].names[10:]
+    names = columns.SCHEMAS["events"].names[len(columns.ENVELOPE) :]
     return [{name: row[name] for name in names} for row in read(made.batch(0, records), "events")]
 
 

@@ -31,7 +31,7 @@ def read(content: bytes, view: str, **limits: Any) -> list[dict[str, Any]]:
     assert reached == len(content)
     source = gather.Bytes(gather.padded(content))
     headers = batches.Headers(source, np.array(found, np.int64))
-    batches.check(content, headers, checksums=True)
+    batches.check(source, headers, checksums=True)
     out = []
     origin = views.Origin(3, "log", is_state=view != "events")
     for piece, some in batches.pieces(source, headers):
@@ -69,12 +69,9 @@ def fold_one(header, record) -> dict[str, Any]:
         "leader_epoch": header.leader_epoch,
         "offset": record.offset,
         "timestamp_ms": record.timestamp,
-        "batch_offset": header.base_offset,
         "producer_id": header.producer_id,
         "producer_epoch": header.producer_epoch,
         "is_transactional": header.is_transactional,
-        "is_control": False,
-        "state_offset": record.offset,
         "group": key.group,
         "topic": key.topic,
         "partition": key.partition,

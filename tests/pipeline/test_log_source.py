@@ -70,7 +70,48 @@ def test_splits_meet_at_batches_and_leave_nothing_out(tmp_path, every, monkeypat
     reader = batch_reader(tmp_path, splitBytes=2000)
     parts = reader.partitions()
     assert offsets(rows(reader, parts)) == list(range(609))
-    assert (len(parts) > 10) == bool(every)
+    assert len(parts) > 10
+
+
+def test_a_log_without_indexes_that_is_too_large_to_be_walked_is_cut_at_its_segments(tmp_path, monkeypatch):
+    monkeypatch.setattr("pyspark_coordinator_log.options.SPLIT_BYTES_MIN", 1)
+    monkeypatch.setattr("pyspark_coordinator_log.planning.WALKED_BYTES_MAX", 30_000)
+    write_log(tmp_path, [three_each(0, 300), three_each(300, 600), three_each(600, 609)])
+    reader = batch_reader(tmp_path, splitBytes=2000)
+    parts = reader.partitions()
+    assert offsets(rows(reader, parts)) == list(range(609))
+    assert len(parts) == 3
+
+
+def test_batches_larger_than_what_a_plan_looks_at_are_stepped_over(tmp_path, monkeypatch):
+    monkeypatch.setattr("pyspark_coordinator_log.options.SPLIT_BYTES_MIN", 1)
+    monkeypatch.setattr("pyspark_coordinator_log.folders._WINDOW_BYTES", 100)
+    write_log(tmp_path, [three_each(0, 300)])
+    reader = batch_reader(tmp_path, splitBytes=2000)
+    parts = reader.partitions()
+    assert offsets(rows(reader, parts)) == list(range(300))
+    assert len(parts) == 10
+
+
+def test_a_batch_in_a_commits_metadata_is_not_where_a_segment_is_cut(tmp_path, monkeypatch):
+    """It has magic, offsets and checksum like any other; only who comes from the beginning knows that it is none."""
+    monkeypatch.setattr("pyspark_coordinator_log.options.SPLIT_BYTES_MIN", 1)
+    forged = commit(1, "forged").decode("latin-1")
+    text = made.commits(1, [Commit("g", "t", 0, 1, metadata="m" * len(forged))])
+    poisoned = made.resealed(text.replace(b"m" * len(forged), forged.encode("latin-1")))
+    write_log(tmp_path, [[commit(0), poisoned, commit(2)]])
+    for split in range(100, 400, 7):
+        assert {row["group"] for row in batch(tmp_path, splitBytes=split)} == {"g"}
+
+
+def test_behind_damage_nothing_is_cut_and_the_reader_says_what_is_wrong(tmp_path, monkeypatch):
+    monkeypatch.setattr("pyspark_coordinator_log.options.SPLIT_BYTES_MIN", 1)
+    batches = three_each(0, 300)
+    batches[50] = batches[50][:16] + b"\7" + batches[50][17:]
+    write_log(tmp_path, [batches, three_each(300, 303)])
+    with pytest.raises(DamagedLog) as refused:
+        batch(tmp_path, splitBytes=2000)
+    assert refused.value.position == sum(map(len, batches[:50]))
 
 
 def test_an_index_that_is_not_its_segments_is_not_believed(tmp_path, monkeypatch):
@@ -102,6 +143,13 @@ def test_since_and_until_are_half_open(tmp_path):
     write_log(tmp_path, [[commit(offset) for offset in range(10)]])
     assert offsets(batch(tmp_path, since=made.NOW_MS + 3, until=made.NOW_MS + 6)) == [3, 4, 5]
     assert offsets(batch(tmp_path, since="2023-11-14T22:13:20.008Z")) == [8, 9]
+
+
+def test_key_types_leave_out_the_other_records(tmp_path):
+    write_log(tmp_path, [[commit(0), made.batch(1, [(b"\0\2\0\1g", None)]), commit(2)]])
+    assert offsets(batch(tmp_path, view="raw", keyTypes="0-1")) == [0, 2]
+    assert offsets(batch(tmp_path, view="state", keyTypes="2")) == [1]
+    assert offsets(batch(tmp_path, view="state", keyTypes="3-8")) == []
 
 
 def test_only_the_columns_that_are_asked_for_are_made(tmp_path):
@@ -213,7 +261,8 @@ def test_a_segment_deleted_between_plan_and_read_is_data_loss(tmp_path):
         ({"shardCount": "0", "groups": "g"}, "a positive number"),
         ({"groups": "[1"}, "option groups"),
         ({"topic": "t"}, "only the view raw"),
-        ({"keyTypes": "1"}, "there is no option keytypes"),
+        ({"keyTypes": "70000"}, "no range of types"),
+        ({"keyType": "1"}, "there is no option keytype"),
     ],
 )
 def test_an_option_that_cannot_be_meant_is_refused_with_what_may_be(options, said):

@@ -1,21 +1,25 @@
-"""A log that real clients made through a real server: the tables' rebalances and owners are those of the clients' callbacks.
+"""A log that real clients made through a real server: rebalances and owners are those of the clients' callbacks.
 
 Members come, leave and are killed, one at a time; after each the test waits until all partitions have an owner again, and
 notes what every client says it owns. PIPELINE_REBALANCES=200 in the environment makes it a long run.
 """
 
 import os
+import re
 import time
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 from compatibility.members import CLIENTS, Program, shared, wait_for_all
 from pipeline.pipeline_rows import quick
 from server_process import ServerProcess
+from wire import Connection
 
 pytest.importorskip("pyspark")
 
 from coordinator.pipeline import evidence, report, tables
+from coordinator.pipeline.drawing import clock
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,11 +28,11 @@ def _quick(spark):
         yield
 
 
-FEW = 7
-REBALANCES = int(os.environ.get("PIPELINE_REBALANCES", str(FEW)))
+REBALANCES = int(os.environ.get("PIPELINE_REBALANCES", "7"))
+JOINED, LEFT, TIMED_OUT = "join", "left", "timed out"
+"""Words in the causes that are told."""
 TOPIC, PARTITIONS = "orders", 4
 """One that config/test.yaml declares."""
-SETTLED_S = 0.3
 
 
 class Run:
@@ -49,25 +53,31 @@ class Run:
         member.join(self.group, [TOPIC], name=f"{self.protocol}-{self.names}", protocol=self.protocol,
                     session_timeout_ms=6_000, heartbeat_ms=500)  # fmt: skip
         self.members.append(member)
-        self.settle("joined")
+        self.settle(JOINED)
 
     def leave(self) -> None:
         member = self.members.pop(1)
         member.call("leave")
         member.stop()
-        self.settle("left")
+        self.settle(LEFT)
 
     def die(self) -> None:
         self.members.pop(1).kill()
-        self.settle("timed out")
+        self.settle(TIMED_OUT)
 
     def settle(self, cause: str) -> None:
         self.causes.append(cause)
         wanted = {(TOPIC, partition) for partition in range(PARTITIONS)}
         wait_for_all(self.members, lambda: shared(self.members, wanted), "every partition to have one owner")
-        time.sleep(SETTLED_S)
+        # The last member may still have to say that it knows: only then the rebalance is over for the server.
+        wait_for_all(self.members, self._is_stable, "the group to be stable")
         owners = {partition: member.name for member in self.members for _, partition in member.owned}
         self.seen.append((int(time.time() * 1000), owners))
+
+    def _is_stable(self) -> bool:
+        with Connection(self.bootstrap) as link:
+            groups = link.call("ListGroups", 4, states_filter=[])["groups"]
+        return {group["group_id"]: group["group_state"] for group in groups}[self.group].lower() == "stable"
 
     def live(self, rebalances: int) -> None:
         self.come()
@@ -103,32 +113,95 @@ def lived(tmp_path_factory) -> Any:
         yield folder / "data", runs
 
 
+class Page(HTMLParser):
+    """What a group's page says: `figures` (name -> text), `rows` of tables, `bars` (partition, tool tip)."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.figures: dict[str, str] = {}
+        self.rows: list[list[str]] = []
+        self.bars: list[tuple[str, str]] = []
+        self._open: list[str] = []
+        self._name = self._partition = ""
+        self.feed(text)
+
+    def handle_starttag(self, name: str, attributes: Any) -> None:
+        if name not in {"meta", "link", "br"}:
+            self._open.append(name)
+        if name == "tr":
+            self.rows.append([])
+        elif name == "td":
+            self.rows[-1].append("")
+
+    def handle_endtag(self, name: str) -> None:
+        assert self._open.pop() == name
+
+    def handle_startendtag(self, name: str, attributes: Any) -> None:
+        """Has nothing in it."""
+
+    def handle_data(self, text: str) -> None:
+        match self._open[-2:]:
+            case [_, "dt"]:
+                self._name = text
+            case [_, "dd"]:
+                self.figures[self._name] = text
+            case ["text", "title"]:
+                self._partition = text
+            case ["rect", "title"]:
+                self.bars.append((self._partition, text))
+        if "td" in self._open:
+            self.rows[-1][-1] += text
+
+    def rebalances(self) -> list[tuple[str, str]]:
+        """(when, cause) of each, the first one first."""
+        return sorted((row[0], row[2]) for row in self.rows if len(row) == 9)
+
+    def owners(self, moment_ms: int, clients: dict[str, str]) -> dict[int, str]:
+        """Who has each partition in the drawing."""
+        found = {}
+        for partition, tip in self.bars:
+            match = _TENURE.match(tip)
+            if (
+                match is not None
+                and match[2] <= clock(moment_ms)
+                and (match[3] == "the end" or match[3] > clock(moment_ms))
+            ):
+                found[int(partition.rpartition("-")[2])] = clients[match[1]]
+        return found
+
+
+_TENURE = re.compile("(.+)\nepoch .+ to .+\n(.+) to (.+)\n")
+
+
 def test_rebalances_causes_and_owners_are_what_the_clients_saw(spark, lived, tmp_path):
+    """In the tables and in the report that is made of them: how many, why, and who had what at each moment."""
     data, runs = lived
     derived = tables.Derived(
         evidence=evidence.from_log(spark, str(data), {}), keep=lambda _, made: made.localCheckpoint()
     )
     moves, owned = derived.rebalances.collect(), derived.ownership_intervals.collect()
     clients = {row["member_id"]: row["client_id"] for row in derived.member_intervals.collect()}
+    assert derived.invariants_broken.isEmpty()
+    assert derived.event_gaps.isEmpty()
+    pages = list(report.write(derived, tmp_path, "a real run", lambda _: None))
     for run in runs:
         until_ms = run.seen[-1][0]
-        seen = [
-            row
-            for row in moves
-            if row["group"] == run.group and row["offset"] is not None and row["time_ms"] <= until_ms
-        ]
+        page = Page(next(page for page in pages if run.group in page.name).read_text())
+        mine = [row for row in moves if row["group"] == run.group]
+        seen = [row for row in mine if row["offset"] is not None and row["time_ms"] <= until_ms]
         seen.sort(key=lambda row: row["offset"])
-        causes = [next(word for word in ("join", "left", "timed out") if word in row["cause"]) for row in seen]
-        assert causes == [{"joined": "join"}.get(cause, cause) for cause in run.causes]
+        assert [cause_of(row["cause"]) for row in seen] == run.causes
         assert all(row["completed"] and row["duration_ms"] is not None for row in seen)
+        told = page.rebalances()
+        assert page.figures["rebalances"] == f"{len(mine):,}"
+        assert len(told) == len(mine)
+        assert [cause_of(cause) for when, cause in told if when and when <= clock(until_ms)] == run.causes
         for moment, owners in run.seen:
             here = [row for row in owned if row["group"] == run.group and row["from_ms"] <= moment
                     and (row["to_ms"] is None or row["to_ms"] > moment)]  # fmt: skip
             assert {row["partition"]: clients[row["member_id"]] for row in here} == owners
-    assert derived.invariants_broken.isEmpty()
-    assert derived.event_gaps.isEmpty()
-    if REBALANCES > FEW:
-        pages = list(report.write(derived, tmp_path, "a real run", lambda _: None))
-        for run in runs:
-            text = next(page for page in pages if run.group in page.name).read_text()
-            assert f"<dd>{sum(row['group'] == run.group for row in moves):,}</dd>" in text
+            assert page.owners(moment, clients) == owners
+
+
+def cause_of(text: str) -> str:
+    return next(word for word in (JOINED, LEFT, TIMED_OUT) if word in text)

@@ -7,9 +7,7 @@ same by both ways. Transactions can be seen in the segments only.
 from typing import Any
 
 import pytest
-from kafka_broker import KafkaBroker
 from pipeline.pipeline_rows import quick
-from pipeline.test_kafka_rows import in_a_transaction, live_through
 from spark_connector import connector_jars, why_no_connector
 
 pytest.importorskip("pyspark")
@@ -23,18 +21,6 @@ def _quick(spark):
         yield
 
 
-@pytest.fixture(scope="module")
-def broker(spark: Any, tmp_path_factory: Any) -> Any:
-    found = KafkaBroker(tmp_path_factory.mktemp("kafka"))
-    try:
-        found.start()
-        live_through(found.bootstrap)
-        in_a_transaction(found.bootstrap)
-        yield found
-    finally:
-        found.stop()
-
-
 def derived(found: evidence.Evidence) -> tables.Derived:
     return tables.Derived(evidence=found, keep=lambda _, made: made.localCheckpoint())
 
@@ -44,7 +30,8 @@ def rows(frame: Any, *names: str) -> set[tuple[Any, ...]]:
 
 
 @pytest.mark.java
-def test_groups_of_both_kinds_have_their_tables_and_what_kafka_does_not_tell_is_absent(spark, broker):
+def test_groups_of_both_kinds_have_their_tables_and_what_kafka_does_not_tell_is_absent(spark, kafka_that_lived):
+    broker = kafka_that_lived
     ours = derived(evidence.from_log(spark, str(broker.data_dir), {}))
     assert ours.commit_verdicts is None
     assert ours.policy_replay is None
