@@ -31,7 +31,7 @@ LOCAL = {
     "spark.python.authenticate.socketTimeout": f"{WORKER_WITHIN_S}s",
 }
 """Where driver and executors are this process."""
-QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK = {"spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """For jobs whose work is done in Python: what Java's second compiler would take is more than it would save."""
 
 

@@ -12,6 +12,8 @@ from kafka_broker import KafkaBroker
 from pipeline.lives import PATIENT, in_a_transaction, live_through
 from spark_connector import connector_jars
 
+from pyspark_coordinator_log import JAVA_OPTIONS
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 _NEEDS = ("pyspark", "pyarrow", "pandas", "numpy")
 _JAVA_OPTIONS = (
@@ -27,7 +29,7 @@ _SETTINGS = {
     "spark.python.authenticate.socketTimeout": "120s",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
+    "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {_JAVA_OPTIONS}",
     "spark.log.level": "ERROR",
     # Each action tells listeners its whole plan as text, which nobody reads.
     "spark.sql.maxPlanStringLength": "0",
