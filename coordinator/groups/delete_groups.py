@@ -8,14 +8,14 @@ transactions do not hinder; they go, too.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import State
+from coordinator.groups.classic.group import State, pending_disarmed
 from coordinator.groups.consumer.group import State as ConsumerState
 from coordinator.groups.consumer.records import group_tombstones
 from coordinator.groups.offsets.records import offset_commit_tombstone
 from coordinator.groups.records import group_metadata_tombstone
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DeleteGroupsResponse
-from coordinator.runtime.result import Call, Fact, Record, Result
+from coordinator.runtime.result import Call, Fact, Record, Result, Timer
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -27,6 +27,7 @@ def delete_groups(groups: "Groups", group_ids: Sequence[str], call: Call, now_ms
     """The group ids, all different, are those of this shard; so are the results of the reply."""
     results: list[_Result] = []
     records: list[Record] = []
+    timers: list[Timer] = []
     facts: list[Fact] = []
     for group_id in group_ids:
         code = _why_not(groups, group_id)
@@ -36,10 +37,12 @@ def delete_groups(groups: "Groups", group_ids: Sequence[str], call: Call, now_ms
                 (*groups.offsets.by_group.get(group_id, ()), *groups.offsets.pending.partitions(group_id))
             )
             records += [offset_commit_tombstone(group_id, topic, partition) for topic, partition in committed]
+            if group_id in groups.classic:
+                timers += pending_disarmed(groups.classic[group_id])
             consumer = groups.consumer.get(group_id)
             records += [group_metadata_tombstone(group_id)] if consumer is None else group_tombstones(consumer, ())
             facts.append(Fact("group_deleted", {"group_id": group_id, "offsets": len(committed)}))
-    return Result(DeleteGroupsResponse(results=results), records, facts=facts)
+    return Result(DeleteGroupsResponse(results=results), records, timers, facts=facts)
 
 
 def _why_not(groups: "Groups", group_id: str) -> ErrorCode:

@@ -380,6 +380,11 @@ def pending_key(group_id: str, member_id: str) -> TimerKey:
     return ("classic-pending", group_id, member_id)
 
 
+def pending_disarmed(group: ClassicGroup) -> list[Timer]:
+    """For a group that is deleted while somebody has only been given an id."""
+    return [Timer(pending_key(group.group_id, member_id), None) for member_id in group.pending_joins]
+
+
 def sync_key(group: ClassicGroup) -> TimerKey:
     """The timer that gives up members of the current generation that do not ask for their assignment."""
     return ("classic-sync", group.group_id, group.generation)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import ClassicGroup, State
+from coordinator.groups.classic.group import ClassicGroup, State, pending_disarmed
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.records import group_tombstones
 from coordinator.groups.offsets.pending import Partition
@@ -53,6 +53,7 @@ def fire(groups: "Groups", now_ms: int) -> Result:
     groups.offsets.pending.forget_idle(now_ms, PRODUCER_KNOWN_MS)
     retention_ms = groups.config.offsets_retention_minutes * _MINUTE_MS
     records: list[Record] = []
+    timers: list[Timer] = []
     offsets_expired = groups_expired = 0
     every_group: Iterator[ClassicGroup | ConsumerGroup] = chain(groups.classic.values(), groups.consumer.values())
     for group in every_group:
@@ -65,17 +66,17 @@ def fire(groups: "Groups", now_ms: int) -> Result:
         offsets_expired += len(expired)
         records += [offset_commit_tombstone(group_id, topic, partition) for topic, partition in expired]
         if len(expired) == len(committed) and not pending:
-            groups_expired += _is_deleted(group, records)
+            groups_expired += _is_deleted(group, records, timers)
         if len(records) >= RECORDS_PER_TURN_MAX:
             break
     if not records:
         return Result(timers=(first_timer(groups),))
     again = Timer(TIMER, 0) if len(records) >= RECORDS_PER_TURN_MAX else first_timer(groups)
     fields = {"offsets": offsets_expired, "groups": groups_expired}
-    return Result(records=records, timers=(again,), facts=(Fact("offsets_expired", fields),))
+    return Result(records=records, timers=(*timers, again), facts=(Fact("offsets_expired", fields),))
 
 
-def _is_deleted(group: ClassicGroup | ConsumerGroup, records: list[Record]) -> bool:
+def _is_deleted(group: ClassicGroup | ConsumerGroup, records: list[Record], timers: list[Timer]) -> bool:
     """Deletes a group that has no members and, now, no offsets."""
     if isinstance(group, ConsumerGroup):
         if group.members:
@@ -83,6 +84,7 @@ def _is_deleted(group: ClassicGroup | ConsumerGroup, records: list[Record]) -> b
         records += group_tombstones(group, ())
     elif group.state is State.EMPTY:
         records.append(group_metadata_tombstone(group.group_id))
+        timers += pending_disarmed(group)
     else:
         return False
     return True

@@ -1,7 +1,9 @@
 """Time is up: sessions, ids nobody came back with, and members that do not fetch their assignment."""
 
+import pytest
 from groups.harness import GroupHarness, subscription
 
+from coordinator.groups.delete_groups import delete_groups
 from coordinator.protocol.errors import ErrorCode
 
 CHANGED = {"range": subscription(["other"])}
@@ -153,6 +155,19 @@ def test_nobody_is_removed_when_everybody_synced_in_time():
     h.advance(100_000)
     assert h.group().state == "Stable"
     assert not [key for key in h.timers if key[0] == "classic-sync"]
+
+
+@pytest.mark.parametrize("by", ["an administrator", "time"])
+def test_a_group_that_is_deleted_leaves_no_timer_of_an_id_that_was_given_out(by):
+    h = GroupHarness(offsets_retention_check_interval_ms=1_000)
+    h.join(session_ms=10_000)
+    assert [key for key in h.timers if key[0] == "classic-pending"]
+    if by == "time":
+        h.advance(1_000)
+    else:
+        h.call(delete_groups, ["g"])
+    assert "g" not in h.groups.classic
+    assert list(h.timers) == [("offsets-expire",)]
 
 
 def test_a_timer_of_a_group_that_was_deleted_does_nothing():
