@@ -17,9 +17,13 @@ from pyspark_coordinator_log import JAVA_OPTIONS
 REPOSITORY = Path(__file__).resolve().parents[2]
 _NEEDS = ("pyspark", "pyarrow", "pandas", "numpy")
 _JAVA_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions"
+    " -XX:-BytecodeVerificationRemote"
 )
-"""Most code runs a few times: what the second compiler and the checks of classes cost is never earned again."""
+"""Most code runs a few times: what the second compiler and the checks of classes cost is never earned again.
+
+The first compiler alone would have a fifth of the room for code, and be busy with throwing it out.
+"""
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
