@@ -13,6 +13,10 @@ JOBS = {
 }
 
 
+PARQUET, DELTA = "parquet", "delta"
+FORMATS = (PARQUET, DELTA)
+
+
 def add_jobs(parser: Any) -> None:
     """The jobs as subcommands of a parser."""
     what = parser.add_subparsers(required=True, metavar="JOB", dest="job")
@@ -24,7 +28,7 @@ def add_jobs(parser: Any) -> None:
             continue
         _add_source(job, follow=name == "follow")
         if name in {"tables", "audit"}:
-            job.add_argument("--format", choices=("parquet", "delta"), default="parquet", help="default: %(default)s")
+            job.add_argument("--format", choices=FORMATS, default=PARQUET, help="default: %(default)s")
         if name == "report":
             job.add_argument("--title", metavar="TEXT", help="what the pages are about")
         if name == "follow":

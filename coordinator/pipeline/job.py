@@ -7,6 +7,8 @@ write to makes no sense, and then nothing was written.
 """
 
 import argparse
+import importlib.util
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.pipeline import arguments
+from coordinator.pipeline.arguments import DELTA
 from coordinator.pipeline.rehearsal import Plan, rehearse
 
 DONE, FAILED, REFUSED = 0, 1, 2
@@ -37,6 +40,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     _check_out(options.out)
+    if getattr(options, "format", None) == DELTA and importlib.util.find_spec("deltalake") is None:
+        raise CannotRun(f"--format {DELTA}: deltalake is not installed: pip install deltalake")
     try:
         from pyspark.errors import AnalysisException  # noqa: PLC0415 - as above
 
@@ -188,10 +193,13 @@ def _pairs(texts: list[str], flag: str) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _steps() -> Iterator[Any]:
-    """Says each step and what it took, on stderr: seconds, and where it can be known CPU seconds of all processes."""
+    """Says each step and what it took, on stderr: seconds, and where it can be known CPU seconds of all processes.
+
+    It cannot under `spark-submit`, where Java is the parent of this process and not its child.
+    """
     from pyspark_coordinator_log.measure import cpu_seconds  # noqa: PLC0415 - see _run
 
-    measured = Path("/proc/self/stat").exists()
+    measured = Path("/proc/self/stat").exists() and "PYSPARK_GATEWAY_PORT" not in os.environ
     began = last = time.monotonic()
     cpu = 0.0
 

@@ -18,8 +18,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from coordinator.pipeline import pages
+from coordinator.pipeline.arguments import PARQUET
 from coordinator.pipeline.intervals import GROUP, in_one_process, put_away
-from coordinator.pipeline.tables import PARQUET, Derived, Store
+from coordinator.pipeline.tables import Derived, Store
 from coordinator.pipeline.words import UNOWNED, ZOMBIES
 
 GROUPS_MAX = 200

@@ -21,13 +21,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from coordinator.pipeline import broken, evidence, intervals, rebalances, transactions, verdicts
+from coordinator.pipeline.arguments import DELTA
 from coordinator.pipeline.evidence import Evidence
 from coordinator.pipeline.files import DAY
 from coordinator.pipeline.intervals import GROUP, in_one_process, put_away
 from coordinator.pipeline.judging import SCHEMA
-
-PARQUET, DELTA = "parquet", "delta"
-FORMATS = (PARQUET, DELTA)
 
 
 @dataclass(kw_only=True)
