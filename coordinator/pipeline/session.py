@@ -18,6 +18,7 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.python.authenticate.socketTimeout": f"{WORKER_WITHIN_S}s",
     # Or the Kafka source reads nothing of an internal topic, and does not say so (pyspark_coordinator_log/kafka.py).
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
 }
@@ -28,7 +29,6 @@ LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
-    "spark.python.authenticate.socketTimeout": f"{WORKER_WITHIN_S}s",
 }
 """Where driver and executors are this process."""
 QUICK = {"spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -42,11 +42,11 @@ def session(master: str | None, settings: dict[str, str], *, quick: bool = False
     if master is None and not submitted:
         master = "local[*]"
     values = dict(DEFAULTS)
+    os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(WORKER_WITHIN_S))
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(WORKER_WITHIN_S))
             # Workers, and whoever looks for data sources: not the first python3 of the PATH, which knows none of this.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             values |= LOCAL | (QUICK if quick else {})
