@@ -27,10 +27,8 @@ REPEATED_BYTES_MAX = 512
 """A larger request is not kept, for each connection may have one."""
 _CORRELATION_ID = Struct(">i").unpack_from
 
-
 NOTHING_REPEATED = Repeated(b"nothing", b"", cast(Route, None), None, None)
-"""Its head is longer than any: no frame is like it, not even one without a single byte."""
-"""Of a connection that has sent no such request: no frame is like it."""
+"""Of a connection that has sent no such request. Its head is longer than any, so no frame is like it, not even an empty one."""
 
 
 class RefusedFrame(Exception):
@@ -93,7 +91,7 @@ class Dispatcher:
         except KafkaError as error:
             exchange.reply(exchange.refusal(error))
         except Exception:  # noqa: BLE001 - a bug must not take the other connections down
-            _log.exception("event=request_failed api=%s version=%d", route.api.name, version)
+            _log.exception("event=request_failed api=%s version=%d", route.api.name, route.version)
             exchange.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _route(self, api_key: int, version: int) -> Route:

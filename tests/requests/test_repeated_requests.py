@@ -12,7 +12,7 @@ CODEC = Codec.of(None)
 class Client:
     """A connection of which only the exchanges are looked at."""
 
-    def __init__(self, *, repeats=True):
+    def __init__(self, *, repeats=True, handle=lambda server, exchange: None):
         self.repeated = NOTHING_REPEATED
         self.exchanges = []
         api = Api(
@@ -20,7 +20,7 @@ class Client:
             name="Heartbeat",
             versions=(0, 4),
             access=Access(Operation.READ, Resource.GROUP),
-            handle=lambda server, exchange: None,
+            handle=handle,
             refuse=lambda request, error, version: HeartbeatResponse(error_code=error.code),
             repeats=repeats,
         )
@@ -28,6 +28,9 @@ class Client:
 
     def expect(self, exchange):
         self.exchanges.append(exchange)
+
+    def ready(self):
+        pass
 
     def ask(self, correlation_id, version=4, **fields):
         request = HeartbeatRequest(**{"group_id": "g", "generation_id": 1, "member_id": "m", **fields})
@@ -60,3 +63,14 @@ def test_large_requests_and_those_of_other_apis_are_not_kept():
     assert client.repeated is NOTHING_REPEATED
     client = Client(repeats=False)
     assert client.ask(1) is not client.ask(2)
+
+
+def test_a_repeated_request_that_runs_into_a_bug_is_answered_as_the_first_was(caplog):
+    def fails(server, exchange):
+        raise RuntimeError("a bug")
+
+    client = Client(handle=fails)
+    for correlation_id in (1, 2):
+        client.ask(correlation_id)
+        assert client.exchanges[-1].payload is not None
+    assert caplog.text.count("event=request_failed api=Heartbeat version=4") == 2
