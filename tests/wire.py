@@ -193,3 +193,14 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def commit(link: Connection, group: str, offsets: dict[int, int], **who: Any) -> None:
+    """Commits offsets of the topic `t` by partition, each with a note; all must be accepted."""
+    partitions = [
+        {"partition_index": partition, "committed_offset": offset, "committed_metadata": f"note {offset}"}
+        for partition, offset in offsets.items()
+    ]
+    who = {"generation_id_or_member_epoch": -1, "member_id": ""} | who
+    answer = link.call("OffsetCommit", 9, group_id=group, **who, topics=[{"name": "t", "partitions": partitions}])
+    assert all(one["error_code"] == 0 for one in answer["topics"][0]["partitions"]), answer

@@ -5,6 +5,7 @@ there. So each of its values is in its partition once, and they are in order: no
 offset that had something else (*inconsistent offsets*), and nothing that was once read is ever gone.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +42,7 @@ class Records:
             self._broken(INVARIANT, f"partition {partition}: {value!r} {how} at {offset}, and it is at {place}")
 
 
-class IdempotentClient(Client):
+class IdempotentClient(Client, ABC):
     """One that has a producer id, with an epoch and a sequence in each partition, and goes on with it until it loses it."""
 
     def __init__(self, world: World, name: str, partitions: int) -> None:
@@ -67,13 +68,13 @@ class IdempotentClient(Client):
             except Lost:
                 continue
 
+    @abstractmethod
     async def _begin(self) -> None:
         """Gets a producer id, or raises Lost."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _go_on(self) -> None:
         """The next thing that it does with it. May raise Lost."""
-        raise NotImplementedError
 
 
 class Producer(IdempotentClient):
@@ -132,7 +133,7 @@ class Producer(IdempotentClient):
         return response.responses[0].partition_responses[0]
 
 
-class PartitionReader(Client):
+class PartitionReader(Client, ABC):
     """Reads one of its topic's partitions after the other from the beginning to the end, over and over."""
 
     def __init__(self, world: World, name: str, topic: str, partitions: int, isolation_level: int) -> None:
@@ -149,9 +150,9 @@ class PartitionReader(Client):
             except Lost:
                 continue
 
+    @abstractmethod
     async def read_all(self, partition: int) -> None:
         """What was sure to be there when this began must be there. Raises Lost."""
-        raise NotImplementedError
 
     async def fetch_some(self, partition: int, offset: int) -> Any:
         """The partition's answer, without an error. Raises Lost."""

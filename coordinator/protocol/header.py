@@ -1,9 +1,8 @@
-"""What stands before a request's and a response's body.
+"""What stands before a request's body. (A response's header is two numbers: requests/exchange.py writes it.)
 
 A request names its API, version and correlation id, then the client id, and from the API's first flexible version on a
-section of tagged fields. Headers are the one thing written by hand here: every request has one, and it must be read
-before anybody knows which message follows. (The definitions RequestHeader and ResponseHeader exist too; a test holds
-this file to them.)
+section of tagged fields. It is the one thing read by hand: every request has one, and it must be read before anybody knows
+which message follows. (The definition RequestHeader exists too; a test holds this file to it.)
 """
 
 import struct
@@ -12,14 +11,10 @@ from functools import cache
 from coordinator.protocol.schema import LATEST, SchemaFolder
 from coordinator.protocol.wire import TEXTS, DecodeError, skip_tags
 
-API_VERSIONS_KEY = 18
-
 RequestHead = tuple[int, int, int, str | None, int]
 """API key, API version, correlation id, client id (may be null), and the position of the body."""
 
 _HEAD = struct.Struct(">hhih").unpack_from
-_CORRELATION_ID = struct.Struct(">i").pack
-_CORRELATION_ID_AND_NO_TAGS = struct.Struct(">ix").pack
 
 
 @cache
@@ -54,11 +49,3 @@ def decode_request_header(buffer: bytes, _flexible: dict[int, int] = _first_flex
     if end > len(buffer):
         raise DecodeError("a request's header is cut short")
     return api_key, api_version, correlation_id, client_id, end
-
-
-def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    """The header of the response to a request. That of ApiVersions has no tagged fields in any version (KIP-511)."""
-    first_flexible = _first_flexible_versions().get(api_key, LATEST + 1)
-    if api_version < first_flexible or api_key == API_VERSIONS_KEY:
-        return _CORRELATION_ID(correlation_id)
-    return _CORRELATION_ID_AND_NO_TAGS(correlation_id)

@@ -12,6 +12,7 @@ A timer is a delay, not a deadline: sessions run on the monotonic clock, record 
 needs neither.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -30,7 +31,7 @@ class Record(NamedTuple):
     value_version: int = 0
 
 
-class Records:
+class Records(ABC):
     """Records of an operation that is so frequent that they bring their own way into the state, and into bytes.
 
     Iterated they are plain records, and to replay and encode each of those comes to the same.
@@ -38,19 +39,19 @@ class Records:
 
     __slots__ = ()
 
-    def __len__(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def __len__(self) -> int: ...
 
-    def __iter__(self) -> Iterator[Record]:
-        raise NotImplementedError
+    @abstractmethod
+    def __iter__(self) -> Iterator[Record]: ...
 
+    @abstractmethod
     def replay(self, state: Any) -> None:
         """What `state.replay` of each would do."""
-        raise NotImplementedError
 
+    @abstractmethod
     def encoded(self) -> Sequence[tuple[bytes, bytes]]:
         """Keys and values."""
-        raise NotImplementedError
 
 
 class Producer(NamedTuple):

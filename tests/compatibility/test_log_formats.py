@@ -10,7 +10,7 @@ from kafka_broker import KafkaBroker, dump_segments
 from protocol_client import ProtocolMember, wait_for_correct_group
 from scenarios.conftest import wait_until_serving
 from server_process import ServerProcess
-from wire import Connection
+from wire import Connection, commit
 
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.groups.consumer.subscription import metadata_hash
@@ -50,16 +50,6 @@ def make_history(bootstrap: str) -> list[ProtocolMember]:
             if instance is None:
                 link.call("LeaveGroup", 1, group_id=group, member_id=joined["member_id"])
     return members
-
-
-def commit(link: Connection, group: str, offsets: dict[int, int], **who: Any) -> None:
-    partitions = [
-        {"partition_index": partition, "committed_offset": offset, "committed_metadata": f"note {offset}"}
-        for partition, offset in offsets.items()
-    ]
-    who = {"generation_id_or_member_epoch": -1, "member_id": ""} | who
-    answer = link.call("OffsetCommit", 8, group_id=group, **who, topics=[{"name": "t", "partitions": partitions}])
-    assert all(one["error_code"] == 0 for one in answer["topics"][0]["partitions"]), answer
 
 
 def what_a_client_sees(bootstrap: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from waiting import wait_until
-from wire import Connection
+from wire import Connection, commit
 
 PATIENT = {"group.consumer.max.session.timeout.ms": "600000", "group.consumer.session.timeout.ms": "600000"}
 """Settings of a server whose silent members are still there when its log is read."""
@@ -22,16 +22,6 @@ def patiently(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
     wait_until(succeeds, lambda: answers[-1])
     return answers[-1]
-
-
-def commit(link: Connection, group: str, offsets: dict[int, int], **who: Any) -> None:
-    partitions = [
-        {"partition_index": partition, "committed_offset": offset, "committed_metadata": f"note {offset}"}
-        for partition, offset in offsets.items()
-    ]
-    who = {"generation_id_or_member_epoch": -1, "member_id": ""} | who
-    answer = link.call("OffsetCommit", 9, group_id=group, **who, topics=[{"name": "t", "partitions": partitions}])
-    assert all(one["error_code"] == 0 for one in answer["topics"][0]["partitions"]), answer
 
 
 def live_through(bootstrap: str) -> None:

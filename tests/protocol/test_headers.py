@@ -1,12 +1,12 @@
-"""Request headers are read, and response headers written, as their definitions say."""
+"""Request headers are read as their definitions say."""
 
 from random import Random
 
 import pytest
 
 from coordinator.protocol.codec import Codec, DecodeError
-from coordinator.protocol.header import decode_request_header, response_header
-from coordinator.protocol.messages import RequestHeader, ResponseHeader
+from coordinator.protocol.header import decode_request_header
+from coordinator.protocol.messages import RequestHeader
 
 CODEC = Codec.of()
 
@@ -55,12 +55,3 @@ def test_random_bytes_give_a_header_or_decode_error():
         except DecodeError:
             continue
         assert end <= len(data)
-
-
-def test_response_headers_are_as_the_definition_says_except_that_of_api_versions():
-    """A client that does not know our ApiVersions must be able to read its answer."""
-    for api_key, name in CODEC.schemas.request_names.items():
-        for version in CODEC.versions(name):
-            header_version = int(CODEC.is_flexible(name, version) and api_key != 18)
-            expected = CODEC.encoder("ResponseHeader", header_version)(ResponseHeader(9))
-            assert response_header(api_key, version, 9) == expected

@@ -172,9 +172,7 @@ class Change:
     def _assignor(self, old: ConsumerMember | None, new: ConsumerMember | None) -> str:
         """The assignor that most members ask for, once `new` has taken the place of `old`."""
         counts = self.group.assignors
-        if (old is None or old.assignor is None) and (new is None or new.assignor is None):
-            pass
-        else:
+        if (old is not None and old.assignor is not None) or (new is not None and new.assignor is not None):
             counts = dict(counts)
             if old is not None and old.assignor in counts:
                 counts[old.assignor] -= 1
