@@ -71,7 +71,9 @@ CASES = {
         {"coordinator_metadata_writable": "0x300"}, {"coordinator_metadata_writable": "1x300"}
     ),
     "CoordinatorEventsLost": Case(
-        {"coordinator_event_log_lost_total": "0x230 7x70"}, {"coordinator_event_log_lost_total": "7x300"}
+        {"coordinator_event_log_lost_total": "0x230 7x70"},
+        {"coordinator_event_log_lost_total": "7x300"},
+        summary="7 events were not written. Commits are taken as ever; what was decided is not on record.",
     ),
     "CoordinatorSyncFailed": Case(
         {"coordinator_log_syncs_failed_total": "0x230 1x70"}, {"coordinator_log_syncs_failed_total": "1x300"}
@@ -147,8 +149,10 @@ def tool(name: str) -> str:
     return found
 
 
-def test_every_alert_has_a_case():
+def test_every_alert_has_a_case_and_one_whose_summary_is_filled_in_says_with_what():
     assert CASES.keys() == RULES.keys()
+    for name, rule in RULES.items():
+        assert ("{{" in rule["annotations"]["summary"]) == bool(CASES[name].summary), name
 
 
 def test_the_configuration_is_one(promtool):
