@@ -6,8 +6,8 @@
     8 BROKER_LOGGER  levels of the server's log, changed at once, gone with the process
     32 GROUP         its own settings, whether or not it exists, and the server's else (groups/group_configs.py); kept
 
-DescribeConfigs, IncrementalAlterConfigs and AlterConfigs know nothing of the kinds but this table. Kinds that Kafka has
-and this server has not are refused in words.
+DescribeConfigs, ListConfigResources, IncrementalAlterConfigs and AlterConfigs know nothing of the kinds but this table.
+Kinds that Kafka has and this server has not are refused in words.
 """
 
 import logging
@@ -56,6 +56,9 @@ class ConfigResource(Protocol):
     legacy: bool
     """Whether AlterConfigs may change it too."""
 
+    def names(self, server: Any) -> list[str]:
+        """The resources that have settings: all there are, or (of groups) those with settings of their own."""
+
     def describe(self, server: Any, name: str) -> list[ConfigValue]:
         """All settings of the resource of this name."""
 
@@ -66,6 +69,9 @@ class ConfigResource(Protocol):
 class _Topics:
     lists: Mapping[str, str] = configs.LISTS
     legacy = True
+
+    def names(self, server: Any) -> list[str]:
+        return list(server.topics.registry.topics)
 
     def describe(self, server: Any, name: str) -> list[ConfigValue]:
         reason = names.complaint(name)
@@ -83,6 +89,9 @@ class _Topics:
 class _Brokers:
     lists: Mapping[str, str] = {}
     legacy = True
+
+    def names(self, server: Any) -> list[str]:
+        return [str(server.node_id)]
 
     def describe(self, server: Any, name: str) -> list[ConfigValue]:
         if not name:
@@ -113,6 +122,9 @@ class _Loggers:
     lists: Mapping[str, str] = {}
     legacy = False
 
+    def names(self, server: Any) -> list[str]:
+        return [str(server.node_id)]
+
     def describe(self, server: Any, name: str) -> list[ConfigValue]:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
@@ -142,6 +154,9 @@ class _Loggers:
 class _Groups:
     lists: Mapping[str, str] = {}
     legacy = False
+
+    def names(self, server: Any) -> list[str]:
+        return [name for kind, name in server.topics.registry.other_configs if kind == ResourceType.GROUP]
 
     def describe(self, server: Any, name: str) -> list[ConfigValue]:
         _check_group_id(name)

@@ -81,6 +81,9 @@ def test_kafka_configs(tool: Tool, topic: str, server: ServerProcess) -> None:
     assert "Not a number" in tool(CONFIGS, *about, "--alter", "--add-config", "retention.ms=soon", fails=True)
     broker = tool(CONFIGS, "--entity-type", "brokers", "--entity-name", "1", "--describe", "--all")
     assert "auto.create.topics.enable=true" in broker
+    groups = ["--entity-type", "groups"]
+    tool(CONFIGS, *groups, "--entity-name", topic, "--alter", "--add-config", "consumer.session.timeout.ms=46000")
+    assert re.search(rf"group {topic} are:\n +consumer.session.timeout.ms=46000", tool(CONFIGS, *groups, "--describe"))
 
 
 def test_records_in_and_out_with_their_offsets(tool: Tool, topic: str, tmp_path) -> None:

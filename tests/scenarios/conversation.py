@@ -314,6 +314,9 @@ class Conversation:
             answer["groups"] = [group for group in answer["groups"] if group["group_id"] in own]
         if api == "Metadata":
             answer["topics"] = [topic for topic in answer["topics"] if topic["name"] in own or topic["error_code"]]
+        if api == "ListConfigResources":
+            listed = answer["config_resources"]
+            answer["config_resources"] = [each for each in listed if each["resource_name"] in own]
 
     def sort(self, api: str, key: str, value: Any, unordered: bool) -> None:
         if isinstance(value, dict):

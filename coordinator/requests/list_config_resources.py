@@ -1,0 +1,47 @@
+"""ListConfigResources (key 74): what there is that has settings (KIP-1142).
+
+v0 asks for client metrics only, which this server has none of; v1 for the kinds that it names, or for all.
+"""
+
+from typing import Any
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.requests.config_resources import RESOURCES, ResourceType
+from coordinator.requests.exchange import Exchange
+
+_Resource = ListConfigResourcesResponse.ConfigResource
+
+
+def handle(server: Any, exchange: Exchange) -> None:
+    request: ListConfigResourcesRequest = exchange.request
+    everything = set(ResourceType)
+    asked = {ResourceType.CLIENT_METRICS} if exchange.api_version == 0 else set(request.resource_types) or everything
+    if not asked <= everything:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    exchange.reply(
+        ListConfigResourcesResponse(
+            config_resources=[
+                _Resource(name, kind)
+                for kind, resource in RESOURCES.items()
+                if kind in asked
+                for name in resource.names(server)
+            ]
+        )
+    )
+
+
+def refuse(_request: ListConfigResourcesRequest, error: KafkaError, _api_version: int) -> ListConfigResourcesResponse:
+    return ListConfigResourcesResponse(error_code=error.code)
+
+
+API = Api(
+    key=74,
+    name="ListConfigResources",
+    versions=(0, 1),
+    access=Access(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)
