@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_coordinator_log import messages
 from pyspark_coordinator_log.columns import COMMITTED
 from pyspark_coordinator_log.commits import TOPIC_ID_BYTES, topic_ids
+from pyspark_coordinator_log.fields import Text, Walk, key_texts, named, places
 from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers
 
 RECORD_TYPE = 1002
@@ -48,48 +48,6 @@ _PARTITION = np.dtype(
     [("partition", ">i4"), ("offset", ">i8"), ("error", ">i2"), ("assignment_epoch", ">i4"), ("tags", "u1")]
 )
 _END_TAG = np.dtype([("count", "u1"), ("tag", "u1"), ("size", "u1"), ("state_end_offset", ">i8")])
-_TEXT_MAX = 0x7FFF
-
-
-@dataclass(slots=True)
-class _Text:
-    start: Ints
-    length: Ints
-    present: Mask
-
-
-class _Walk:
-    """Goes through the values of many events at once; `sound` are those in which everything fitted so far."""
-
-    __slots__ = ("end", "position", "sound", "source")
-
-    def __init__(self, source: Bytes, position: Ints, end: Ints) -> None:
-        self.source, self.position, self.end = source, position, end
-        self.sound = np.full(len(position), fill_value=True)
-
-    def fields(self, layout: np.dtype[Any]) -> npt.NDArray[Any]:
-        """A run of fixed-width fields."""
-        found = self.source.structs(layout, np.minimum(self.position, self.end))
-        self.position = self.position + layout.itemsize
-        return found
-
-    def text(self, *, nullable: bool) -> _Text:
-        """A compact text."""
-        raw, start = self.source.unsigned(np.minimum(self.position, self.end))
-        present = raw > 0
-        if not nullable:
-            self.sound &= present
-        length = np.where(present, raw - 1, 0)
-        self.sound &= (length <= _TEXT_MAX) & (start + length <= self.end)
-        length = np.where(self.sound, length, 0)
-        self.position = start + length
-        return _Text(start, length, present)
-
-    def count(self) -> Ints:
-        """The elements of a compact array; one that is null, or has more than could be, is not sound."""
-        raw, self.position = self.source.unsigned(np.minimum(self.position, self.end))
-        self.sound &= (raw > 0) & (raw - 1 <= self.end - self.position)
-        return np.where(self.sound, raw - 1, 0)
 
 
 @dataclass(slots=True)
@@ -97,7 +55,7 @@ class _Topics:
     """The topics of all events, in the order of the events and of the topics in each."""
 
     event: Ints
-    name: _Text
+    name: Text
     id_start: Ints
     first: Ints
     count: Ints
@@ -110,11 +68,11 @@ class Decisions:
     plain: Mask
     _source: Bytes
     _keys: Bytes
-    _group: _Text
+    _group: Text
     _front: Any
     _claim: Any
     _judged: Any
-    _texts: dict[str, _Text]
+    _texts: dict[str, Text]
     _state_end: Any
     _topics: _Topics
 
@@ -129,7 +87,7 @@ class Decisions:
         chosen = self._numbers(name)
         return pa.nulls(int(self.plain.sum()), kind) if chosen is None else chosen
 
-    def _text(self, source: Bytes, text: _Text) -> Any:
+    def _text(self, source: Bytes, text: Text) -> Any:
         present = text.present[self.plain]
         return source.texts(text.start[self.plain], np.where(present, text.length[self.plain], 0), present)
 
@@ -141,11 +99,11 @@ class Decisions:
             case "state_offset" | "time_ms":
                 return numbers(front[name])
             case "group_kind":
-                return _named(front[name], messages.group_kind)
+                return named(front[name], messages.group_kind)
             case "epoch":
                 return numbers(claim[name])
             case "error":
-                return _named(claim[name], messages.error_name)
+                return named(claim[name], messages.error_name)
             case "strict_accepts" | "revocation_epoch_accepts" | "assignment_epoch_accepts":
                 said = judged[name.partition("_")[0]]
                 return numbers(said == 1, (said == 1) | (said == 2))
@@ -166,9 +124,7 @@ class Decisions:
         topics, source = self._topics, self._source
         keep = self.plain[topics.event]
         event, count, first = topics.event[keep], topics.count[keep], topics.first[keep]
-        total = int(count.sum())
-        topic = np.repeat(np.arange(len(count)), count)
-        within = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
+        topic, within = places(count)
         raw = source.structs(_PARTITION, first[topic] + within * _PARTITION.itemsize)
         length = topics.name.length[keep]
         names = source.texts(topics.name.start[keep], length, length > 0)
@@ -179,7 +135,7 @@ class Decisions:
             ids.take(of_topic),
             numbers(raw["partition"]),
             numbers(raw["offset"]),
-            _named(raw["error"], messages.error_name),
+            named(raw["error"], messages.error_name),
             numbers(raw["assignment_epoch"], raw["assignment_epoch"] >= 0),
         ]
         rank = np.cumsum(self.plain) - 1
@@ -189,29 +145,19 @@ class Decisions:
         return pa.ListArray.from_arrays(pa.array(np.cumsum(edges).astype(np.int32)), values)
 
 
-def _named(numbered: npt.NDArray[Any], name_of: Any) -> Any:
-    """Names for numbers of which there are few different ones."""
-    different, which = np.unique(numbered, return_inverse=True)
-    return pa.array([name_of(int(number)) for number in different], pa.string()).take(pa.array(which))
-
-
 def decode(
     keys: Bytes, key_start: Ints, key_length: Ints, values: Bytes, value_start: Ints, value_length: Ints
 ) -> Decisions:
     """The decisions at these places, whose keys all have the type; a value's length of -1 is a tombstone."""
-    key_end = key_start + key_length
-    group_length = keys.at("i2", np.minimum(key_start + 2, key_end)).astype(np.int64)
-    fits = (group_length >= 0) & (key_start + 4 + group_length == key_end)
-    group = _Text(key_start + 4, np.where(fits, group_length, 0), fits)
-
+    (group,), fits = key_texts(keys, key_start, key_length, 1)
     alive = value_length >= 0
     end = np.where(alive, value_start + value_length, 0)
-    walk = _Walk(values, np.where(alive, value_start, 0), end)
+    walk = Walk(values, np.where(alive, value_start, 0), end)
     front = walk.fields(_FRONT)
     texts = {"member_id": walk.text(nullable=False), "instance_id": walk.text(nullable=True)}
     claim = walk.fields(_CLAIM)
     policy = walk.text(nullable=False)
-    texts["policy"] = _Text(policy.start, policy.length, policy.length > 0)
+    texts["policy"] = Text(policy.start, policy.length, policy.length > 0)
     judged = walk.fields(_JUDGED)
     texts["transactional_id"] = walk.text(nullable=True)
     texts["client_id"] = walk.text(nullable=True)
@@ -235,14 +181,14 @@ def decode(
     )
 
 
-def _topics(walk: _Walk) -> _Topics:
+def _topics(walk: Walk) -> _Topics:
     """Goes through the topics of all events; where a partition has tagged fields the event is not sound."""
     counts = walk.count()
     events: list[Ints] = []
     found: list[tuple[Ints, ...]] = []
     ordinal = 0
     while (active := np.flatnonzero((counts > ordinal) & walk.sound)).size:
-        part = _Walk(walk.source, walk.position[active], walk.end[active])
+        part = walk.of(active)
         name = part.text(nullable=False)
         id_start = part.position
         part.position = part.position + TOPIC_ID_BYTES
@@ -260,18 +206,16 @@ def _topics(walk: _Walk) -> _Topics:
         ordinal += 1
     if not events:
         none = np.empty(0, np.int64)
-        return _Topics(none, _Text(none, none, none.astype(bool)), none, none, none)
+        return _Topics(none, Text(none, none, none.astype(bool)), none, none, none)
     event = np.concatenate(events)
     order = np.argsort(event, kind="stable")
     start, length, id_start, first, count = (np.concatenate(each)[order] for each in zip(*found, strict=True))
-    return _Topics(event[order], _Text(start, length, length > 0), id_start, first, count)
+    return _Topics(event[order], Text(start, length, length > 0), id_start, first, count)
 
 
 def _untagged(source: Bytes, first: Ints, count: Ints) -> Mask:
     """Whether every partition behind these places ends with an empty section of tags."""
-    total = int(count.sum())
-    which = np.repeat(np.arange(len(count)), count)
-    within = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
+    which, within = places(count)
     last = first[which] + within * _PARTITION.itemsize + _PARTITION.itemsize - 1
     tagged = np.zeros(len(count), bool)
     np.logical_or.at(tagged, which, source.array.take(last, mode="clip") != 0)

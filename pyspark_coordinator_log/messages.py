@@ -213,7 +213,7 @@ def _epochs(
     return {
         "member_epoch": value.member_epoch,
         "previous_member_epoch": value.previous_member_epoch,
-        "state": _MEMBER_STATES.get(value.state, f"UNKNOWN({value.state})"),
+        "state": member_state(value.state),
     }
 
 
@@ -280,6 +280,11 @@ def verdict(number: int) -> bool | None:
 def group_kind(number: int) -> str | None:
     """A group's kind as the event log numbers it."""
     return _GROUP_KINDS[number] if 0 <= number < len(_GROUP_KINDS) else None
+
+
+def member_state(number: int) -> str:
+    """A consumer group's member's state."""
+    return _MEMBER_STATES.get(number, f"UNKNOWN({number})")
 
 
 def _same(value: Any) -> Any:

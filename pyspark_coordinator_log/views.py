@@ -5,15 +5,16 @@
 A column is made only if somebody wants it: a query that reads five columns pays for five.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_coordinator_log import commits, decisions, messages
+from pyspark_coordinator_log import assignments, commits, decisions, messages
 from pyspark_coordinator_log.batches import Headers
 from pyspark_coordinator_log.columns import COMMITS, ENVELOPE, EVENTS, HISTORY, RAW, SCHEMAS, STATE
 from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers
@@ -207,20 +208,45 @@ Places = tuple[Bytes, Ints, Ints]
 """A buffer, where values begin in it, and their lengths; -1 is null."""
 
 
+class _InStep(Protocol):
+    """Records decoded a column at a time, those of them that are plain."""
+
+    plain: Mask
+
+    def column(self, name: str, kind: pa.DataType) -> Any:
+        """A column of the plain ones."""
+
+
 def told_columns(types: Any, keys: Places, values: Places, *, with_json: bool = True) -> Makers:
     """The columns of state and events that come from keys and values alone; `value_json` only if it is wanted.
 
-    Decisions are decoded a column at a time, the others record by record.
+    What is frequent is decoded a column at a time, the others record by record.
     """
-    is_decision: Mask = types == decisions.RECORD_TYPE
-    decided = None
-    if is_decision.any():
-        decided = decisions.decode(*_some(keys, is_decision), *_some(values, is_decision))
-        is_decision[is_decision] = decided.plain
-    contents = zip(_contents(*_some(keys, ~is_decision)), _contents(*_some(values, ~is_decision)), strict=True)
+    parts: list[_InStep] = []
+    places = []
+    left = np.full(len(types), fill_value=True)
+    for number, decode in _in_step(with_json=with_json):
+        chosen: Mask = types == number
+        if chosen.any():
+            part = decode(*_some(keys, chosen), *_some(values, chosen))
+            chosen[chosen] = part.plain
+            left &= ~chosen
+            parts.append(part)
+            places.append(np.flatnonzero(chosen))
+    contents = zip(_contents(*_some(keys, left)), _contents(*_some(values, left)), strict=True)
     rows = [messages.row(key, value, with_json=with_json) for key, value in contents]
+    order = np.empty(len(types), np.int64)
+    order[np.concatenate([*places, np.flatnonzero(left)])] = np.arange(len(types))
     names = [name for name in SCHEMAS[HISTORY].names if name not in _ENVELOPE_NAMES and name != "is_state"]
-    return {name: _column(name, rows, decided, is_decision) for name in names}
+    return {name: _column(name, parts, rows, order) for name in names}
+
+
+def _in_step(*, with_json: bool) -> Iterator[tuple[int, Callable[..., _InStep]]]:
+    yield decisions.RECORD_TYPE, decisions.decode
+    if not with_json:
+        # All that an assignment says as JSON only the codec can tell.
+        for number in (assignments.CURRENT, assignments.TARGET):
+            yield number, partial(assignments.decode, number)
 
 
 def _some(places: Places, chosen: Mask) -> Places:
@@ -237,22 +263,17 @@ def _contents(source: Bytes, start: Ints, length: Ints) -> list[bytes | None]:
     ]
 
 
-def _column(
-    name: str, rows: Sequence[messages.Row], decided: decisions.Decisions | None, is_decision: Mask
-) -> Callable[[], Any]:
+def _column(name: str, parts: Sequence[_InStep], rows: Sequence[messages.Row], order: Ints) -> Callable[[], Any]:
     kind = SCHEMAS[HISTORY].field(name).type
 
     def make() -> Any:
-        slow = pa.array([row.get(name) for row in rows], kind)
-        if decided is None:
-            return slow
-        fast = decided.column(name, kind)
-        if not rows:
-            return fast
-        place = np.empty(len(is_decision), np.int64)
-        place[is_decision] = np.arange(len(fast))
-        place[~is_decision] = np.arange(len(fast), len(is_decision))
-        return pa.concat_arrays([fast, slow]).take(pa.array(place))
+        found = [part.column(name, kind) for part in parts]
+        if rows or not found:
+            found.append(pa.array([row.get(name) for row in rows], kind))
+        if len(found) == 1:
+            return found[0]
+        whole = pa.concat_arrays(found)
+        return whole if whole.null_count == len(whole) else whole.take(pa.array(order))
 
     return make
 

@@ -152,7 +152,11 @@ def _in_tasks(
     spark: SparkSession, options: Mapping[str, str], names: Sequence[str], function: Callable[[Batches], Batches],
     schema: StructType,
 ) -> DataFrame:  # fmt: skip
-    """What a function makes of a view's batches, in the tasks that read them: what it leaves out Spark need not take apart."""
+    """What a function makes of a view's batches, in the tasks that read them: what it leaves out Spark need not take apart.
+
+    The data source does the same for all who have none but Spark; it has Python processes of its own to find it, to make it and
+    to plan it, which take longer than to read a small log.
+    """
     told = parse(options)
     tasks, how = planning.tasks(told), told.reading(names)
 
@@ -260,7 +264,8 @@ def complete_from(folder: ShardFolder) -> int:
 
 def _view(spark: SparkSession, path: str, view: str, options: dict[str, str], names: Sequence[str]) -> DataFrame:
     """A view, of it these columns: the reader makes no others, and each that it need not make is time saved."""
-    return spark.read.format(FORMAT).options(**{**options, "view": view}).schema(_fields(view, names)).load(path)
+    told = {**options, "path": path, "view": view}
+    return _in_tasks(spark, told, names, lambda records: records, _fields(view, names))
 
 
 def _fields(view: str, names: Sequence[str]) -> StructType:
@@ -273,14 +278,9 @@ def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str
     if folder is None:
         return {"events": None, "decided": None, "openings": None, "first_events": None}
     here = {**options, "path": path}
-    about_all = {name: value for name, value in here.items() if name != "groups"}
-    raw = _in_tasks(
-        spark,
-        {**about_all, "view": columns.RAW, "topic": EVENT_TOPIC, "keyTypes": _types(gaps.ABOUT_ITSELF)},
-        RAW_COLUMNS,
-        lambda records: records,
-        _fields(columns.RAW, RAW_COLUMNS),
-    )
+    about_itself = {name: value for name, value in options.items() if name != "groups"}
+    about_itself |= {"topic": EVENT_TOPIC, "keyTypes": _types(gaps.ABOUT_ITSELF)}
+    raw = _view(spark, path, columns.RAW, about_itself, RAW_COLUMNS)
     openings = _rows(spark, [row.asDict() for row in raw.collect()])
     undone = gaps.undone(openings)
     firsts = [(folder.log_id(), shard, *first) for shard, each in folder.shards.items() if (first := _first(each))]

@@ -1,0 +1,190 @@
+"""What members of consumer groups are to have, and have, a column at a time: beside commits most of a state log is these two.
+
+    key          int16 type, int16 length + group, int16 length + member
+    target       int16 version 0, topics, tags: none
+    current      int16 version 0, int32 epoch, int32 previous epoch, int8 state, topics, topics to be given up,
+                 tags: int32 revocation epoch, or none
+    topics       16 bytes id, partitions (int32), tags: epochs (int32) of as many partitions, or none
+
+Lists and tags as everywhere in Kafka's compact format. As with decisions, this path knows the usual case only: a record that
+has anything else is not `plain` and left to the codec.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_coordinator_log import messages
+from pyspark_coordinator_log.columns import PARTITION
+from pyspark_coordinator_log.commits import TOPIC_ID_BYTES, topic_ids
+from pyspark_coordinator_log.fields import Text, Walk, key_texts, named, places
+from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers
+
+TARGET, CURRENT = 7, 8
+_VERSION = 0
+_EPOCHS_TAG, _REVOCATION_TAG = 0, 19779
+_INT_BYTES = 4
+_INT = np.dtype(">i4")
+_VERSION_ONLY = np.dtype([("version", ">i2")])
+_FRONT = np.dtype([("version", ">i2"), ("member_epoch", ">i4"), ("previous_member_epoch", ">i4"), ("state", "i1")])
+_NONE = -1
+
+
+@dataclass(slots=True)
+class _Topics:
+    """The topics of a list in all records, in the order of the records and of the topics in each."""
+
+    record: Ints
+    id_start: Ints
+    first: Ints
+    count: Ints
+    first_epoch: Ints
+    """_NONE where the record says none."""
+
+
+@dataclass(slots=True)
+class Assignments:
+    """The columns of the records that are `plain`, by name; of the others nothing is known but that they are not."""
+
+    plain: Mask
+    _type: str
+    _values: Bytes
+    _keys: Bytes
+    _texts: dict[str, Text]
+    _front: Any
+    _revocation_epoch: Ints
+    _topics: dict[str, _Topics]
+
+    def column(self, name: str, kind: pa.DataType) -> Any:
+        """An Arrow column of the plain records; all null for what they do not have."""
+        count = int(self.plain.sum())
+        if name in self._texts:
+            text = self._texts[name]
+            return self._keys.texts(text.start[self.plain], text.length[self.plain], None)
+        if name in self._topics:
+            return self._partitions(self._topics[name])
+        match name:
+            case "type" | "group_kind":
+                return pa.repeat(pa.scalar(self._type if name == "type" else "consumer"), count)
+            case "tombstone":
+                return pa.repeat(pa.scalar(value=False), count)
+            case "state" if name in self._front.dtype.names:
+                return named(self._front[name][self.plain], messages.member_state)
+            case "revocation_epoch" if "state" in self._front.dtype.names:
+                epoch = self._revocation_epoch[self.plain]
+                return numbers(epoch.astype(np.int32), epoch >= 0)
+            case _ if name in self._front.dtype.names:
+                return numbers(self._front[name][self.plain])
+            case _:
+                return pa.nulls(count, kind)
+
+    def _partitions(self, topics: _Topics) -> Any:
+        keep = self.plain[topics.record]
+        record, count, first, epochs = (
+            each[keep] for each in (topics.record, topics.count, topics.first, topics.first_epoch)
+        )
+        topic, within = places(count)
+        ids = topic_ids(self._values, topics.id_start[keep], np.full(len(count), fill_value=True))
+        has_epoch = epochs[topic] != _NONE
+        epoch = self._values.structs(_INT, np.where(has_epoch, epochs[topic] + within * _INT_BYTES, 0))
+        children = [
+            pa.nulls(len(topic), pa.string()),
+            ids.take(pa.array(topic)),
+            numbers(self._values.structs(_INT, first[topic] + within * _INT_BYTES)),
+            numbers(epoch, has_epoch),
+        ]
+        rank = np.cumsum(self.plain) - 1
+        edges = np.zeros(int(self.plain.sum()) + 1, np.int64)
+        np.add.at(edges, rank[record] + 1, count)
+        values = pa.StructArray.from_arrays(children, fields=list(PARTITION))
+        return pa.ListArray.from_arrays(pa.array(np.cumsum(edges).astype(np.int32)), values)
+
+
+def decode(
+    record_type: int,
+    keys: Bytes,
+    key_start: Ints,
+    key_length: Ints,
+    values: Bytes,
+    value_start: Ints,
+    value_length: Ints,
+) -> Assignments:
+    """The records of one of the two types at these places; a value's length of -1 is a tombstone."""
+    (group, member), fits = key_texts(keys, key_start, key_length, 2)
+    alive = value_length >= 0
+    end = np.where(alive, value_start + value_length, 0)
+    walk = Walk(values, np.where(alive, value_start, 0), end)
+    front = walk.fields(_FRONT if record_type == CURRENT else _VERSION_ONLY)
+    topics = {"assignment": _topics(walk)}
+    revocation_epoch = np.full(len(end), _NONE, np.int64)
+    if record_type == CURRENT:
+        topics["pending_revocation"] = _topics(walk)
+        _revocation_epoch(walk, revocation_epoch)
+    else:
+        walk.no_tags()
+    plain = walk.sound & alive & fits & (front["version"] == _VERSION) & (walk.position == end)
+    return Assignments(
+        plain=plain,
+        _type=messages.key_names()[record_type].removesuffix("Key"),
+        _values=values,
+        _keys=keys,
+        _texts={"group": group, "member_id": member},
+        _front=front,
+        _revocation_epoch=revocation_epoch,
+        _topics=topics,
+    )
+
+
+def _topics(walk: Walk) -> _Topics:
+    """Goes through a list of topics in every record."""
+    counts = walk.count()
+    records: list[Ints] = []
+    found: list[tuple[Ints, ...]] = []
+    ordinal = 0
+    while (active := np.flatnonzero((counts > ordinal) & walk.sound)).size:
+        part = walk.of(active)
+        id_start = part.position
+        part.position = part.position + TOPIC_ID_BYTES
+        count = part.count()
+        first = part.skip(count * _INT_BYTES)
+        count = np.where(part.sound, count, 0)
+        first_epoch = _epochs(part, count)
+        walk.go_on(active, part)
+        records.append(active)
+        found.append((id_start, first, count, first_epoch))
+        ordinal += 1
+    if not records:
+        none = np.empty(0, np.int64)
+        return _Topics(none, none, none, none, none)
+    record = np.concatenate(records)
+    order = np.argsort(record, kind="stable")
+    return _Topics(record[order], *(np.concatenate(each)[order] for each in zip(*found, strict=True)))
+
+
+def _epochs(part: Walk, count: Ints) -> Ints:
+    """Where the epochs of a topic's partitions begin, in each record that has them."""
+    first_epoch = np.full(len(count), _NONE, np.int64)
+    some = part.tagged(_EPOCHS_TAG)
+    if some.size:
+        epochs = part.of(some)
+        size = epochs.varint()
+        ends = epochs.position + size
+        length = epochs.varint() - 1
+        is_null = length < 0
+        # Epochs of other partitions than these are nobody's.
+        epochs.sound &= is_null | (length == count[some])
+        first_epoch[some] = np.where(is_null, _NONE, epochs.skip(np.where(is_null, 0, count[some] * _INT_BYTES)))
+        epochs.sound &= epochs.position == ends
+        part.go_on(some, epochs)
+    return first_epoch
+
+
+def _revocation_epoch(walk: Walk, revocation_epoch: Ints) -> None:
+    some = walk.tagged(_REVOCATION_TAG)
+    if some.size:
+        part = walk.of(some)
+        part.sound &= part.varint() == _INT_BYTES
+        revocation_epoch[some] = part.fields(_INT)
+        walk.go_on(some, part)
