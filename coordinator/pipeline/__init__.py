@@ -8,7 +8,8 @@ and a report. Every step is a function from DataFrames to a DataFrame:
     rebalances       the epochs and generations of a group: why, how long, who was waited for
     transactions     what became of offsets that were committed in transactions
     verdicts         each commit that was decided, beside what history says about it; what other policies had said
-    judging          the same of a batch, and holdings, where a commit finds its history: NumPy, without Spark
+    judging          the same of a batch; holdings: where a commit finds its history; findings: sums of it, and what is broken.
+                     NumPy, without Spark
     broken           what must never be: the order of the epochs, two owners, zombies let through
     gaps             from where on the logs say everything, and where they are silent
     tables, audit    all of it, written; files: what tasks write themselves

@@ -13,7 +13,6 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from coordinator.pipeline import judging
 from coordinator.pipeline.intervals import put_away
 from coordinator.pipeline.tables import Derived, Store
 
@@ -39,24 +38,12 @@ def summary(derived: Derived) -> dict[str, Any]:
     """All sums, as JSON has them. What there is no evidence for is null."""
     return {
         "log": derived.evidence.name,
-        "commits": None if derived.sums is None else _commits(derived.sums),
-        "policies": None if derived.policy_replay is None else _policies(derived.policy_replay),
+        "commits": None if derived.sums is None else derived.sums.commits(),
+        "policies": None if derived.sums is None else derived.sums.policies(),
         "broken": _counts(derived.invariants_broken, "rule"),
         "gaps": None if derived.event_gaps is None else [row.asDict() for row in derived.event_gaps.collect()],
         "unreadable": _unreadable(derived),
     }
-
-
-def _commits(sums: DataFrame) -> dict[str, int]:
-    """Partitions of commits: what was decided, and what of it was a zombie's."""
-    row = sums.agg(*(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in judging.OF_PARTITIONS)).first()
-    return {} if row is None else row.asDict()
-
-
-def _policies(replay: DataFrame) -> list[dict[str, Any]]:
-    sums = [name for name, kind in replay.dtypes if kind in {"bigint", "int"} and name != "shard"]
-    rows = replay.groupBy("replayed").agg(*(F.sum(name).alias(name) for name in sums)).collect()
-    return sorted((row.asDict() for row in rows), key=lambda row: str(row["replayed"]))
 
 
 def _counts(frame: DataFrame, column: str) -> dict[str, int]:

@@ -407,7 +407,7 @@ class History:
         )
         whole = shards.select("log_id", "shard", "complete_from")
         first = shards.select("log_id", "shard", "first")
-        held = put_away(intervals.held_partitions(members, whole))
+        held = put_away(intervals.held_partitions(members.withColumn("last_epoch", F.col("epoch")), whole))
         runs = put_away(intervals.with_runs(held))
         owned = intervals.with_islands(runs)
         settled = shards.select("log_id", "shard", "complete_from", "settled_from")

@@ -154,11 +154,32 @@ def ownership_intervals(members: DataFrame, complete_from: DataFrame) -> DataFra
 
     `complete_from` has (log_id, shard, complete_from): history before that offset is not whole.
     """
-    return with_islands(with_runs(held_partitions(members, complete_from)))
+    return with_islands(with_runs(held_partitions(steady(members), complete_from)))
+
+
+def steady(members: DataFrame) -> DataFrame:
+    """Touching rows of a member with the same `held` made one: `epoch` is the first one's, `last_epoch` the last one's.
+
+    Most records of a rebalance say that a member has what it had; a partition of theirs is not looked at twice.
+    """
+    in_order = Window.partitionBy(*MEMBER).orderBy("from_offset")
+    goes_on = (F.lag("to_offset").over(in_order) == F.col("from_offset")) & F.lag("held").over(in_order).eqNullSafe(
+        F.col("held")
+    )
+    first = F.when(F.col("begins"), F.struct("from_offset", "from_ms", "epoch"))
+    return (
+        members.select(*MEMBER, "kind", "epoch", "from_offset", "to_offset", "from_ms", "to_ms", "held")
+        .withColumn("begins", ~F.coalesce(goes_on, F.lit(False)))
+        .withColumn("ends", F.lead("begins", 1, True).over(in_order))
+        .withColumn("first", F.last(first, ignorenulls=True).over(in_order))
+        .where("ends")
+        .select(*MEMBER, "kind", "first.epoch", F.col("epoch").alias("last_epoch"), "first.from_offset", "to_offset",
+                "first.from_ms", "to_ms", "held")
+    )  # fmt: skip
 
 
 def held_partitions(members: DataFrame, complete_from: DataFrame) -> DataFrame:
-    """A row per partition of each row of `members`.
+    """A row per partition of each row of `members`, which are like those of `steady`.
 
     `acquired`: how its ownership began. `run_from`: since which row the records have said the same of it; of a run and of an
     ownership the last row is known by `ends_run` and `ends`.
@@ -169,11 +190,11 @@ def held_partitions(members: DataFrame, complete_from: DataFrame) -> DataFrame:
     begins_run = begins | ~F.lag("since").over(in_order).eqNullSafe(F.col("since"))
     ends_run = ends | ~F.lead("since").over(in_order).eqNullSafe(F.col("since"))
     rows = (
-        members.select(*GROUP, "kind", "member_id", "epoch", "from_offset", "to_offset", "from_ms", "to_ms",
+        members.select(*GROUP, "kind", "member_id", "epoch", "last_epoch", "from_offset", "to_offset", "from_ms", "to_ms",
                        F.explode("held").alias("each"))
         .join(F.broadcast(complete_from), list(SHARD), "left")
         .withColumn("begin_is_known", F.col("from_offset") >= F.coalesce("complete_from", F.lit(OPEN)))
-        .select(*GROUP, "kind", "each.topic_key", "each.partition", "member_id", "epoch", "each.since", "each.pending",
+        .select(*GROUP, "kind", "each.topic_key", "each.partition", "member_id", "last_epoch", "each.since", "each.pending",
                 "from_offset", "to_offset", "from_ms", "to_ms", F.coalesce("each.acquired", _began()).alias("began"))
     )  # fmt: skip
     return (
@@ -201,7 +222,7 @@ def with_runs(held: DataFrame) -> DataFrame:
     """Touching rows of `held_partitions` that say the same made one: what is needed of them to know who had what."""
     return held.where("ends_run").select(
         *GROUP, "kind", "member_id", "topic_key", "partition", "since", F.col("run_from").alias("from_offset"), "to_offset",
-        "to_ms", F.col("epoch").alias("last_epoch"), "acquired", "ends",
+        "to_ms", "last_epoch", "acquired", "ends",
     )  # fmt: skip
 
 

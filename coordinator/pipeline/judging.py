@@ -1,14 +1,13 @@
 """A batch of decided commits, judged: what verdicts.py says of a commit, for all of a batch at once.
 
-    CommitDecided events  --judge-->  a row per partition  --Findings-->  sums per group and policy, and what is broken
+    CommitDecided events  --judge-->  a row per partition  --findings.py-->  sums per group and policy, and what is broken
                               ^ Holdings
 
-Nothing of Spark is in here. A batch is an Arrow record batch with `EVENTS`, in any order. A request is one event, so all of its
-partitions are in one batch, and what is said of requests (policy_replay, the rule `verdict`) needs no look beyond it. Where a
-table has null, the arrays in between have NONE, which is less than any number and equal to none of them.
+Nothing of Spark is in here. A batch is an Arrow record batch with `EVENTS`, in any order. Where a table has null, the arrays in
+between have NONE, which is less than any number and equal to none of them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,21 +34,16 @@ from coordinator.pipeline.words import (
     CLASSIC,
     COMMIT_DECIDED,
     CONSUMER,
-    EVENT_LOG,
     FAILED,
     FENCING_ERRORS,
-    IN_FORCE,
     LOST,
     NOT_A_MEMBER,
     POLICIES,
     REFUSED,
     SAFE,
-    TOLD_OTHERWISE,
     UNCLAIMED,
     UNKNOWN,
     UNOWNED,
-    VERDICT,
-    ZOMBIE_ACCEPTED,
 )
 
 EVENTS = (
@@ -62,7 +56,7 @@ TRUTHS = (SAFE, LOST, AHEAD, NOT_A_MEMBER, UNOWNED, UNCLAIMED, UNKNOWN)
 OUTCOMES = (ACCEPTED, REFUSED, FAILED)
 _SAFE, _LOST, _AHEAD, _NOT_A_MEMBER, _UNOWNED, _UNCLAIMED, _UNKNOWN = range(len(TRUTHS))
 _ACCEPTED, _REFUSED, _FAILED = range(len(OUTCOMES))
-_NULL = 2
+UNSAID = 2
 """A truth value that is neither 0 nor 1."""
 _TEXTS = ("log_id", "group", "member_id", "policy", "client_id", "transactional_id")
 _CODED = (*_TEXTS, "shard", "group_kind", "error")
@@ -125,6 +119,14 @@ class Judged:
     def __len__(self) -> int:
         return len(self.of)
 
+    def is_truth(self, *words: str) -> Mask:
+        """The rows whose truth is one of these."""
+        return _among(self.truth, TRUTHS, words)
+
+    def is_outcome(self, *words: str) -> Mask:
+        """The rows whose outcome is one of these."""
+        return _among(self.outcome, OUTCOMES, words)
+
     def batch(self) -> Any:
         """The rows, as the table has them but for texts, which are by their code."""
         return pa.RecordBatch.from_arrays([self.columns[name] for name in SCHEMA.names], SCHEMA.names)
@@ -137,6 +139,11 @@ class Judged:
     def row(self, place: int) -> dict[str, Any]:
         """A row."""
         return {name: column[place].as_py() for name, column in self.columns.items()}
+
+
+def _among(codes: npt.NDArray[np.int8], all_words: Sequence[str], words: Iterable[str]) -> Mask:
+    found: Mask = np.array([word in words for word in all_words])[codes]
+    return found
 
 
 def judge(batch: Any, holdings: Holdings, bounds: Mapping[tuple[str, int], Bounds]) -> Judged | None:
@@ -169,7 +176,7 @@ def judge(batch: Any, holdings: Holdings, bounds: Mapping[tuple[str, int], Bound
     truth = _truth(commit_epoch, told_epoch[of], facts, is_classic[of])
     has_policy = kind.codes[of] >= 0
     has_policy &= ~is_classic[of] & (truth != _UNCLAIMED)
-    accepts = tuple(np.where(has_policy, each, _NULL).astype(np.int8) for each in _accepts(commit_epoch, facts))
+    accepts = tuple(np.where(has_policy, each, UNSAID).astype(np.int8) for each in _accepts(commit_epoch, facts))
     told_accepts = tuple(_truth_values(asked[f"{name}_accepts"]) for name in POLICIES)
     error = _first_of(items["error"], coded["error"].take(at))
     outcome = _outcome(Coded(error), Coded(coded["error"]), of)
@@ -339,247 +346,10 @@ def _numbers(values: Ints) -> Any:
 
 
 def _truths(values: npt.NDArray[np.int8]) -> Any:
-    missing = values == _NULL
+    missing = values == UNSAID
     return pa.array(values == 1, mask=missing if missing.any() else None)
 
 
 def _truth_values(column: Any) -> npt.NDArray[np.int8]:
     values = integers(column)
-    return np.where(values == NONE, _NULL, values).astype(np.int8)
-
-
-# --- what is made of the rows ------------------------------------------------------------------------------------------
-
-OF_PARTITIONS = (
-    "decisions", "accepted", "refused", "failed", "zombies_accepted", "zombies_refused", "unowned_accepted",
-    "unowned_refused", "unclaimed", "cannot_say", "classic", "by_event_alone",
-)  # fmt: skip
-_OF_REQUESTS = ("requests", "requests_unknown")
-TALLIED = (
-    "refused_rightly", "refused_wrongly", "refused_unknown", "accepted_zombies", "accepted_zombie_partitions",
-    "accepted_unowned", "accepted_unowned_partitions",
-)  # fmt: skip
-REPLAYED = (*POLICIES, IN_FORCE)
-COUNTED = (*OF_PARTITIONS, *_OF_REQUESTS, *(f"{name}:{what}" for name in REPLAYED for what in TALLIED))
-"""What the numbers of a sum are: of partitions, of requests, and of requests under each policy and as they were answered."""
-BROKEN = pa.struct([
-    ("rule", pa.string()), ("log_id", pa.string()), ("shard", pa.int32()), ("group", pa.string()),
-    ("member_id", pa.string()), ("other_member_id", pa.string()), ("topic_key", pa.string()), ("partition", pa.int32()),
-    ("log", pa.string()), ("offset", pa.int64()), ("until_offset", pa.int64()), ("time_ms", pa.int64()),
-    ("detail", pa.string()),
-])  # fmt: skip
-"""The table invariants_broken."""
-SUMS = pa.struct([
-    ("log_id", pa.string()), ("shard", pa.int32()), ("group", pa.string()), ("policy", pa.string()),
-    ("counts", pa.list_(pa.int64())),
-])  # fmt: skip
-FOUND = pa.schema([("sums", SUMS), ("broken", BROKEN)])
-"""One of the two in each row."""
-_BROKEN_AT_ONCE = 10_000
-
-
-class Findings:
-    """Goes along with the judging: sums up what is judged, and notes what is broken."""
-
-    def __init__(self) -> None:
-        self._sums: dict[tuple[Any, ...], Ints] = {}
-        self._broken: list[dict[str, Any]] = []
-
-    def add(self, judged: Judged) -> Iterator[Any]:
-        """Takes a batch; yields what is broken as soon as there is much of it."""
-        requests = _Requests(judged)
-        self._count(judged, requests)
-        self._broken += _zombies_accepted(judged)
-        self._broken += _told_otherwise(judged)
-        self._broken += _verdicts_differ(judged, requests)
-        if len(self._broken) >= _BROKEN_AT_ONCE:
-            yield self._rows("broken", self._broken)
-            self._broken = []
-
-    def end(self) -> Iterator[Any]:
-        """Yields the rest."""
-        sums = [
-            {**dict(zip(SUMS.names, key, strict=False)), "counts": counts.tolist()}
-            for key, counts in self._sums.items()
-        ]
-        if sums:
-            yield self._rows("sums", sums)
-        if self._broken:
-            yield self._rows("broken", self._broken)
-
-    @staticmethod
-    def _rows(what: str, rows: list[dict[str, Any]]) -> Any:
-        other = "broken" if what == "sums" else "sums"
-        columns = {what: pa.array(rows, FOUND.field(what).type), other: pa.nulls(len(rows), FOUND.field(other).type)}
-        return pa.RecordBatch.from_arrays([columns[name] for name in FOUND.names], schema=FOUND)
-
-    def _count(self, judged: Judged, requests: "_Requests") -> None:
-        policies = len(judged.policy.values) + 1
-        # Groups, not members: the different keys are few.
-        groups = list(dict.fromkeys(each[:3] for each in judged.who))
-        number = {each: place for place, each in enumerate(groups)}
-        of_group = np.array([number[each[:3]] for each in judged.who], np.int64)[judged.of_who]
-        key = of_group * policies + judged.policy.codes + 1
-        size = len(groups) * policies
-        counts = np.empty((size, len(COUNTED)), np.int64)
-        partition_key = key[judged.of]
-        for place, values in enumerate(_partition_counts(judged)):
-            counts[:, place] = np.bincount(partition_key[values], minlength=size)
-        for place, (values, weights) in enumerate(requests.counts(), len(OF_PARTITIONS)):
-            chosen = None if weights is None else weights[values]
-            counts[:, place] = np.bincount(key[values], chosen, minlength=size)
-        for place in np.flatnonzero(counts[:, 0]).tolist():
-            group, policy = divmod(place, policies)
-            name = judged.policy.values[policy - 1] if policy else None
-            so_far = self._sums.setdefault((*groups[group], name), np.zeros(len(COUNTED), np.int64))
-            so_far += counts[place]
-
-
-def _partition_counts(judged: Judged) -> Iterator[Mask]:
-    """In the order of COUNTED."""
-    truth, accepted, refused = judged.truth, judged.outcome == _ACCEPTED, judged.outcome == _REFUSED
-    is_zombie = _is_zombie(truth)
-    yield np.ones(len(truth), bool)
-    yield accepted
-    yield refused
-    yield judged.outcome == _FAILED
-    for which in (is_zombie, truth == _UNOWNED):
-        yield which & accepted
-        yield which & refused
-    yield truth == _UNCLAIMED
-    yield truth == _UNKNOWN
-    yield judged.is_classic[judged.of]
-    yield ~judged.by_state[judged.of]
-
-
-def _is_zombie(truth: npt.NDArray[np.int8]) -> Mask:
-    found: Mask = (truth == _LOST) | (truth == _AHEAD) | (truth == _NOT_A_MEMBER)
-    return found
-
-
-class _Requests:
-    """The rows by request. What failed for what it said (its metadata is too long) leaves the others of its request alone."""
-
-    __slots__ = (
-        "accepts",
-        "in_force",
-        "is_failed",
-        "is_unclaimed",
-        "is_unknown",
-        "judged",
-        "some",
-        "unowned",
-        "zombies",
-    )
-
-    def __init__(self, judged: Judged) -> None:
-        self.judged = judged
-        self.some = np.flatnonzero(np.diff(np.append(judged.first, len(judged))))
-        failed = judged.outcome == _FAILED
-        sound = ~failed
-        self.zombies = self._sum(_is_zombie(judged.truth) & sound)
-        self.unowned = self._sum((judged.truth == _UNOWNED) & sound)
-        self.is_unknown = self._sum(judged.truth == _UNKNOWN) > 0
-        self.is_unclaimed = self._all(judged.truth == _UNCLAIMED)
-        self.is_failed = self._all(failed)
-        self.in_force = self._all((judged.outcome == _ACCEPTED) | failed)
-        self.accepts = tuple(self._all((each != 0) | failed) for each in judged.accepts)
-
-    def _sum(self, values: Mask) -> Ints:
-        out = np.zeros(len(self.judged.first), np.int64)
-        out[self.some] = np.add.reduceat(values.astype(np.int64), self.judged.first[self.some])
-        return out
-
-    def _all(self, values: Mask) -> Mask:
-        out = np.zeros(len(self.judged.first), bool)
-        out[self.some] = np.logical_and.reduceat(values, self.judged.first[self.some])
-        return out
-
-    @property
-    def is_replayed(self) -> Mask:
-        """A member of a group that has policies asks, and is not told that what it says is wrong."""
-        judged = self.judged
-        there = np.zeros(len(judged.first), bool)
-        there[self.some] = True
-        has_kind = judged.has_kind & ~judged.is_classic
-        return there & has_kind & ~self.is_unclaimed & ~self.is_failed
-
-    def counts(self) -> Iterator[tuple[Mask, Ints | None]]:
-        """Which requests, and how much each counts, in the order of COUNTED."""
-        replayed = self.is_replayed
-        yield replayed, None
-        yield replayed & self.is_unknown, None
-        zombies, unowned = self.zombies > 0, self.unowned > 0
-        wrong = zombies | unowned
-        for accepts in (*self.accepts, self.in_force):
-            refused, accepted = replayed & ~accepts, replayed & accepts
-            yield refused & wrong, None
-            yield refused & ~wrong & ~self.is_unknown, None
-            yield refused & ~wrong & self.is_unknown, None
-            yield accepted & zombies, None
-            yield accepted, self.zombies
-            yield accepted & unowned, None
-            yield accepted, self.unowned
-
-
-def _broken(rule: str, row: Mapping[str, Any], detail: str, *, partition: bool) -> dict[str, Any]:
-    told = {name: row[name] for name in ("log_id", "shard", "group", "member_id", "offset", "time_ms")}
-    if partition:
-        told |= {name: row[name] for name in ("topic_key", "partition")}
-    return told | {"rule": rule, "log": EVENT_LOG, "detail": detail}
-
-
-def _or(value: Any, instead: str) -> Any:
-    return instead if value is None else value
-
-
-def _zombies_accepted(judged: Judged) -> Iterator[dict[str, Any]]:
-    """Commits that no policy should let through, and that were let through."""
-    for place in np.flatnonzero(_is_zombie(judged.truth) & (judged.outcome == _ACCEPTED)).tolist():
-        row = judged.row(place)
-        yield _broken(
-            ZOMBIE_ACCEPTED,
-            row,
-            f"{row['truth']}: committed offset {row['committed_offset']} with epoch {row['commit_epoch']}; the member's was "
-            f"{_or(row['member_epoch'], 'none')}, the partition its since {_or(row['owned_since'], 'never')}",
-            partition=True,
-        )
-
-
-def _told_otherwise(judged: Judged) -> Iterator[dict[str, Any]]:
-    """Commits of consumer groups about which event and state log differ."""
-    of = judged.of
-    told, here = judged.told_epoch[of], np.where(judged.epoch >= 0, judged.epoch, NONE)
-    epochs_differ, ownership_differs = told != here, (judged.told_since != NONE) != judged.is_owned
-    wrong = (epochs_differ | ownership_differs) & judged.is_consumer[of] & judged.by_state[of]
-    for place in np.flatnonzero(wrong).tolist():
-        row = judged.row(place)
-        said = []
-        if epochs_differ[place]:
-            said.append(
-                f"the event's member epoch is {_or(row['told_member_epoch'], 'none')}, the log's "
-                f"{_or(row['member_epoch'], 'none')}"
-            )
-        if ownership_differs[place]:
-            said.append(
-                "the event says that it did not own it" if row["is_owned"] else "the event says that it owned it"
-            )
-        yield _broken(TOLD_OTHERWISE, row, "; ".join(said), partition=True)
-
-
-def _verdicts_differ(judged: Judged, requests: _Requests) -> Iterator[dict[str, Any]]:
-    """Requests of which the event has another verdict than the replay."""
-    # Where ownership is required the event's verdicts know of it, and the replay of the bare policies does not.
-    asked = requests.is_replayed & judged.is_consumer & judged.by_state & (requests.unowned == 0)
-    differs = [
-        asked & (told != _NULL) & (told != accepts)
-        for told, accepts in zip(judged.told_accepts, requests.accepts, strict=True)
-    ]
-    for request in np.flatnonzero(np.logical_or.reduce(differs)).tolist():
-        row = judged.row(int(judged.first[request]))
-        said = [
-            f"{name}: the event says {'accepts' if told[request] else 'refuses'}"
-            for name, told, wrong in zip(POLICIES, judged.told_accepts, differs, strict=True)
-            if wrong[request]
-        ]
-        yield _broken(VERDICT, row, "; ".join(said), partition=False)
+    return np.where(values == NONE, UNSAID, values).astype(np.int8)

@@ -24,6 +24,7 @@ from coordinator.pipeline import broken, evidence, intervals, rebalances, transa
 from coordinator.pipeline.arguments import DELTA
 from coordinator.pipeline.evidence import Evidence
 from coordinator.pipeline.files import DAY
+from coordinator.pipeline.findings import Sums
 from coordinator.pipeline.intervals import GROUP, in_one_process, put_away
 from coordinator.pipeline.judging import SCHEMA
 
@@ -51,7 +52,7 @@ class Derived:
 
     @cached_property
     def runs(self) -> DataFrame:
-        held = intervals.held_partitions(self.member_intervals, self.evidence.complete_from)
+        held = intervals.held_partitions(intervals.steady(self.member_intervals), self.evidence.complete_from)
         return self.keep("runs", intervals.with_runs(held))
 
     @cached_property
@@ -84,16 +85,18 @@ class Derived:
 
     @cached_property
     def found(self) -> DataFrame | None:
-        """See judging.FOUND."""
+        """See findings.FOUND."""
         return None if self._judged is None else self._judged[1]
 
     @cached_property
-    def sums(self) -> DataFrame | None:
-        return None if self.found is None else self.keep("sums", verdicts.sums(self.found))
+    def sums(self) -> Sums | None:
+        return None if self.found is None else verdicts.sums(self.found)
 
     @cached_property
     def policy_replay(self) -> DataFrame | None:
-        return None if self.sums is None else self.keep("policy_replay", verdicts.policy_replay(self.sums))
+        if self.sums is None:
+            return None
+        return self.keep("policy_replay", self.evidence.state.sparkSession.createDataFrame(self.sums.replay))
 
     @cached_property
     def offset_commits(self) -> DataFrame:

@@ -19,7 +19,7 @@ the state log was compacted only the event is left, and `evidence` says so.
 
 Where the commits are, there they are judged: their intervals (holdings.py) are sent to the tasks that read them, and each
 batch is judged as it is read (judging.py). No commit is sorted, moved, or looked at twice: the sums of policy_replay, what is
-broken, and the table itself come of one pass. The rules are there; what is here is the pass.
+broken (findings.py), and the table itself come of one pass. The rules are there; what is here is the pass.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,11 +34,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from coordinator.pipeline import judging
+from coordinator.pipeline import findings, judging
 from coordinator.pipeline.files import DayFiles
+from coordinator.pipeline.findings import Findings, Sums
 from coordinator.pipeline.holdings import MEMBER_COLUMNS, Holdings
-from coordinator.pipeline.intervals import GROUP
-from coordinator.pipeline.judging import COUNTED, REPLAYED, TALLIED, Bounds, Findings, Judged, judge
+from coordinator.pipeline.judging import Bounds, Judged, judge
 
 Batches = Iterator[Any]
 """Of Arrow."""
@@ -86,26 +86,26 @@ class Pass:
         return self.decided(told, from_arrow_schema(judging.SCHEMA))
 
     def found(self, into: Path | None = None) -> DataFrame:
-        """What follows from the rows (judging.FOUND). With a folder, the tasks write the rows there, as files by day."""
+        """What follows from the rows (findings.FOUND). With a folder, the tasks write the rows there, as files by day."""
         judged = self._judged()
 
         def found(events: Batches) -> Batches:
-            findings = Findings()
+            noted = Findings()
             for each in judged(events):
-                yield from findings.add(each)
-            yield from findings.end()
+                yield from noted.add(each)
+            yield from noted.end()
 
         def written(events: Batches) -> Batches:
-            findings, context = Findings(), TaskContext.get()
+            noted, context = Findings(), TaskContext.get()
             assert into is not None
             assert context is not None
             with DayFiles(into, context.partitionId(), _TIME) as files:
                 for each in judged(events):
                     files.add(each.batch())
-                    yield from findings.add(each)
-            yield from findings.end()
+                    yield from noted.add(each)
+            yield from noted.end()
 
-        return self.decided(found if into is None else written, from_arrow_schema(judging.FOUND))
+        return self.decided(found if into is None else written, from_arrow_schema(findings.FOUND))
 
     def _judged(self) -> Callable[[Batches], Iterator[Judged]]:
         holdings, bounds = self._known
@@ -119,30 +119,11 @@ class Pass:
         return judged
 
 
-def sums(found: DataFrame) -> DataFrame:
-    """A row per group and policy in force (null in classic groups), with COUNTED as columns."""
-    counts = (F.sum(F.col("counts")[place]).alias(name) for place, name in enumerate(COUNTED))
-    return found.where("sums is not null").select("sums.*").groupBy(*GROUP, "policy").agg(*counts)
+def sums(found: DataFrame) -> Sums:
+    """What the tasks summed up."""
+    return Sums(found.where("sums is not null").select("sums.*").toArrow())
 
 
 def broken(found: DataFrame) -> DataFrame:
     """Rows of invariants_broken."""
     return found.where("broken is not null").select("broken.*")
-
-
-def policy_replay(summed: DataFrame) -> DataFrame:
-    """A row per group and policy, `in force` among them: requests, and what was refused and let through, rightly or not."""
-    tallies = F.array(
-        *(
-            F.struct(F.lit(name).alias("replayed"), *(F.col(f"`{name}:{what}`").alias(what) for what in TALLIED))
-            for name in REPLAYED
-        )
-    )
-    refused = F.col("refused_rightly") + F.col("refused_wrongly") + F.col("refused_unknown")
-    return (
-        summed.where("requests > 0")
-        .withColumn("each", F.explode(tallies))
-        .select(*GROUP, F.col("policy").alias("policy_in_force"), "requests",
-                F.col("requests_unknown").alias("cannot_say"), "each.*")
-        .select(*GROUP, "policy_in_force", "replayed", "requests", "cannot_say", refused.alias("refused"), *TALLIED)
-    )  # fmt: skip

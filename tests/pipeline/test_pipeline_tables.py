@@ -49,7 +49,7 @@ def moved() -> History:
 
 def judging(spark: Any, state: Any, events: Any, complete: int = 0) -> verdicts.Pass:
     members, bound = intervals.member_intervals(state), complete_from(spark, complete)
-    runs = intervals.with_runs(intervals.held_partitions(members, bound))
+    runs = intervals.with_runs(intervals.held_partitions(intervals.steady(members), bound))
     return verdicts.Pass(evidence.DecidedRows(events), members, runs, bound)
 
 
@@ -122,7 +122,7 @@ def test_where_the_state_log_was_compacted_the_event_is_believed_and_the_row_say
 
 
 def test_policies_are_replayed_by_request(judged):
-    found = {row["replayed"]: row for row in verdicts.policy_replay(verdicts.sums(judged.found())).collect()}
+    found = {row["replayed"]: row for row in verdicts.sums(judged.found()).replay.to_pylist()}
     assert {name: (row["requests"], row["refused_rightly"], row["refused_wrongly"], row["accepted_zombies"])
             for name, row in found.items()} == {
         "strict": (7, 3, 1, 0),

@@ -1,0 +1,319 @@
+"""What follows from commits that were judged: sums per group and policy, and what of it must not be.
+
+A request is one event, so all of its partitions are in one batch of judging.py, and what is said of requests (policy_replay,
+the rule `verdict`) needs no look beyond it. So a task sums up its batches as it goes along (`Findings`); what comes out of it
+is a row per group, policy and task, and the rows that are broken. The sums of all tasks are few enough to be added up in one
+place (`Sums`), where the intervals of all members have been before.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator.pipeline.holdings import NONE, Ints, Mask
+from coordinator.pipeline.judging import UNSAID, Judged
+from coordinator.pipeline.words import (
+    ACCEPTED,
+    EVENT_LOG,
+    FAILED,
+    IN_FORCE,
+    POLICIES,
+    REFUSED,
+    TOLD_OTHERWISE,
+    UNCLAIMED,
+    UNKNOWN,
+    UNOWNED,
+    VERDICT,
+    ZOMBIE_ACCEPTED,
+    ZOMBIES,
+)
+
+OF_PARTITIONS = (
+    "decisions", "accepted", "refused", "failed", "zombies_accepted", "zombies_refused", "unowned_accepted",
+    "unowned_refused", "unclaimed", "cannot_say", "classic", "by_event_alone",
+)  # fmt: skip
+_OF_REQUESTS = ("requests", "requests_unknown")
+TALLIED = (
+    "refused_rightly", "refused_wrongly", "refused_unknown", "accepted_zombies", "accepted_zombie_partitions",
+    "accepted_unowned", "accepted_unowned_partitions",
+)  # fmt: skip
+_REFUSALS = 3
+"""How many of those are refusals."""
+REPLAYED = (*POLICIES, IN_FORCE)
+COUNTED = (*OF_PARTITIONS, *_OF_REQUESTS, *(f"{name}:{what}" for name in REPLAYED for what in TALLIED))
+"""What the numbers of a sum are: of partitions, of requests, and of requests under each policy and as they were answered."""
+BROKEN = pa.struct([
+    ("rule", pa.string()), ("log_id", pa.string()), ("shard", pa.int32()), ("group", pa.string()),
+    ("member_id", pa.string()), ("other_member_id", pa.string()), ("topic_key", pa.string()), ("partition", pa.int32()),
+    ("log", pa.string()), ("offset", pa.int64()), ("until_offset", pa.int64()), ("time_ms", pa.int64()),
+    ("detail", pa.string()),
+])  # fmt: skip
+"""The table invariants_broken."""
+SUMS = pa.struct([
+    ("log_id", pa.string()), ("shard", pa.int32()), ("group", pa.string()), ("policy", pa.string()),
+    ("counts", pa.list_(pa.int64())),
+])  # fmt: skip
+FOUND = pa.schema([("sums", SUMS), ("broken", BROKEN)])
+"""One of the two in each row."""
+_BROKEN_AT_ONCE = 10_000
+
+
+REPLAY = pa.schema([
+    ("log_id", pa.string()), ("shard", pa.int32()), ("group", pa.string()), ("policy_in_force", pa.string()),
+    ("replayed", pa.string()),
+    *((name, pa.int64()) for name in ("requests", "cannot_say", "refused", *TALLIED)),
+])  # fmt: skip
+"""The table policy_replay."""
+
+
+class Findings:
+    """Goes along with the judging: sums up what is judged, and notes what is broken."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[Any, ...], Ints] = {}
+        self._broken: list[dict[str, Any]] = []
+
+    def add(self, judged: Judged) -> Iterator[Any]:
+        """Takes a batch; yields what is broken as soon as there is much of it."""
+        requests = _Requests(judged)
+        self._count(judged, requests)
+        self._broken += _zombies_accepted(judged)
+        self._broken += _told_otherwise(judged)
+        self._broken += _verdicts_differ(judged, requests)
+        if len(self._broken) >= _BROKEN_AT_ONCE:
+            yield self._rows("broken", self._broken)
+            self._broken = []
+
+    def end(self) -> Iterator[Any]:
+        """Yields the rest."""
+        sums = [
+            {**dict(zip(SUMS.names, key, strict=False)), "counts": counts.tolist()}
+            for key, counts in self._sums.items()
+        ]
+        if sums:
+            yield self._rows("sums", sums)
+        if self._broken:
+            yield self._rows("broken", self._broken)
+
+    @staticmethod
+    def _rows(what: str, rows: list[dict[str, Any]]) -> Any:
+        other = "broken" if what == "sums" else "sums"
+        columns = {what: pa.array(rows, FOUND.field(what).type), other: pa.nulls(len(rows), FOUND.field(other).type)}
+        return pa.RecordBatch.from_arrays([columns[name] for name in FOUND.names], schema=FOUND)
+
+    def _count(self, judged: Judged, requests: "_Requests") -> None:
+        policies = len(judged.policy.values) + 1
+        # Groups, not members: the different keys are few.
+        groups = list(dict.fromkeys(each[:3] for each in judged.who))
+        number = {each: place for place, each in enumerate(groups)}
+        of_group = np.array([number[each[:3]] for each in judged.who], np.int64)[judged.of_who]
+        key = of_group * policies + judged.policy.codes + 1
+        size = len(groups) * policies
+        counts = np.empty((size, len(COUNTED)), np.int64)
+        partition_key = key[judged.of]
+        for place, values in enumerate(_partition_counts(judged)):
+            counts[:, place] = np.bincount(partition_key[values], minlength=size)
+        for place, (values, weights) in enumerate(requests.counts(), len(OF_PARTITIONS)):
+            chosen = None if weights is None else weights[values]
+            counts[:, place] = np.bincount(key[values], chosen, minlength=size)
+        for place in np.flatnonzero(counts[:, 0]).tolist():
+            group, policy = divmod(place, policies)
+            name = judged.policy.values[policy - 1] if policy else None
+            so_far = self._sums.setdefault((*groups[group], name), np.zeros(len(COUNTED), np.int64))
+            so_far += counts[place]
+
+
+def _partition_counts(judged: Judged) -> Iterator[Mask]:
+    """In the order of COUNTED."""
+    accepted, refused = judged.is_outcome(ACCEPTED), judged.is_outcome(REFUSED)
+    yield np.ones(len(judged), bool)
+    yield accepted
+    yield refused
+    yield judged.is_outcome(FAILED)
+    for which in (judged.is_truth(*ZOMBIES), judged.is_truth(UNOWNED)):
+        yield which & accepted
+        yield which & refused
+    yield judged.is_truth(UNCLAIMED)
+    yield judged.is_truth(UNKNOWN)
+    yield judged.is_classic[judged.of]
+    yield ~judged.by_state[judged.of]
+
+
+class _Requests:
+    """The rows by request. What failed for what it said (its metadata is too long) leaves the others of its request alone."""
+
+    __slots__ = (
+        "accepts",
+        "in_force",
+        "is_failed",
+        "is_unclaimed",
+        "is_unknown",
+        "judged",
+        "some",
+        "unowned",
+        "zombies",
+    )
+
+    def __init__(self, judged: Judged) -> None:
+        self.judged = judged
+        self.some = np.flatnonzero(np.diff(np.append(judged.first, len(judged))))
+        failed = judged.is_outcome(FAILED)
+        sound = ~failed
+        self.zombies = self._sum(judged.is_truth(*ZOMBIES) & sound)
+        self.unowned = self._sum(judged.is_truth(UNOWNED) & sound)
+        self.is_unknown = self._sum(judged.is_truth(UNKNOWN)) > 0
+        self.is_unclaimed = self._all(judged.is_truth(UNCLAIMED))
+        self.is_failed = self._all(failed)
+        self.in_force = self._all(judged.is_outcome(ACCEPTED) | failed)
+        self.accepts = tuple(self._all((each != 0) | failed) for each in judged.accepts)
+
+    def _sum(self, values: Mask) -> Ints:
+        out = np.zeros(len(self.judged.first), np.int64)
+        out[self.some] = np.add.reduceat(values.astype(np.int64), self.judged.first[self.some])
+        return out
+
+    def _all(self, values: Mask) -> Mask:
+        out = np.zeros(len(self.judged.first), bool)
+        out[self.some] = np.logical_and.reduceat(values, self.judged.first[self.some])
+        return out
+
+    @property
+    def is_replayed(self) -> Mask:
+        """A member of a group that has policies asks, and is not told that what it says is wrong."""
+        judged = self.judged
+        there = np.zeros(len(judged.first), bool)
+        there[self.some] = True
+        has_kind = judged.has_kind & ~judged.is_classic
+        return there & has_kind & ~self.is_unclaimed & ~self.is_failed
+
+    def counts(self) -> Iterator[tuple[Mask, Ints | None]]:
+        """Which requests, and how much each counts, in the order of COUNTED."""
+        replayed = self.is_replayed
+        yield replayed, None
+        yield replayed & self.is_unknown, None
+        zombies, unowned = self.zombies > 0, self.unowned > 0
+        wrong = zombies | unowned
+        for accepts in (*self.accepts, self.in_force):
+            refused, accepted = replayed & ~accepts, replayed & accepts
+            yield refused & wrong, None
+            yield refused & ~wrong & ~self.is_unknown, None
+            yield refused & ~wrong & self.is_unknown, None
+            yield accepted & zombies, None
+            yield accepted, self.zombies
+            yield accepted & unowned, None
+            yield accepted, self.unowned
+
+
+def _broken(rule: str, row: Mapping[str, Any], detail: str, *, partition: bool) -> dict[str, Any]:
+    told = {name: row[name] for name in ("log_id", "shard", "group", "member_id", "offset", "time_ms")}
+    if partition:
+        told |= {name: row[name] for name in ("topic_key", "partition")}
+    return told | {"rule": rule, "log": EVENT_LOG, "detail": detail}
+
+
+def _or(value: Any, instead: str) -> Any:
+    return instead if value is None else value
+
+
+def _zombies_accepted(judged: Judged) -> Iterator[dict[str, Any]]:
+    """Commits that no policy should let through, and that were let through."""
+    for place in np.flatnonzero(judged.is_truth(*ZOMBIES) & judged.is_outcome(ACCEPTED)).tolist():
+        row = judged.row(place)
+        yield _broken(
+            ZOMBIE_ACCEPTED,
+            row,
+            f"{row['truth']}: committed offset {row['committed_offset']} with epoch {row['commit_epoch']}; the member's was "
+            f"{_or(row['member_epoch'], 'none')}, the partition its since {_or(row['owned_since'], 'never')}",
+            partition=True,
+        )
+
+
+def _told_otherwise(judged: Judged) -> Iterator[dict[str, Any]]:
+    """Commits of consumer groups about which event and state log differ."""
+    of = judged.of
+    told, here = judged.told_epoch[of], np.where(judged.epoch >= 0, judged.epoch, NONE)
+    epochs_differ, ownership_differs = told != here, (judged.told_since != NONE) != judged.is_owned
+    wrong = (epochs_differ | ownership_differs) & judged.is_consumer[of] & judged.by_state[of]
+    for place in np.flatnonzero(wrong).tolist():
+        row = judged.row(place)
+        said = []
+        if epochs_differ[place]:
+            said.append(
+                f"the event's member epoch is {_or(row['told_member_epoch'], 'none')}, the log's "
+                f"{_or(row['member_epoch'], 'none')}"
+            )
+        if ownership_differs[place]:
+            said.append(
+                "the event says that it did not own it" if row["is_owned"] else "the event says that it owned it"
+            )
+        yield _broken(TOLD_OTHERWISE, row, "; ".join(said), partition=True)
+
+
+def _verdicts_differ(judged: Judged, requests: _Requests) -> Iterator[dict[str, Any]]:
+    """Requests of which the event has another verdict than the replay."""
+    # Where ownership is required the event's verdicts know of it, and the replay of the bare policies does not.
+    asked = requests.is_replayed & judged.is_consumer & judged.by_state & (requests.unowned == 0)
+    differs = [
+        asked & (told != UNSAID) & (told != accepts)
+        for told, accepts in zip(judged.told_accepts, requests.accepts, strict=True)
+    ]
+    for request in np.flatnonzero(np.logical_or.reduce(differs)).tolist():
+        row = judged.row(int(judged.first[request]))
+        said = [
+            f"{name}: the event says {'accepts' if told[request] else 'refuses'}"
+            for name, told, wrong in zip(POLICIES, judged.told_accepts, differs, strict=True)
+            if wrong[request]
+        ]
+        yield _broken(VERDICT, row, "; ".join(said), partition=False)
+
+
+class Sums:
+    """The sums of all tasks added up, for each group and policy in force (None in classic groups)."""
+
+    def __init__(self, rows: Any) -> None:
+        """`rows`: a table with the columns SUMS."""
+        keys = list(zip(*(rows.column(name).to_pylist() for name in SUMS.names[:-1]), strict=True))
+        number: dict[tuple[Any, ...], int] = {}
+        of = np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
+        self._keys = list(number)
+        self._counts = np.zeros((len(number), len(COUNTED)), np.int64)
+        counts = rows.column("counts").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        np.add.at(self._counts, of, counts.reshape(-1, len(COUNTED)))
+
+    @cached_property
+    def replay(self) -> Any:
+        """A row per group and policy, `in force` among them: requests, and what was refused and let through, rightly or not."""
+        asked = np.flatnonzero(self._of("requests"))
+        keys = [self._keys[place] for place in asked.tolist() for _ in REPLAYED]
+        if not keys:
+            return REPLAY.empty_table()
+        columns = [pa.array(values, field.type) for values, field in zip(zip(*keys, strict=True), REPLAY, strict=False)]
+        columns.append(pa.array([*REPLAYED] * len(asked)))
+        columns += [
+            pa.array(np.repeat(self._of(name)[asked], len(REPLAYED))) for name in ("requests", "requests_unknown")
+        ]
+        tallies = [
+            np.stack([self._of(f"{replayed}:{what}")[asked] for replayed in REPLAYED], axis=1).ravel()
+            for what in TALLIED
+        ]
+        columns += [pa.array(each) for each in (sum(tallies[:_REFUSALS]), *tallies)]
+        return pa.Table.from_arrays(columns, schema=REPLAY)
+
+    def commits(self) -> dict[str, int]:
+        """Partitions of commits: what was decided, and what of it was a zombie's."""
+        return {name: int(self._of(name).sum()) for name in OF_PARTITIONS}
+
+    def policies(self) -> list[dict[str, Any]]:
+        """`replay` of all groups together."""
+        numbers = REPLAY.names[REPLAY.names.index("replayed") + 1 :]
+        found = self.replay.group_by("replayed").aggregate([(name, "sum") for name in numbers])
+        rows = found.rename_columns([name.removesuffix("_sum") for name in found.column_names]).to_pylist()
+        return sorted(
+            ({name: row[name] for name in ("replayed", *numbers)} for row in rows), key=lambda row: str(row["replayed"])
+        )
+
+    def _of(self, name: str) -> Ints:
+        return self._counts[:, COUNTED.index(name)]
