@@ -17,7 +17,9 @@ from coordinator.groups.events import FENCES, HEAD, NO_FIELDS, STATE_END, Kind, 
 from coordinator.groups.fencing import verdicts
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.settings import ConsumerSettings
+from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.form import WriteForm
 from coordinator.protocol.memo import Memo
 from coordinator.protocol.messages import CommitDecidedKey, CommitDecidedValue, TxnOffsetCommitRequest
 from coordinator.protocol.wire import COMPACT, NULLABLE_COMPACT
@@ -30,7 +32,11 @@ NOBODYS = -1
 """The assignment epoch of a partition that is not the member's."""
 NO_MEMBER = -1
 
-_CLASSIC = Kind.CLASSIC  # Looking a name up in an enum is noticed with every commit.
+NO_END = -1
+Committer = tuple[Kind, int, ConsumerMember | None, ConsumerSettings | None]
+"""Who commits, as far as an event says: what a `CommitDecision` ends with."""
+
+_CLASSIC, _CONSUMER = Kind.CLASSIC, Kind.CONSUMER  # Looking a name up in an enum is noticed with every commit.
 _TopicOffsets = CommitDecidedValue.TopicOffsets
 _PartitionOffset = CommitDecidedValue.PartitionOffset
 NO_PRODUCER = (-1, -1, None)
@@ -39,6 +45,9 @@ _ASKED = Struct(">ih").pack
 _JUDGED = Struct(">bbbiiqh").pack
 _PARTITION = Struct(">iqhiB").pack
 _ABOUT_BYTES_MAX = 512
+_VERSION_BYTES = 2
+_BLANKS = {8: "q", 16: "qq"}
+"""An offset; the state's offset and a time."""
 _new_fact = partial(tuple.__new__, Fact)
 """Without the call of its constructor."""
 
@@ -268,18 +277,72 @@ def commit_decided(
     """
     if not (groups.tells_refused if error or partly_refused else groups.tells_accepted):
         return ()
-    group_id, member_id = request.group_id, request.member_id
-    kind, generation, member, settings = _CLASSIC, NO_MEMBER, None, None
+    committer = _committer(groups, request.group_id, request.member_id)
+    metadata_max = groups.config.offset_metadata_max_bytes
+    decision = CommitDecision(request, call.client_id, error, metadata_max, *committer)
+    return (_new_fact(("", NO_FIELDS, decision)),)
+
+
+def _committer(groups: "Groups", group_id: str, member_id: str) -> Committer:
+    """The kind of the group, the generation and the member that the commit named, and the settings of the group."""
     classic = groups.classic.get(group_id)
     if classic is not None:
-        if member_id in classic.members:
-            generation = classic.generation
-    else:
-        consumer = groups.consumer.get(group_id)
-        if consumer is not None:
-            kind = Kind.CONSUMER
-            member = consumer.members.get(member_id)
-            settings = groups.settings.consumer(group_id)
-    metadata_max = groups.config.offset_metadata_max_bytes
-    decision = CommitDecision(request, call.client_id, error, metadata_max, kind, generation, member, settings)
-    return (_new_fact(("", NO_FIELDS, decision)),)
+        return _CLASSIC, classic.generation if member_id in classic.members else NO_MEMBER, None, None
+    consumer = groups.consumer.get(group_id)
+    if consumer is None:
+        return _CLASSIC, NO_MEMBER, None, None
+    return _CONSUMER, NO_MEMBER, consumer.members.get(member_id), groups.settings.consumer(group_id)
+
+
+# --- of commits that are like one before ------------------------------------------------------------------------------
+
+
+class AcceptedForm:
+    """What accepted commits tell that differ in offsets and leader epochs only, while who commits stays what it is."""
+
+    __slots__ = ("_committer", "_member_id", "group_id", "key", "pack", "parts")
+
+    def __init__(self, groups: "Groups", request: Any, inverted: Any, call: Call) -> None:
+        """Two samples (protocol/form.py) of such commits."""
+        self.group_id = request.group_id
+        self._member_id = request.member_id
+        self._committer = _committer(groups, self.group_id, self._member_id)
+        decisions = [
+            CommitDecision(each, call.client_id, ErrorCode.NONE, 0, *self._committer) for each in (request, inverted)
+        ]
+        self.key, sample = decisions[0].encoded(0, 0, NO_END)
+        _, other = decisions[1].encoded(~0, ~0, NO_END)
+        form = WriteForm(sample, other, _BLANKS)
+        self.parts, self.pack = form.parts, form.pack
+
+    def is_of(self, groups: "Groups") -> bool:
+        """Whether the committer, its group and settings are the same still."""
+        return self._committer == _committer(groups, self.group_id, self._member_id)
+
+    def told(self, offsets: Sequence[int]) -> tuple[Fact, ...]:
+        """Of a commit with these offsets."""
+        return (_new_fact(("", NO_FIELDS, _AcceptedAgain(self, offsets))),)
+
+
+class _AcceptedAgain:
+    """One such commit."""
+
+    __slots__ = ("_form", "_offsets")
+
+    def __init__(self, form: AcceptedForm, offsets: Sequence[int]) -> None:
+        self._form = form
+        self._offsets = offsets
+
+    def record(self, state_offset: int, time_ms: int) -> Record:
+        _, value = self.encoded(state_offset, time_ms, NO_END)
+        decoded, _ = Codec.of().decoder("CommitDecidedValue", 0)(value, _VERSION_BYTES)
+        return Record(CommitDecidedKey(self._form.group_id), decoded, 0)
+
+    def encoded(self, state_offset: int, time_ms: int, state_end: int) -> tuple[bytes, bytes]:
+        """As those of a `CommitDecision`."""
+        form = self._form
+        parts = form.parts
+        parts[1], parts[2] = state_offset, time_ms
+        parts[4::2] = self._offsets
+        value = form.pack(*parts)
+        return form.key, value if state_end < 0 else value[:-1] + STATE_END(1, 0, 8, state_end)

@@ -68,11 +68,15 @@ _BODY = Struct(">hiqqqhii")
 _NULL = varint(-1)
 _TABLED = 4096
 """Lengths and deltas below this are looked up; their varints have one or two bytes."""
+NEAR = 64
+"""Places in a batch below this have one byte, those behind it two."""
 _VARINTS = (
-    *(bytes((number << 1,)) for number in range(64)),
-    *(bytes((number << 1 & 127 | 128, number >> 6)) for number in range(64, _TABLED)),
+    *(bytes((number << 1,)) for number in range(NEAR)),
+    *(bytes((number << 1 & 127 | 128, number >> 6)) for number in range(NEAR, _TABLED)),
 )
-_SIZES = tuple(number + (1 if number < 64 else 2) for number in range(_TABLED))
+DELTAS = _VARINTS
+"""The places' bytes, as far as they are looked up."""
+_SIZES = tuple(number + (1 if number < NEAR else 2) for number in range(_TABLED))
 """Of so many bytes together with their length."""
 _BEGINNINGS = tuple(b"\0\0" + delta for delta in _VARINTS)
 """Of a record behind its length: no attributes, no timestamp delta, its offset delta."""
@@ -150,9 +154,10 @@ class BatchBuilder:
 
     __slots__ = ("_parts", "count", "size_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 0) -> None:
+        """`count`: the place of the first record, if these are not all that the batch will have."""
         self._parts: list[bytes] = []
-        self.count = 0
+        self.count = count
         self.size_bytes = HEADER_BYTES
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
@@ -178,6 +183,16 @@ class BatchBuilder:
                 size_bytes += len(record)
             count += 1
         self.count, self.size_bytes = count, size_bytes
+
+    def add_encoded(self, records: bytes, count: int) -> None:
+        """Adds records that are in their wire form already, for the places that come next (record_form.py)."""
+        self._parts.append(records)
+        self.count += count
+        self.size_bytes += len(records)
+
+    def records(self) -> bytes:
+        """The records added so far, in their wire form."""
+        return b"".join(self._parts)
 
     def build(
         self,

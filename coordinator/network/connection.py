@@ -21,7 +21,7 @@ from typing import cast
 
 from coordinator.network.once import OncePerClient
 from coordinator.protocol.frame import FrameError, FrameSplitter
-from coordinator.requests.dispatch import NOTHING_REPEATED, Dispatcher, RefusedFrame
+from coordinator.requests.dispatch import NO_FORM, NOTHING_REPEATED, UNLIKE_AT_FIRST, Dispatcher, RefusedFrame
 from coordinator.requests.exchange import Exchange, Parts
 from coordinator.runtime.memory import COUNTED_BYTES, Memory
 
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
         "_admit", "_backlog", "_backlog_bytes", "_closed", "_counted_bytes", "_dispatch", "_drained", "_handling", "_held",
         "_in_flight_max", "_limits", "_listed", "_lost", "_memory", "_now_ms", "_once", "_queue", "_reading", "_reserved_bytes",
         "_seen", "_splitter", "_starved", "_transport", "_turn", "_writable",
-        "advertised", "client_host", "client_id", "closed_by", "full_since_ms", "repeated", "requests",
+        "advertised", "client_host", "client_id", "closed_by", "form", "full_since_ms", "repeated", "requests", "unlike",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +102,8 @@ class Connection(asyncio.Protocol):
         self.client_id: str | None = None
         self.closed_by = Closed.PEER
         self.repeated = NOTHING_REPEATED
+        self.form = NO_FORM
+        self.unlike = UNLIKE_AT_FIRST
         self.requests = 0
         """Whole frames received so far."""
         self._seen = (now_ms(), 0, False)

@@ -65,5 +65,8 @@ class Api:
     refuse: Callable[[Any, KafkaError, int], Message]
     repeats: bool = False
     """Whether clients send the same request over and over, so that it is worth keeping decoded. Nobody may change it."""
+    form: Callable[[Any, int], tuple[Message, Any] | None] | None = None
+    """Where clients send a request over and over with other numbers: `form(request, api_version)` is a second sample of it
+    (protocol/form.py), and the content of the `Filled` by which `handle` gets the next ones; None: this one is not such."""
     writes: bool = True
     """Whether it may change durable state; a shard whose disk is full still serves those that do not."""

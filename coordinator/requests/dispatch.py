@@ -16,19 +16,34 @@ from typing import Any, cast
 from coordinator import requests
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.form import Filled
 from coordinator.protocol.header import decode_request_header
 from coordinator.requests.api import Api
-from coordinator.requests.exchange import Exchange, Repeated, ReplyQueue, Route
+from coordinator.requests.exchange import Exchange, Repeated, ReplyQueue, RequestForm, Route
 
 _log = logging.getLogger(__name__)
 
 API_VERSIONS = 18
 REPEATED_BYTES_MAX = 512
 """A larger request is not kept, for each connection may have one."""
+FORM_BYTES_MAX = 1_024
+"""Nor is there a form of a larger one: with all that comes of it, it takes thirty times as much."""
+FORM_PAYS_AFTER, UNLIKE_MAX = 8, 16
+"""To make a form costs as much as a few requests save by it. So one that has served is replaced by the first request that is
+unlike it, any other after so many. (A client may commit other partitions each time.)"""
+UNLIKE_AT_FIRST = UNLIKE_MAX - 2
+"""A connection's second request makes its form."""
 _CORRELATION_ID = Struct(">i").unpack_from
+_BLANKS = {4: "i", 8: "q", 12: "qi"}
+"""A correlation id, an offset, an offset and a leader epoch."""
 
 NOTHING_REPEATED = Repeated(b"nothing", b"", cast(Route, None), None, None)
 """Of a connection that has sent no such request. Its head is longer than any, so no frame is like it, not even an empty one."""
+
+
+NO_FORM = RequestForm(b"", b"", {}, cast(Route, None), None, None)
+"""Of a connection that has none."""
+NO_FORM.size_bytes = -1
 
 
 class RefusedFrame(Exception):
@@ -74,6 +89,11 @@ class Dispatcher:
         if frame[8:] == repeated.rest and frame[:4] == repeated.head:
             route, client_id, request = repeated.route, repeated.client_id, repeated.request
             (correlation_id,) = _CORRELATION_ID(frame, 4)
+        elif len(frame) == queue.form.size_bytes and (numbers := queue.form.read(frame)) is not None:
+            form = queue.form
+            form.served += 1
+            route, client_id, correlation_id = form.route, form.client_id, numbers[0]
+            request = Filled(form.content, numbers)
         else:
             try:
                 api_key, version, correlation_id, client_id, position = decode_request_header(frame)
@@ -84,6 +104,8 @@ class Dispatcher:
                 raise RefusedFrame(f"malformed request: {error}") from error
             if route.repeats and len(frame) <= REPEATED_BYTES_MAX:
                 queue.repeated = Repeated(frame[:4], frame[8:], route, client_id, request)
+            elif route.api.form is not None and len(frame) <= FORM_BYTES_MAX:
+                self._learn(queue, frame, position, route, client_id)
         exchange = Exchange(route, queue, request, correlation_id, client_id)
         queue.expect(exchange)
         try:
@@ -93,6 +115,24 @@ class Dispatcher:
         except Exception:  # noqa: BLE001 - a bug must not take the other connections down
             _log.exception("event=request_failed api=%s version=%d", route.api.name, route.version)
             exchange.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _learn(self, queue: ReplyQueue, frame: bytes, position: int, route: Route, client_id: str | None) -> None:
+        """Makes a request's form, if that may pay."""
+        queue.unlike += 1
+        if queue.unlike < UNLIKE_MAX and queue.form.served < FORM_PAYS_AFTER:
+            return
+        queue.unlike = 0
+        queue.form = NO_FORM
+        request = route.decode(frame, position)[0]
+        samples = route.api.form(request, route.version) if route.api.form is not None else None
+        encode = self._codec.encoder(f"{route.api.name}Request", route.version)
+        if samples is None or encode(request) != frame[position:]:  # it may say more than we understand
+            return
+        other, content = samples
+        inverted_id = (~_CORRELATION_ID(frame, 4)[0]).to_bytes(4, signed=True)
+        queue.form = RequestForm(
+            frame, frame[:4] + inverted_id + frame[8:position] + encode(other), _BLANKS, route, client_id, content
+        )
 
     def _route(self, api_key: int, version: int) -> Route:
         api = self._apis.get(api_key)

@@ -4,13 +4,14 @@ An exchange is made when a frame is decoded and holds its place in the connectio
 of the requests, whenever they are given. To the core it is the opaque `Call`; to a shard it is who waits for a reply.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from struct import Struct
 from time import perf_counter_ns
 from typing import Any, NamedTuple, Protocol
 
 from coordinator.protocol import messages
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.form import ReadForm
 from coordinator.protocol.messages import Message
 from coordinator.requests.api import Api
 from coordinator.runtime.memory import COUNTED_BYTES
@@ -97,10 +98,29 @@ class Repeated(NamedTuple):
     request: Any
 
 
+class RequestForm(ReadForm):
+    """What a connection's requests have in common that come with other numbers, and what they are."""
+
+    __slots__ = ("client_id", "content", "route", "served")
+
+    def __init__(
+        self, sample: bytes, other: bytes, codes: Mapping[int, str], route: Route, client_id: str | None, content: Any
+    ) -> None:
+        super().__init__(sample, other, codes)
+        self.route = route
+        self.client_id = client_id
+        self.content = content
+        self.served = 0
+        """How many requests were like it."""
+
+
 class ReplyQueue(Protocol):
     """The asker's connection (network/connection.py)."""
 
     repeated: Repeated
+    form: RequestForm
+    unlike: int
+    """Requests of which there could be a form, and that were not like the one there is."""
     advertised: tuple[str, int]
     client_host: str
 
@@ -164,9 +184,9 @@ class Exchange:
         return self._queue.advertised
 
     def encode(self, message: Any) -> bytes:
-        """The whole answer frame; also counts it."""
+        """The whole answer frame; also counts it. `message`: or its bytes (runtime/result.py)."""
         route = self.route
-        body = route.encode(message)
+        body = message if type(message) is bytes else route.encode(message)
         size = len(body)
         route.answered += 1
         if size > COUNTED_BYTES or (route.has_error_code and message.error_code):

@@ -10,17 +10,26 @@ from typing import Any
 
 from coordinator.groups.offsets.accept import fail
 from coordinator.groups.offsets.commit import ANSWERS, commit
+from coordinator.groups.offsets.commit_again import CommitForm, commit_again, inverted
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.form import Filled
 from coordinator.protocol.messages import Message, OffsetCommitRequest
 from coordinator.requests.api import Access, Api, Operation, Resource
 from coordinator.requests.judged_commit import Judged, all_exist, judge
 from coordinator.runtime.result import Call, Result
 
+LEADER_EPOCHS_SINCE = 6
 TOPIC_IDS_SINCE = 10
 
 
 def handle(server: Any, exchange: Any) -> None:
-    request: OffsetCommitRequest = exchange.request
+    request = exchange.request
+    if type(request) is Filled:
+        form: CommitForm = request.content
+        if form.catalog_version == server.topics.version or _prepare(form, server.topics, exchange):
+            server.groups.submit(form.group_id, commit_again, exchange)
+            return
+        request = exchange.request = form.message(request.numbers)
     by_id = exchange.api_version >= TOPIC_IDS_SINCE
     if all_exist(request, server.topics, by_id=by_id):
         server.groups.submit(request.group_id, commit, exchange)
@@ -38,7 +47,26 @@ def handle(server: Any, exchange: Any) -> None:
     server.groups.submit(request.group_id, _commit_rest, exchange)
 
 
-def refuse(request: OffsetCommitRequest | Judged, error: KafkaError, api_version: int) -> Message:
+def _prepare(form: CommitForm, topics: Any, exchange: Any) -> bool:
+    """Makes ready a form whose topics were not looked up yet, or may have changed; False if not all of them are there."""
+    exist = all_exist(form.request, topics, by_id=exchange.api_version >= TOPIC_IDS_SINCE)
+    if exist:
+        form.prepare(topics, exchange.route.encode)
+    return exist
+
+
+def form(request: OffsetCommitRequest, api_version: int) -> tuple[Message, CommitForm] | None:
+    """Of a commit of offsets and leader epochs only."""
+    if api_version < LEADER_EPOCHS_SINCE or any(
+        each.committed_metadata for topic in request.topics for each in topic.partitions
+    ):
+        return None
+    return inverted(request), CommitForm(request)
+
+
+def refuse(request: OffsetCommitRequest | Judged | Filled, error: KafkaError, api_version: int) -> Message:
+    if isinstance(request, Filled):
+        return fail(request.content.request, ANSWERS, error.code)
     if isinstance(request, Judged):
         return request.completed(fail(request.left, ANSWERS, error.code))
     return fail(request, ANSWERS, error.code)
@@ -62,4 +90,5 @@ API = Api(
     access=Access(Operation.READ, Resource.GROUP),
     handle=handle,
     refuse=refuse,
+    form=form,
 )

@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from coordinator.log.batch import BatchBuilder
 from coordinator.protocol.messages import Message
 
 TimerKey = tuple[Hashable, ...]
@@ -50,8 +51,8 @@ class Records(ABC):
         """What `state.replay` of each would do."""
 
     @abstractmethod
-    def encoded(self) -> Sequence[tuple[bytes, bytes]]:
-        """Keys and values."""
+    def add_to(self, batch: BatchBuilder) -> None:
+        """What adding the key and value of each would do."""
 
 
 class Producer(NamedTuple):
@@ -131,8 +132,9 @@ class Call(Protocol):
 class Result:
     """What a handler wants done. `reply` None means that the asker waits (the core kept its `call`)."""
 
-    reply: Message | None = None
-    records: Sequence[Record] | Records = ()
+    reply: Message | bytes | None = None
+    """Bytes: the body of an answer that says no error as a whole, as it was encoded before."""
+    records: list[Record] | tuple[Record, ...] | Records = ()
     timers: Sequence[Timer] = ()
     replies: Sequence[tuple[Call, Message]] = ()
     facts: Sequence[Fact] = field(default=())

@@ -16,7 +16,7 @@ final, because after a failed fdatasync nobody knows what the disk holds: the sh
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, Protocol, cast
 
@@ -49,7 +49,7 @@ class Exchange(Call, Asker, Protocol):
     writes: bool
     """Whether this API may produce records."""
 
-    def encode(self, message: Message) -> Any: ...
+    def encode(self, message: Message | bytes) -> Any: ...
     def refusal(self, error: KafkaError) -> Message: ...
     def wait(self) -> None: ...
 
@@ -279,19 +279,20 @@ class Shard:
             if fact.name:
                 self._told(self.index, fact)
 
-    def _append(self, records: Sequence[Record] | Records) -> None:
+    def _append(self, records: list[Record] | tuple[Record, ...] | Records) -> None:
         batch = self._batch
-        if not batch.count and not self._sealed:
+        before = batch.count
+        if not before and not self._sealed:
             self._soon(self.flush)
-        if isinstance(records, Records):
-            records.replay(self.state)
-            batch.add_all(records.encoded())
-        else:
+        if isinstance(records, list | tuple):
             replay, encode = self.state.replay, self._serde.encode
             for record in records:
                 replay(record)
                 batch.add(*encode(record))
-        self._offset_written += len(records)
+        else:
+            records.replay(self.state)
+            records.add_to(batch)
+        self._offset_written += batch.count - before
 
     def _append_pending(self, records: Iterable[Record] | Records, producer: Producer) -> None:
         self._seal_batch()

@@ -4,7 +4,7 @@ from coordinator.bench.load import frame
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.dispatch import NOTHING_REPEATED, REPEATED_BYTES_MAX, Dispatcher
+from coordinator.requests.dispatch import NO_FORM, NOTHING_REPEATED, REPEATED_BYTES_MAX, Dispatcher
 
 CODEC = Codec.of(None)
 
@@ -14,6 +14,7 @@ class Client:
 
     def __init__(self, *, repeats=True, handle=lambda server, exchange: None):
         self.repeated = NOTHING_REPEATED
+        self.form = NO_FORM
         self.exchanges = []
         api = Api(
             key=12,

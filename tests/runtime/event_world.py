@@ -1,6 +1,6 @@
 """A shard with its event log, on a simulated disk of which one log alone may fail."""
 
-from runtime.shard_world import Asker, Catalog, ShardWorld
+from runtime.shard_world import Asker, ShardWorld
 
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.events import EVENT_KEYS
@@ -81,7 +81,7 @@ class EventWorld(ShardWorld):
         self.shard = Shard(
             0,
             log,
-            lambda: Groups(GroupsConfig(coordinator_events=self.policy), Catalog()),
+            lambda: Groups(GroupsConfig(coordinator_events=self.policy), self.catalog),
             Serde(Codec.of(None), RECORD_KEYS),
             self.clock,
             make_writer=lambda log, durable, failed: Writer(log, self.durability, self.run, durable, failed),

@@ -14,6 +14,8 @@ TOPIC_ID = b"t" * 16
 
 
 class Catalog:
+    version = 1
+
     def topic_id(self, name):
         return TOPIC_ID
 
@@ -53,6 +55,8 @@ class Asker:
 class ShardWorld:
     """`turn()` ends a turn of the loop; `finish_syncs()` lets the worker do what it was given."""
 
+    make_catalog = Catalog
+
     def __init__(self, durability="fsync", disk=None, segment_bytes=1 << 30):
         self.segment_bytes = segment_bytes
         self.disk = disk or SimulatedDisk()
@@ -64,6 +68,7 @@ class ShardWorld:
         self.timers = []
         self.facts = []
         self.durability = durability
+        self.catalog = self.make_catalog()
         self.open()
 
     def open(self):
@@ -72,7 +77,7 @@ class ShardWorld:
         self.shard = Shard(
             0,
             log,
-            lambda: Groups(GroupsConfig(), Catalog()),
+            lambda: Groups(GroupsConfig(), self.catalog),
             Serde(Codec.of(None), RECORD_KEYS),
             self.clock,
             make_writer=lambda log, durable, failed: Writer(log, self.durability, self.run, durable, failed),

@@ -44,5 +44,5 @@ class Effects:
         self.facts.append(Fact(name, fields, event))
 
     def result(self, reply: Message | None = None) -> Result:
-        records = (*self.replaces, self.record) if self.record is not None else self.replaces
+        records = (*self.replaces, self.record) if self.record is not None else tuple(self.replaces)
         return Result(reply, records, self.timers, self.replies, self.facts)

@@ -14,6 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from coordinator.groups.offsets.replay import replay_offsets
+from coordinator.log.batch import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.protocol.wire import SHORT, text_prefix
@@ -67,6 +68,9 @@ class OffsetCommits(Records):
     def replay(self, state: "Groups") -> None:
         for topic, topic_id, offsets in self._topics:
             replay_offsets(state, self.group_id, topic, topic_id, offsets)
+
+    def add_to(self, batch: BatchBuilder) -> None:
+        batch.add_all(self.encoded())
 
     def encoded(self) -> list[tuple[bytes, bytes]]:
         group_id, out = self.group_id, []

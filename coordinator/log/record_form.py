@@ -1,0 +1,73 @@
+"""Records that are written again and again with other numbers in their values: put into a batch all in one go.
+
+What differs between the records of one commit and those of the next are the numbers, and the records' places in their batch.
+A place is a varint of one or of two bytes, and a record's length counts it, so there are two forms; what fits neither, at the
+border between the two or behind thousands of records, goes the ordinary way, by which the forms are made, too.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from coordinator.log.batch import DELTAS, NEAR, BatchBuilder
+from coordinator.protocol.form import WriteForm
+
+Pairs = Sequence[tuple[bytes, bytes]]
+"""Records by key and value."""
+
+
+class RecordsForm:
+    """The form of some records that come together, and are alike but for the lengths of their keys and values."""
+
+    __slots__ = ("_codes", "_count", "_far", "_near", "_other", "_sample")
+
+    def __init__(self, sample: Pairs, other: Pairs, codes: Mapping[int, str]) -> None:
+        """Two samples (protocol/form.py) of the same records, in which each has the same blanks."""
+        self._sample = sample
+        self._other = other
+        self._codes = {**codes, 1: "1s", 2: "2s"}
+        self._count = len(sample)
+        self._near: _Placed | None = None
+        self._far: _Placed | None = None
+
+    def add_to(self, batch: BatchBuilder, *columns: Sequence[int]) -> bool:
+        """Adds the records with these numbers, by blank and then by record; False if they must be added as others are."""
+        first, count = batch.count, self._count
+        end = first + count
+        if end < NEAR:
+            form = self._near or self._placed_near()
+        elif first >= NEAR and end <= len(DELTAS):
+            form = self._far or self._placed_far()
+        else:
+            return False
+        parts, stride = form.parts, form.stride
+        parts[1::stride] = DELTAS[first:end]
+        for blank, column in zip(form.blanks, columns, strict=True):
+            parts[blank::stride] = column
+        batch.add_encoded(form.pack(*parts), count)
+        return True
+
+    def _placed_near(self) -> "_Placed":
+        self._near = _Placed(self._sample, 0, self._other, 1, self._codes)
+        return self._near
+
+    def _placed_far(self) -> "_Placed":
+        # So far from the first that both bytes of each place differ.
+        self._far = _Placed(self._sample, NEAR, self._other, 2 * NEAR + 1, self._codes)
+        return self._far
+
+
+class _Placed(WriteForm):
+    """Such a form where places have one size: the same parts for each record, behind the first."""
+
+    __slots__ = ("stride",)
+
+    def __init__(self, sample: Pairs, at: int, other: Pairs, other_at: int, codes: Mapping[int, str]) -> None:
+        super().__init__(_encoded(sample, at), _encoded(other, other_at), codes)
+        self.stride = (len(self.parts) - 1) // len(sample)
+        self.blanks = self.blanks[1 : len(self.blanks) // len(sample)]
+        """Of a record, without its place, which is the first."""
+
+
+def _encoded(records: Pairs, first: int) -> bytes:
+    batch = BatchBuilder(first)
+    batch.add_all(records)
+    return batch.records()
