@@ -28,6 +28,7 @@ from coordinator.log.aborted import Aborted, overlapping
 from coordinator.log.batch import (
     BatchHeader,
     CorruptBatch,
+    LogRecord,
     UnsupportedCompression,
     decode_records,
     key_values,
@@ -511,11 +512,38 @@ class Log:
         return None
 
     def latest_timestamp(self) -> TimestampOffset | None:
-        """The first record that bears the highest timestamp of all; None in an empty log."""
+        """The first record that bears the highest timestamp of those that are left; None if there are none."""
         for segment in self.segments:
             _ = segment.index
-        timestamps = [segment.max_timestamp for segment in self.segments if segment.size_bytes]
-        return self.offset_for_time(max(timestamps)) if timestamps else None
+        segments = [segment for segment in self.segments if segment.size_bytes]
+        if not segments:
+            return None
+        begun = segments[0].base_offset < self.start_offset
+        timestamps = [segment.max_timestamp for segment in segments[begun:]]
+        if begun:
+            timestamps.append(self._latest_left(segments[0]))
+        return self.offset_for_time(max(timestamps))
+
+    def _latest_left(self, segment: Segment) -> int:
+        """The highest timestamp in a segment whose beginning was deleted; -1 if nothing is left of it."""
+        latest, position = -1, 0
+        while position < segment.size_bytes:
+            for at, header in segment.headers(position):
+                position = at + header.size_bytes
+                if header.base_offset >= self.start_offset:
+                    latest = max(latest, header.max_timestamp)
+                elif header.next_offset > self.start_offset:
+                    found = self._records_at(segment, at, header)
+                    left = [record.timestamp for record in found or () if record.offset >= self.start_offset]
+                    latest = max(latest, *left) if found is not None else max(latest, header.max_timestamp)
+        return latest
+
+    def _records_at(self, segment: Segment, at: int, header: BatchHeader) -> list[LogRecord] | None:
+        """The records of a batch; None if it is sealed nonsense."""
+        try:
+            return decode_records(segment.file.pread(at, header.size_bytes), 0, header)
+        except (CorruptBatch, UnsupportedCompression):
+            return None
 
     def _find_time(self, segment: Segment, position: int, timestamp: int) -> TimestampOffset | None:
         while position < segment.size_bytes:
@@ -523,10 +551,9 @@ class Log:
                 position = at + header.size_bytes
                 if header.max_timestamp < timestamp or header.next_offset <= self.start_offset:
                     continue
-                try:
-                    records = decode_records(segment.file.pread(at, header.size_bytes), 0, header)
-                except (CorruptBatch, UnsupportedCompression):
-                    # Sealed nonsense. The batch is as near as one can tell: its reader skips what is too early.
+                records = self._records_at(segment, at, header)
+                if records is None:
+                    # The batch is as near as one can tell: its reader skips what is too early.
                     near = max(header.base_offset, self.start_offset)
                     return TimestampOffset(near, header.max_timestamp, header.leader_epoch)
                 for record in records:

@@ -103,6 +103,21 @@ def test_an_offset_is_found_by_time_even_where_times_run_backwards(disk):
         assert (latest.offset, latest.timestamp) == (6, 60)
 
 
+def test_the_latest_time_is_that_of_a_record_which_is_left(disk):
+    log = open_log(disk, segment_bytes=300)
+    times = [90, 20, 80, 20, 70, 70, 40, 60, 50, 5, 30, 2]
+    for first in range(0, len(times), 3):
+        records = [LogRecord(first + place, at, b"k", b"v") for place, at in enumerate(times[first : first + 3])]
+        log.append(encode_batch(records), 3, max(record.timestamp for record in records))
+    assert len(log.segments) > 1
+    for start in range(len(times)):
+        log.truncate_before(start)
+        latest, left = log.latest_timestamp(), times[start:]
+        assert (latest.offset, latest.timestamp) == (start + left.index(max(left)), max(left))
+    log.truncate_before(len(times))
+    assert log.latest_timestamp() is None
+
+
 @pytest.mark.parametrize("kind", [1, 2, 3, 4])
 def test_a_time_is_found_to_the_record_in_a_compressed_batch_and_to_the_batch_if_that_is_nonsense(disk, kind):
     log = open_log(disk)
