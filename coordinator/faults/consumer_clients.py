@@ -40,6 +40,8 @@ class Ownership:
         """Group and partition -> the member that was told last that it has it, and since when that is known."""
         self._epochs: dict[tuple[str, str], tuple[int, int]] = {}
         """Group and member -> its highest epoch, and since when that is known."""
+        self._since: dict[str, int] = {}
+        """Groups that started anew: what was asked before may be an answer of the former one."""
         self.assignments = 0
 
     def told(self, group_id: str, member_id: str, partitions: set[Partition]) -> None:
@@ -61,8 +63,16 @@ class Ownership:
                     f"{what} of {member_id} of {group_id} passed, with {partition}, which {owner} was told to have before",
                 )
 
+    def group_expired(self, group_id: str) -> None:
+        """The server let a group go of which nothing was left."""
+        self._since[group_id] = self._history.tick()
+        for key in [key for key in self._epochs if key[0] == group_id]:
+            del self._epochs[key]
+
     def epoch(self, group_id: str, member_id: str, epoch: int, asked: int) -> None:
         """A member was told its epoch."""
+        if asked < self._since.get(group_id, 0):
+            return
         highest, since = self._epochs.get((group_id, member_id), (0, 0))
         if since < asked and epoch < highest:
             self._broken("I7 epochs grow", f"{member_id} of {group_id} is told epoch {epoch} after {highest}")

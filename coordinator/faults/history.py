@@ -13,7 +13,7 @@ of the same instant have an order.
 - I9: once an assignment of a generation is out, whoever asks with an older one is refused; and once a static member has
   been given its assignment under a new id, so is whoever still uses the old one.
 
-A group that is deleted starts anew: around a deletion nothing is concluded about generations.
+A group that is deleted, or of which nothing is left, starts anew: around that nothing is concluded about generations.
 """
 
 from collections.abc import Callable, Iterable
@@ -100,6 +100,16 @@ class History:
             self._register(key).deletions.append(attempts[-1])
         return attempts
 
+    def may_be_deleted(self, key: Key) -> bool:
+        """Whether somebody has asked for it to be deleted and does not know what came of that."""
+        deletions = self._register(key).deletions
+        return any(each.ended == FOREVER and not each.refused for each in deletions)
+
+    def expired(self, key: Key) -> None:
+        """The server let an offset go that nobody needs."""
+        now = self.tick()
+        self._register(key).deletions.append(Attempt(key, None, now, now))
+
     def keys_of(self, group_id: str) -> list[Key]:
         """Every offset of a group that anybody tried to commit."""
         return [key for key in self._registers if key[0] == group_id]
@@ -162,6 +172,14 @@ class History:
         """It was done, or it was refused: from now on the group is one again."""
         self._rounds[group_id] = _Rounds(since=self.tick())
         self._unsure[group_id] -= 1
+
+    def group_may_be_deleted(self, group_id: str) -> bool:
+        """Whether somebody has asked for that and does not know what came of it."""
+        return self._unsure.get(group_id, 0) > 0
+
+    def group_expired(self, group_id: str) -> None:
+        """The server let a group go of which nothing was left."""
+        self._rounds[group_id] = _Rounds(since=self.tick())
 
     def joined(self, group_id: str, generation: int, asked: int, who: str) -> None:
         """A join that was sent at `asked` was answered with this generation."""
@@ -232,7 +250,7 @@ class History:
 
     def _sure(self, group_id: str, asked: int) -> _Rounds | None:
         """What is known of the group, if an answer to a request sent at `asked` says something about it."""
-        if self._unsure.get(group_id):
+        if self.group_may_be_deleted(group_id):
             return None
         rounds = self._rounds.setdefault(group_id, _Rounds())
         return rounds if asked > rounds.since else None

@@ -5,7 +5,7 @@
 - I2: compaction is invisible. The same state comes from every record that was ever appended, in order.
 - I3: what was announced as durable is in the log after a crash.
 - I4: a log holds nothing that was not appended to it, each record at its offset.
-- I16 and I18 are in recounts.py.
+- I6 is in expiry.py, I16 and I18 are in recounts.py.
 - I21, I22: the event logs are true and say what they leave out (told.py).
 
 For I2 and I4 every append to a shard's log is recorded as it happens. A log that goes on from an earlier offset (a crash
@@ -14,9 +14,10 @@ walk over the segment files, batch by batch.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from coordinator.faults import recounts
+from coordinator.faults.expiry import Appended, Expiry
 from coordinator.faults.told import Telling
 from coordinator.groups.groups import RECORD_KEYS, Groups
 from coordinator.log.batch import (
@@ -36,17 +37,6 @@ from coordinator.runtime.shard import Shard, Status
 from coordinator.server import OFFSETS_TOPIC, Server
 
 Broken = Callable[[str, str], None]
-
-
-class Appended(NamedTuple):
-    """One record, as it was given to the disk."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    producer: Producer
-    attributes: int
-    """Of its batch: whether it belongs to a transaction, or ends one."""
 
 
 def records_of(content: bytes) -> Iterator[tuple[BatchHeader, list[Appended]]]:
@@ -85,8 +75,10 @@ def durable_half(groups: Groups) -> dict[str, Any]:
 class Invariants:
     """Checks one server after the other, on the same disk."""
 
-    def __init__(self, log_dir: str, broken: Broken) -> None:
+    def __init__(self, log_dir: str, broken: Broken, expiry: Expiry, wall_ms: Callable[[], int]) -> None:
         self.checks = 0
+        self._expiry = expiry
+        self._wall_ms = wall_ms
         self._prefix = f"{log_dir}/{OFFSETS_TOPIC}-"
         self._broken = broken
         self._serde = Serde(Codec.of(None), RECORD_KEYS)
@@ -101,7 +93,9 @@ class Invariants:
         index = int(path[len(self._prefix) :].partition("/")[0])
         for header, records in records_of(data):
             self._forget_from(index, header.base_offset)
-            self._appended[index] += records
+            before = self._appended[index]
+            self._expiry.appended(before, records, self._wall_ms())
+            before += records
 
     def _forget_from(self, index: int, offset: int) -> None:
         """The log ends before this offset."""

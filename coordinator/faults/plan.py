@@ -74,6 +74,8 @@ class Plan:
     assignment_interval_ms: int
     fencing_policy: str
 
+    offsets_retention_minutes: int
+
     events_fail: float
     """Chance that a write to an event log fails."""
 
@@ -98,6 +100,8 @@ class Plan:
 def draw(seed: int, span_s: float) -> Plan:
     """The plan of a seed."""
     random = Random(f"plan {seed}")
+    # Of a chance of its own, like whatever is added later, so that a seed keeps the rest of its meaning.
+    counters = Random(f"counters {seed}").choice([0, 1, 2])
 
     def sometimes(low: float, high: float, chance: float = 0.5) -> float:
         value = round(random.uniform(low, high), 1)
@@ -116,9 +120,8 @@ def draw(seed: int, span_s: float) -> Plan:
         initial_rebalance_delay_ms=random.choice([0, 200, 3_000]),
         groups=random.choice([1, 2, 3]),
         members=random.choice([1, 2, 3, 5]),
-        # Of a chance of its own, like whatever is added later, so that a seed keeps the rest of its meaning.
         accountants=Random(f"accountants {seed}").choice([0, 1, 2, 3]),
-        counters=Random(f"counters {seed}").choice([0, 1, 2]),
+        counters=counters,
         statics=random.choice([0.0, 0.0, 0.5, 1.0]),
         think_s=random.choice([0.3, 0.6, 1.2]),
         session_ms=random.choice([6_000, 8_000, 12_000]),
@@ -145,5 +148,7 @@ def draw(seed: int, span_s: float) -> Plan:
         mixed_groups=Random(f"mixed {seed}").choice([0, 1, 1]),
         assignment_interval_ms=random.choice([0, 0, 1_000]),
         fencing_policy=random.choice(FENCING_POLICIES),
+        # A counter that stands still for a minute must still find where it was.
+        offsets_retention_minutes=10_080 if counters else Random(f"retention {seed}").choice([1, 10_080]),
         events_fail=Random(f"events {seed}").choice([0.0, 0.0, 0.02, 0.3]),
     )

@@ -26,6 +26,7 @@ from coordinator.faults.clock import LoopClock
 from coordinator.faults.consumer_clients import ConsumerMember, Ownership
 from coordinator.faults.disk import Node, PowerCut, SimulatedDisk, SimulatedFile
 from coordinator.faults.entropy import SeededEntropy
+from coordinator.faults.expiry import Expiry
 from coordinator.faults.history import History
 from coordinator.faults.invariants import Invariants
 from coordinator.faults.loop import Deadlock, Livelock, Process, SimulatedLoop
@@ -75,6 +76,8 @@ class Report:
     transactions: int = 0
     reads: int = 0
     assignments: int = 0
+    expired: int = 0
+    """Offsets and groups that nobody needed any more."""
     checks: int = 0
 
     def __str__(self) -> str:
@@ -88,6 +91,7 @@ class Report:
             "transactions",
             "reads",
             "assignments",
+            "expired",
             "checks",
         )
         numbers = " ".join(f"{name}={getattr(self, name)}" for name in counts)
@@ -181,6 +185,8 @@ def config_of(plan: Plan) -> ServerConfig:
             group_consumer_min_session_timeout_ms=plan.session_ms,
             group_consumer_assignment_interval_ms=plan.assignment_interval_ms,
             group_consumer_fencing_policy=plan.fencing_policy,
+            offsets_retention_minutes=plan.offsets_retention_minutes,
+            offsets_retention_check_interval_ms=5_000,
         ),
         declared_topics=(
             *(DeclaredTopic(name=name, partitions=count) for name, count in clients.TOPICS.items()),
@@ -216,7 +222,8 @@ class Simulation:
         self.loop.network = self.network
         self.clock = LoopClock(self.loop.time)
         self.history = History(self.broken)
-        self.invariants = Invariants(LOG_DIR, self.broken)
+        self.expiry = Expiry(self.history, plan.offsets_retention_minutes * 60_000, self._group_expired, self.broken)
+        self.invariants = Invariants(LOG_DIR, self.broken, self.expiry, self.clock.wall_ms)
         self.disk = MachineDisk(
             self._random("short writes") if plan.short_writes else None, self._power_gone, self.invariants.appended
         )
@@ -283,6 +290,7 @@ class Simulation:
         report.acknowledged, report.reads = self.history.acknowledged, self.history.reads
         report.assignments = self.history.assignments + self._ownership.assignments
         report.checks = self.invariants.checks
+        report.expired = self.expiry.expired
         return report
 
     async def _play(self) -> None:
@@ -579,6 +587,7 @@ class Simulation:
 
     def _clock_jump(self) -> Any:
         jump_ms = self._random_faults.choice([-3_600_000, -1_000, 1_000, 3_600_000])
+        self.expiry.latest_ms = max(self.expiry.latest_ms, self.clock.wall_ms())
         self.clock.skew_ms += jump_ms
         return f"{jump_ms} ms"
 
@@ -630,6 +639,10 @@ class Simulation:
             self._broken = f"{invariant}: {what}"
             self.event(f"BROKEN {self._broken}")
             self.loop.stop()
+
+    def _group_expired(self, group_id: str) -> None:
+        self.history.group_expired(group_id)
+        self._ownership.group_expired(group_id)
 
     def event(self, text: str) -> None:
         self.network.trace.update(text.encode())

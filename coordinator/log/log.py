@@ -28,13 +28,13 @@ from coordinator.log.aborted import Aborted, overlapping
 from coordinator.log.batch import (
     BatchHeader,
     CorruptBatch,
-    LogRecord,
     UnsupportedCompression,
     decode_records,
     key_values,
 )
 from coordinator.log.checkpoint import Checkpoint
 from coordinator.log.reader import read_segments
+from coordinator.log.record import LogRecord
 from coordinator.log.recovery import DamagedLog, RecoveryReport, examine, is_torn_tail
 from coordinator.log.segment import SUFFIX, Segment, aborted_name, remove_files, segment_name
 from coordinator.log.swap import finish_swaps

@@ -19,7 +19,7 @@ from coordinator.groups import fencing
 from coordinator.groups.classic import sync
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.groups import Groups
-from coordinator.groups.offsets import commit
+from coordinator.groups.offsets import commit, expire
 from coordinator.groups.offsets.pending import PendingOffsets
 from coordinator.groups.offsets.store import Offsets
 from coordinator.log import compaction
@@ -254,8 +254,18 @@ def pending_offsets_are_forgotten_by_a_restart(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(Groups, "loaded", forget)
 
 
+def offsets_in_use_expire(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ClassicGroup, "is_subscribed_to", lambda self, topic: False)
+
+
+def offsets_expire_too_early(patch: pytest.MonkeyPatch) -> None:
+    real = expire.expired_offsets
+    patch.setattr(expire, "expired_offsets", lambda group, offsets, now_ms, _: real(group, offsets, now_ms, 20_000))
+
+
 TRANSACTIONS = {"accountants": 3, "groups": 1, "think_s": 0.1}
 COUNTERS = {"counters": 2, "groups": 1, "think_s": 0.1}
+RETENTION = {"counters": 0, "offsets_retention_minutes": 1}
 
 MUTANTS: list[tuple[Patch, dict[str, Any]]] = [
     (reply_before_durable, {"power_s": 5.0, "fsync_s": 0.2}),
@@ -280,6 +290,8 @@ MUTANTS: list[tuple[Patch, dict[str, Any]]] = [
     (aborted_offsets_count, COUNTERS),
     (offsets_do_not_wait_for_their_marker, COUNTERS),
     (pending_offsets_are_forgotten_by_a_restart, COUNTERS | {"kill_s": 5.0}),
+    (offsets_in_use_expire, RETENTION | {"clock_jump_s": 5.0}),
+    (offsets_expire_too_early, RETENTION | {"clock_jump_s": 0.0, "think_s": 1.2, "kill_s": 0.0, "power_s": 0.0}),
 ]
 """What is broken, and how a plan is changed so that it can show."""
 

@@ -1,0 +1,175 @@
+"""I6: an offset or a group goes when somebody asked for that, or when nobody needs it any more.
+
+Looked at from the log's side: each tombstone of an offset or a group must have a reason, and the rule is written down here a
+second time, in the slowest way there is: everything that was ever appended to the shard is gone through again. Only the log
+and the clients' own deletions are consulted.
+
+Whoever is in a group keeps the offsets of the topics that it reads. Others are kept for the retention, from the commit on,
+or from the moment when a classic group became Empty. What is pending in a transaction keeps the offset of its partition.
+A group goes when it has neither members nor offsets; or it lives on as one of the other kind.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from coordinator.faults.history import Broken, History
+from coordinator.groups.groups import RECORD_KEYS
+from coordinator.log.batch import CONTROL, TRANSACTIONAL, read_end_transaction
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.messages import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    GroupMetadataKey,
+    OffsetCommitKey,
+)
+from coordinator.protocol.subscription import parse_subscription
+from coordinator.runtime.result import Producer, Record
+from coordinator.runtime.serde import Serde
+
+INVARIANT = "I6 expiry is lawful"
+
+
+class Appended(NamedTuple):
+    """One record, as it was given to the disk."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    producer: Producer
+    attributes: int
+    """Of its batch: whether it belongs to a transaction, or ends one."""
+
+
+class Expiry:
+    """Watches the tombstones of one run."""
+
+    def __init__(
+        self, history: History, retention_ms: int, group_expired: Callable[[str], None], broken: Broken
+    ) -> None:
+        self.latest_ms = 0
+        """The latest time that the wall clock has shown: a decision may be written after the clock was set back."""
+        self.expired = 0
+        """Offsets and groups."""
+        self._history = history
+        self._retention_ms = retention_ms
+        self._group_expired = group_expired
+        self._broken = broken
+        self._serde = Serde(Codec.of(None), RECORD_KEYS)
+
+    def appended(self, before: list[Appended], batch: list[Appended], now_ms: int) -> None:
+        """A batch was appended to a shard's log behind `before`."""
+        self.latest_ms = max(self.latest_ms, now_ms)
+        if batch[0].attributes & (CONTROL | TRANSACTIONAL):
+            return
+        records = [None if each.key is None else self._serde.decode(each.key, each.value) for each in batch]
+        living = {_group_of(record) for record in records if record is not None and record.value is not None}
+        for place, record in enumerate(records):
+            if record is None or record.value is not None:
+                continue
+            if isinstance(record.key, OffsetCommitKey):
+                partition = record.key.group, record.key.topic, record.key.partition
+                if self._history.may_be_deleted(partition):
+                    continue
+                groups = self._groups(before + batch[:place])
+                self._expires(partition, groups.needs(*partition, self.latest_ms - self._retention_ms))
+                self._history.expired(partition)
+            else:
+                group_id = _group_of(record)
+                if group_id is None or group_id in living or self._history.group_may_be_deleted(group_id):
+                    continue
+                self._expires(group_id, self._groups(before + batch[:place]).is_in_use(group_id))
+                self._group_expired(group_id)
+
+    def _expires(self, what: object, why_not: str | None) -> None:
+        self.expired += 1
+        if why_not is not None:
+            self._broken(INVARIANT, f"{what} expired, by {self.latest_ms} at the latest: {why_not}")
+
+    def _groups(self, records: Iterable[Appended]) -> "_Groups":
+        groups = _Groups()
+        for _, key, value, producer, attributes in records:
+            if attributes & CONTROL:
+                end = read_end_transaction(key, value)
+                assert end is not None
+                groups.end(producer, is_committed=end[0])
+            elif key is not None and (record := self._serde.decode(key, value)) is not None:
+                groups.take(record, producer if attributes & TRANSACTIONAL else None)
+        return groups
+
+
+def _group_of(record: Record) -> str | None:
+    """The group that a record is the metadata of."""
+    key: Any = record.key
+    if isinstance(key, GroupMetadataKey):
+        return key.group
+    return key.group_id if isinstance(key, ConsumerGroupMetadataKey) else None
+
+
+class _Groups:
+    """What the records of a shard come to, as far as it matters here."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[tuple[str, str, int], Any] = {}
+        self._pending: dict[int, list[tuple[tuple[str, str, int], Any]]] = defaultdict(list)
+        """By producer id: a marker may bear a later epoch (KIP-890)."""
+        self._classic: dict[str, Any] = {}
+        self._consumer: dict[str, dict[str, Any]] = {}
+
+    def take(self, record: Record, producer: Producer | None) -> None:
+        """One record; of an open transaction if it has a producer."""
+        key: Any = record.key
+        if isinstance(key, OffsetCommitKey):
+            partition = key.group, key.topic, key.partition
+            if producer is None:
+                self._put(self._offsets, partition, record.value)
+            else:
+                self._pending[producer.id].append((partition, record.value))
+        elif isinstance(key, GroupMetadataKey):
+            self._put(self._classic, key.group, record.value)
+        elif isinstance(key, ConsumerGroupMetadataKey):
+            self._put(self._consumer, key.group_id, None if record.value is None else {})
+        elif isinstance(key, ConsumerGroupMemberMetadataKey):
+            self._put(self._consumer.setdefault(key.group_id, {}), key.member_id, record.value)
+
+    def is_in_use(self, group_id: str) -> str | None:
+        """Why a group must stay; None if it need not."""
+        classic = self._classic.get(group_id)
+        if self._consumer.get(group_id) or (classic is not None and classic.members):
+            return "it has members"
+        pending = (partition for ended in self._pending.values() for partition, _ in ended)
+        left = [partition for partition in (*self._offsets, *pending) if partition[0] == group_id]
+        return f"it has {left}" if left else None
+
+    def end(self, producer: Producer, *, is_committed: bool) -> None:
+        ended = self._pending.pop(producer.id, [])
+        self._offsets |= dict(ended) if is_committed else {}
+
+    def needs(self, group_id: str, topic: str, index: int, expired_ms: int) -> str | None:
+        """Why an offset must stay that nothing has needed since `expired_ms` (wall clock); None if it need not."""
+        partition = group_id, topic, index
+        committed = self._offsets.get(partition)
+        if committed is None:
+            return "there is no such offset"
+        if any(partition == pending for ended in self._pending.values() for pending, _ in ended):
+            return "a transaction is open in its partition"
+        since_ms = committed.commit_timestamp
+        classic = self._classic.get(group_id)
+        if classic is not None and classic.protocol_type:
+            if not classic.members:
+                since_ms = max(since_ms, classic.current_state_timestamp)
+            for member in classic.members:
+                if topic in parse_subscription(member.subscription).topics:
+                    return f"{member.member_id} reads the topic"
+        for member_id, member in self._consumer.get(group_id, {}).items():
+            pattern = member.subscribed_topic_regex
+            if topic in member.subscribed_topic_names or (pattern and re.fullmatch(pattern, topic)):
+                return f"{member_id} reads the topic"
+        return f"it was needed at {since_ms}" if since_ms > expired_ms else None
+
+    def _put(self, where: dict[Any, Any], key: Any, value: Any) -> None:
+        if value is None:
+            where.pop(key, None)
+        else:
+            where[key] = value
