@@ -33,6 +33,8 @@ from coordinator.protocol.messages import (
 
 TOPIC = "bench"
 PARTITIONS = 16
+COMMITS = 8
+"""Different ones of a member, which it sends in turn."""
 RUN = uuid4().hex[:8]
 """In the names of groups: a server that is measured again has members of the last run that it waits for."""
 SERVING_WITHIN_S = 60.0
@@ -123,8 +125,8 @@ async def serving(host: str, port: int) -> None:
         await asyncio.sleep(0.1)
 
 
-async def member_frame(plan: Plan, codec: Codec, index: int) -> bytes:
-    """Forms a group of one member and returns the request frame it then repeats."""
+async def member_frames(plan: Plan, codec: Codec, index: int) -> list[bytes]:
+    """Forms a group of one member and returns the request frames that it sends in turn: its commits are of other offsets."""
     group, member, generation = f"bench-{RUN}-{index}", "m" * 42, 1
     if plan.joins:
         reader, writer = await asyncio.open_connection(plan.host, plan.port)
@@ -158,7 +160,7 @@ async def member_frame(plan: Plan, codec: Codec, index: int) -> bytes:
             if first.error_code:
                 raise SystemExit(f"load: heartbeat answered error {first.error_code}")
             writer.close()
-        return frame(codec, "HeartbeatRequest", 4, 7, beat)
+        return [frame(codec, "HeartbeatRequest", 4, 7, beat)]
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(
         name=TOPIC,
         partitions=[
@@ -176,10 +178,15 @@ async def member_frame(plan: Plan, codec: Codec, index: int) -> bytes:
         if any(p.error_code for t in first.topics for p in t.partitions):
             raise SystemExit(f"load: commit answered {first}")
         writer.close()
-    return frame(codec, "OffsetCommitRequest", 8, 7, commit)
+    frames = []
+    for correlation_id in range(COMMITS):
+        for partition in topic.partitions:
+            partition.committed_offset += 1 + index
+        frames.append(frame(codec, "OffsetCommitRequest", 8, correlation_id, commit))
+    return frames
 
 
-async def consumer_member_frame(plan: Plan, codec: Codec) -> bytes:
+async def consumer_member_frames(plan: Plan, codec: Codec) -> list[bytes]:
     """The same with the consumer protocol: the one member owns the whole topic and has nothing to tell."""
     member = str(uuid4())
     beat = ConsumerGroupHeartbeatRequest(group_id=f"bench-{member}", member_id=member, member_epoch=1)
@@ -206,7 +213,7 @@ async def consumer_member_frame(plan: Plan, codec: Codec) -> bytes:
         if joined.error_code or steady.error_code or steady.assignment:
             raise SystemExit(f"load: the member is not steady: {joined}, then {steady}")
         writer.close()
-    return frame(codec, "ConsumerGroupHeartbeatRequest", 1, 7, beat)
+    return [frame(codec, "ConsumerGroupHeartbeatRequest", 1, 7, beat)]
 
 
 class Member(asyncio.Protocol):
@@ -324,8 +331,8 @@ async def run(plan: Plan) -> Outcome:
     members = []
     for index in range(plan.connections):
         is_consumer = plan.request == "consumer heartbeat"
-        request = await (consumer_member_frame(plan, codec) if is_consumer else member_frame(plan, codec, index))
-        make = partial(Member, [request], 0 if plan.rate else plan.in_flight)
+        requests = await (consumer_member_frames(plan, codec) if is_consumer else member_frames(plan, codec, index))
+        make = partial(Member, requests, 0 if plan.rate else plan.in_flight)
         _, member = await loop.create_connection(make, plan.host, plan.port)
         members.append(member)
     return await measure(members, plan.server_pid, plan.warm_up_s, plan.seconds, plan.rate)

@@ -282,11 +282,13 @@ class Connection(asyncio.Protocol):
         queue, dispatch, in_flight_max = self._queue, self._dispatch, self._in_flight_max
         self._handling = True
         try:
-            for index, frame in enumerate(frames):
+            coming = iter(frames)
+            for frame in coming:
                 if len(queue) >= in_flight_max or self._held is not None or self._counted_bytes:
                     self._write()
                     if len(queue) >= in_flight_max or self._is_held() or not self._writable:
-                        self._backlog.extend(frames[index:])
+                        self._backlog.append(frame)
+                        self._backlog.extend(coming)
                         break
                 dispatch(frame, self)
         except RefusedFrame as error:
@@ -319,10 +321,10 @@ class Connection(asyncio.Protocol):
         out: list[bytes] = []
         while queue and (payload := queue[0].payload) is not None:
             queue.popleft()
-            if isinstance(payload, Parts):
-                out += payload.parts
-            else:
+            if isinstance(payload, bytes):
                 out.append(payload)
+            else:
+                out += payload.parts
         if not out:
             return
         if self._counted_bytes:

@@ -9,6 +9,7 @@ import importlib
 import logging
 import pkgutil
 from dataclasses import replace
+from functools import partial
 from struct import Struct
 from types import ModuleType
 from typing import Any, cast
@@ -36,6 +37,9 @@ UNLIKE_AT_FIRST = UNLIKE_MAX - 2
 _CORRELATION_ID = Struct(">i").unpack_from
 _BLANKS = {4: "i", 8: "q", 12: "qi"}
 """A correlation id, an offset, an offset and a leader epoch."""
+
+_new_filled = partial(tuple.__new__, Filled)
+"""Without the call of its constructor."""
 
 NOTHING_REPEATED = Repeated(b"nothing", b"", cast(Route, None), None, None)
 """Of a connection that has sent no such request. Its head is longer than any, so no frame is like it, not even an empty one."""
@@ -85,15 +89,14 @@ class Dispatcher:
 
     def dispatch(self, frame: bytes, queue: ReplyQueue) -> None:
         """Handles one request frame (without its size); it is answered now or later. Raises RefusedFrame."""
-        repeated = queue.repeated
+        repeated, form = queue.repeated, queue.form
         if frame[8:] == repeated.rest and frame[:4] == repeated.head:
             route, client_id, request = repeated.route, repeated.client_id, repeated.request
             (correlation_id,) = _CORRELATION_ID(frame, 4)
-        elif len(frame) == queue.form.size_bytes and (numbers := queue.form.read(frame)) is not None:
-            form = queue.form
+        elif len(frame) == form.size_bytes and (numbers := form.read(frame)) is not None:
             form.served += 1
             route, client_id, correlation_id = form.route, form.client_id, numbers[0]
-            request = Filled(form.content, numbers)
+            request = _new_filled((form.content, numbers))
         else:
             try:
                 api_key, version, correlation_id, client_id, position = decode_request_header(frame)

@@ -186,7 +186,10 @@ class Exchange:
     def encode(self, message: Any) -> bytes:
         """The whole answer frame; also counts it. `message`: or its bytes (runtime/result.py)."""
         route = self.route
-        body = message if type(message) is bytes else route.encode(message)
+        if type(message) is bytes:
+            route.answered += 1
+            return route.head(len(message) + route.head_bytes, self.correlation_id) + message
+        body = route.encode(message)
         size = len(body)
         route.answered += 1
         if size > COUNTED_BYTES or (route.has_error_code and message.error_code):

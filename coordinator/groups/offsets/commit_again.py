@@ -116,11 +116,12 @@ class CommitForm:
 class OffsetCommitsAgain(Records):
     """The records of one such commit."""
 
-    __slots__ = ("_form", "_now_ms", "_numbers")
+    __slots__ = ("_epochs", "_form", "_now_ms", "_offsets")
 
-    def __init__(self, form: CommitForm, numbers: tuple[int, ...], now_ms: int) -> None:
+    def __init__(self, form: CommitForm, offsets: tuple[int, ...], epochs: tuple[int, ...], now_ms: int) -> None:
         self._form = form
-        self._numbers = numbers
+        self._offsets = offsets
+        self._epochs = epochs
         self._now_ms = now_ms
 
     def __len__(self) -> int:
@@ -130,16 +131,13 @@ class OffsetCommitsAgain(Records):
         return iter(self._ordinary())
 
     def replay(self, state: "Groups") -> None:
-        form, numbers, now_ms = self._form, self._numbers, self._now_ms
-        offsets, group_id = state.offsets, form.group_id
-        committed = offsets.by_group.get(group_id)
-        if committed is None or group_id in offsets.pending.by_group:
+        form, now_ms, offsets = self._form, self._now_ms, state.offsets
+        committed = offsets.by_group.get(form.group_id)
+        if committed is None or form.group_id in offsets.pending.by_group:
             self._ordinary().replay(state)
             return
         count = len(committed)
-        for partition, topic_id, offset, epoch in zip(
-            form.partitions, form.ids, numbers[1::2], numbers[2::2], strict=True
-        ):
+        for partition, topic_id, offset, epoch in zip(form.partitions, form.ids, self._offsets, self._epochs):  # noqa: B905
             # As the constructor would, which is a call.
             value = _new(OffsetCommitValue)
             value.offset = offset
@@ -152,27 +150,29 @@ class OffsetCommitsAgain(Records):
         offsets.count += len(committed) - count
 
     def add_to(self, batch: BatchBuilder) -> None:
-        form, numbers = self._form, self._numbers
-        if not form.records.add_to(batch, numbers[1::2], numbers[2::2], [self._now_ms] * form.count):
+        form = self._form
+        if not form.records.add_to(batch, self._offsets, self._epochs, [self._now_ms] * form.count):
             self._ordinary().add_to(batch)
 
     def _ordinary(self) -> OffsetCommits:
-        return accept(self._form.message(self._numbers), ANSWERS, 0, self._now_ms, None)[1]
+        request = renumbered(self._form.request, iter(self._offsets), iter(self._epochs))
+        return accept(request, ANSWERS, 0, self._now_ms, None)[1]
 
 
 def commit_again(groups: "Groups", filled: Filled, call: Call, now_ms: int) -> Result:
     """As `commit`, for a form that is prepared."""
-    form: CommitForm = filled.content
-    numbers = filled.numbers
+    form: CommitForm
+    form, numbers = filled
     try:
         timers = fence_commit(groups, form.request, call.api_version)
     except KafkaError as error:
         error.facts = commit_decided(groups, form.message(numbers), call, error.code, partly_refused=False)
         raise
+    offsets = numbers[1::2]
     groups.offsets.commits += form.count
     facts: tuple[Fact, ...] = ()
     if groups.tells_accepted:
         if form.accepted is None or not form.accepted.is_of(groups):
             form.accepted = AcceptedForm(groups, form.request, inverted(form.request), call)
-        facts = form.accepted.told(numbers[1::2])
-    return Result(form.answer, OffsetCommitsAgain(form, numbers, now_ms), timers, (), facts)
+        facts = form.accepted.told(offsets)
+    return Result(form.answer, OffsetCommitsAgain(form, offsets, numbers[2::2], now_ms), timers, (), facts)
