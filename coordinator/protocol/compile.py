@@ -78,6 +78,12 @@ class _Writer:
         self.namespace[name] = packer.pack if verb == "pack" else packer.unpack_from
         return name
 
+    def many(self, verb: str, code: str) -> str:
+        """The name of what gives such a method for any number of values of one kind."""
+        name = f"{verb}_many_{code.replace('?', 't')}"
+        self.namespace[name] = wire.Many(verb, code)
+        return name
+
     def function(self, kind: str) -> tuple[Callable[..., Any], str]:
         source = "\n".join(self._lines) + "\n"
         file_name = f"protocol_schemas/{self.message}.json/v{self.version}/{kind}.py"
@@ -259,7 +265,7 @@ class _DecodeWriter(_Writer):
             self.line(f'    raise null_refused("{field}")')
         match subcon.element:
             case Fixed(code=code):
-                self.line(f'{target} = list(struct.unpack_from(f">{{n}}{code}", buffer, pos))')
+                self.line(f"{target} = list({self.many('unpack', code)}[n](buffer, pos))")
                 self.line(f"pos += n * {least}" if least > 1 else "pos += n")
             case Uuid():
                 self.line("end = pos + n * 16")
@@ -499,7 +505,7 @@ class _EncodeWriter(_Writer):
             self._run.append((subcon.prefix.value, count))
         match subcon.element:
             case Fixed(code=code):
-                self._piece(f'struct.pack(f">{{{count}}}{code}", *{items})')
+                self._piece(f"{self.many('pack', code)}[{count}](*{items})")
             case Uuid():
                 self._piece(f'b"".join([pack_16s(element) for element in {items}])')
                 self.bound("pack", "16s")
@@ -538,8 +544,9 @@ class _EncodeWriter(_Writer):
             return
         self._flush()
         outer = self._out
-        tags = self.fresh_name("tags")
-        self.line(f"{tags} = []")
+        tags = "" if len(tagged) == 1 else self.fresh_name("tags")
+        if tags:
+            self.line(f"{tags} = []")
         for field in tagged:
             self.line(f"if {differs_source(field.value, f'{source}.{field.attribute}')}:")
             self.indent()
@@ -548,11 +555,18 @@ class _EncodeWriter(_Writer):
             self._value(field.subcon, f"{source}.{field.attribute}", field.attribute)
             self._flush()
             self.line(f'{content} = b"".join({content})')
-            self.line(f"{tags} += ({wire.write_varint(field.tag)!r}, write_varint(len({content})), {content})")
+            number = wire.write_varint(field.tag) if tags else _lone_tag_number(field)
+            size = f"len({content})"
+            prefix = f"SHORT[{size} - 1] if 0 < {size} < 128 else write_varint({size})"
+            self.line(f"{tags or outer} += ({number!r}, {prefix}, {content})")
             self.dedent()
         self._out = outer
-        self.line(f"{outer}.append(write_varint(len({tags}) // 3))")
-        self.line(f"{outer} += {tags}")
+        if tags:
+            self.line(f"{outer}.append(write_varint(len({tags}) // 3))")
+            self.line(f"{outer} += {tags}")
+        else:
+            self.line("else:")
+            self.line(f'    {outer}.append(b"\\0")')
 
     def _lone_fixed_tag(self, field: Tagged, code: str, source: str) -> None:
         """A section that can hold one field of known width: its count, number and size are known before it is written."""
@@ -566,7 +580,12 @@ class _EncodeWriter(_Writer):
 
 def _lone_tag_head(field: Tagged, code: str) -> bytes:
     """How a section begins that holds this one field of fixed width: a count of one, the tag, the size."""
-    return b"\1" + wire.write_varint(field.tag) + wire.write_varint(struct.calcsize(f">{code}"))
+    return _lone_tag_number(field) + wire.write_varint(struct.calcsize(f">{code}"))
+
+
+def _lone_tag_number(field: Tagged) -> bytes:
+    """The same without the size."""
+    return b"\1" + wire.write_varint(field.tag)
 
 
 def differs_source(value: Value, source: str) -> str:

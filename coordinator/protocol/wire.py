@@ -8,10 +8,15 @@ beyond the end, and the next read, or the check at the end of the message, refus
 check.
 """
 
+from struct import Struct
+from typing import Any
+
 from coordinator.protocol.memo import Memo
 
 TEXT_SIZE_MAX = 0x7FFF
 """Bytes in a string, in every encoding: the flexible one could say more, and Kafka refuses it on both sides."""
+
+MANY_REMEMBERED = 256
 
 
 class DecodeError(Exception):
@@ -83,6 +88,24 @@ NULLABLE_COMPACT = Memo(lambda text: b"\0" if text is None else _compact(text))
 PLAIN = Memo(_plain)
 """The same, not compact."""
 NULLABLE_PLAIN = Memo(lambda text: b"\xff\xff" if text is None else _plain(text))
+
+
+class Many(dict[int, Any]):
+    """What packs, or unpacks, so many numbers of one kind, by how many; the usual counts are remembered."""
+
+    __slots__ = ("_code", "_packs")
+
+    def __init__(self, verb: str, code: str) -> None:
+        """`code`: as for `struct`."""
+        self._packs = verb == "pack"
+        self._code = code
+
+    def __missing__(self, count: int) -> Any:
+        numbers = Struct(f">{count}{self._code}")
+        method = numbers.pack if self._packs else numbers.unpack_from
+        if count <= MANY_REMEMBERED:
+            self[count] = method
+        return method
 
 
 def read_long_text(buffer: bytes, position: int, field: str) -> tuple[str, int]:
