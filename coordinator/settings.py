@@ -422,7 +422,7 @@ ONLY_VALUE: dict[str, tuple[Any, str]] = {
 NOT_YET: dict[str, str] = {
     "group.streams.num.warmup.": "warm-up tasks of streams groups (KIP-1071)",
     "group.streams.max.warmup.": "warm-up tasks of streams groups (KIP-1071)",
-    "group.streams.topology.description.": "topology descriptions of streams groups",
+    "group.streams.topology.description.": "topology descriptions of streams groups (KIP-1331)",
     "group.share.": "share groups (KIP-932)",
     "share.": "share groups (KIP-932)",
     "errors.deadletterqueue.": "share groups (KIP-932)",

@@ -35,6 +35,7 @@ from coordinator.groups.offsets.replay import (
 from coordinator.groups.offsets.store import Offsets
 from coordinator.groups.offsets.take import OFFSET_COMMIT_TYPE, OffsetTaker
 from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
+from coordinator.groups.streams.group import StreamsGroup
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -79,7 +80,7 @@ class Groups:
 
     __slots__ = (
         "_count_all", "assignors", "begun", "catalog", "classic", "commits_fenced", "config", "consumer", "offsets", "settings",
-        "tells_accepted", "tells_refused", "txn_commits",
+        "streams", "tells_accepted", "tells_refused", "txn_commits",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +104,7 @@ class Groups:
         self.classic: dict[str, ClassicGroup] = {}
         """Simple groups (offsets only) are classic groups without members."""
         self.consumer: dict[str, ConsumerGroup] = {}
+        self.streams: dict[str, StreamsGroup] = {}
         self.begun: dict[str, ConsumerGroup] = {}
         """Consumer groups as the operation saw them whose records are about to make them."""
         self.offsets = Offsets()
@@ -153,20 +155,20 @@ class Groups:
     @property
     def count(self) -> int:
         """Groups of all kinds."""
-        return len(self.classic) + len(self.consumer)
+        return len(self.classic) + len(self.consumer) + len(self.streams)
 
     def admit(self) -> None:
         """To be asked before an operation makes a group that was not there. Raises GROUP_MAX_SIZE_REACHED."""
         if self._count_all() >= self.config.limit_groups:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, "The server has as many groups as limit.groups allows.")
 
-    def group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+    def group(self, group_id: str) -> ClassicGroup | ConsumerGroup | StreamsGroup | None:
         """The group of this id, of whatever kind."""
-        return self.consumer.get(group_id) or self.classic.get(group_id)
+        return self.consumer.get(group_id) or self.streams.get(group_id) or self.classic.get(group_id)
 
-    def group_or_simple(self, group_id: str) -> ClassicGroup | ConsumerGroup:
+    def group_or_simple(self, group_id: str) -> ClassicGroup | ConsumerGroup | StreamsGroup:
         """The group of this id; a simple one is made if nothing was known of it."""
-        return self.consumer.get(group_id) or self.classic_or_simple(group_id)
+        return self.consumer.get(group_id) or self.streams.get(group_id) or self.classic_or_simple(group_id)
 
     def consumer_or_made(self, group_id: str) -> ConsumerGroup:
         """The consumer group; made if there is none, and then the id is no classic or simple group's any more."""
