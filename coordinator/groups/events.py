@@ -71,6 +71,7 @@ class Kind(IntEnum):
 
     CLASSIC = 0
     CONSUMER = 1
+    STREAMS = 2
 
 
 def quiet(event: Event) -> Fact:
@@ -184,7 +185,9 @@ def fenced(
     """Tells that somebody was refused as not being who it said, if it was: nothing for other errors, or without a name."""
     if not groups.tells_refused or error not in FENCES or not (member_id or instance_id):
         return ()
-    kind = Kind.CONSUMER if group_id in groups.consumer else Kind.CLASSIC
+    kind = (
+        Kind.CONSUMER if group_id in groups.consumer else Kind.STREAMS if group_id in groups.streams else Kind.CLASSIC
+    )
     return (quiet(member_fenced(group_id, kind, member_id, instance_id, epoch, ErrorCode(error), api)),)
 
 

@@ -41,6 +41,8 @@ def group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) 
     group = groups.consumer.get(group_id)
     if group is not None:
         return Change(groups, group, now_ms)
+    if group_id in groups.streams:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     classic = groups.classic.get(group_id)
     if classic is None:
         groups.admit()

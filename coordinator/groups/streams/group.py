@@ -49,6 +49,9 @@ Tasks = Mapping[str, frozenset[int]]
 TaskEpochs = Mapping[str, Mapping[int, int]]
 """Subtopology id -> number of a task -> the epoch at which the member was given it (KIP-1251). None is empty."""
 
+_Holders = dict[str, dict[int, set[str]]]
+"""Subtopology id -> number -> ids of the members that have a copy."""
+
 _NONE: Tasks = {}
 _NO_EPOCHS: TaskEpochs = {}
 _NOBODY: frozenset[str] = frozenset()
@@ -193,7 +196,9 @@ class StreamsGroup:
         "configured",
         "configured_version",
         "delivered",
+        "departed",
         "endpoint_epoch",
+        "failed_description_epoch",
         "group_epoch",
         "group_id",
         "is_delayed",
@@ -203,6 +208,7 @@ class StreamsGroup:
         "shutdown_by",
         "standby",
         "static_members",
+        "stored_description_epoch",
         "target",
         "target_epoch",
         "target_timestamp_ms",
@@ -222,6 +228,9 @@ class StreamsGroup:
         """The epoch of the topology whose topics were found to be right."""
         self.assignment_configs: Mapping[str, str] = {}
         """The settings by which the target was made: another value makes another target."""
+        self.stored_description_epoch = NO_TOPOLOGY_EPOCH
+        """Written by a Kafka that keeps descriptions of topologies (KIP-1331), and kept for it; and the next one, too."""
+        self.failed_description_epoch = NO_TOPOLOGY_EPOCH
         self.topology: Topology | None = None
         self.target_epoch = EPOCH_AT_FIRST
         self.target_timestamp_ms = 0
@@ -235,11 +244,15 @@ class StreamsGroup:
         """Instance id -> member id."""
         self.active: dict[str, dict[int, str]] = {}
         """Subtopology id -> number -> the member that has the active task."""
-        self.standby: dict[str, dict[int, set[str]]] = {}
-        """Subtopology id -> number -> members that have a standby task of it; and a warm-up task."""
-        self.warmup: dict[str, dict[int, set[str]]] = {}
+        self.standby: _Holders = {}
+        """Who has standby tasks, and who has warm-up tasks."""
+        self.warmup: _Holders = {}
         self.unreconciled: set[str] = set()
         """Members that have not reached the target."""
+
+        self.departed: set[str] = set()
+        """Ids of members that had reached the target's epoch and are gone. Should one come back, it must not get this epoch
+        again: a commit that it made before it left would pass for one made after."""
 
         # Not in the log.
         self.configured: Configured | None = None
@@ -301,17 +314,28 @@ class StreamsGroup:
         """Whether a subtopology of a group with members reads the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.readers
 
-    def has_active(self, subtopology_id: str, number: int) -> str | None:
-        """The member that has the active task."""
+    def owner(self, subtopology_id: str, number: int) -> str | None:
+        """The member that has the active task, also if it must give it up."""
         return self.active.get(subtopology_id, _NO_OWNERS).get(number)
 
-    def has_copy(self, subtopology_id: str, number: int, process_id: str) -> bool:
-        """Whether a member in this process has a standby or warm-up task of it."""
-        for holders in (self.standby, self.warmup):
-            for member_id in holders.get(subtopology_id, _NO_HOLDERS).get(number, _NOBODY):
-                if self.members[member_id].process_id == process_id:
-                    return True
-        return False
+    def runs_in(self, subtopology_id: str, number: int, process_id: str) -> bool:
+        """Whether a member in this process has the active task."""
+        owner = self.owner(subtopology_id, number)
+        return owner is not None and self.members[owner].process_id == process_id
+
+    def has_standby(self, subtopology_id: str, number: int, process_id: str) -> bool:
+        """Whether a member in this process has a standby task of it."""
+        return self._has_copy(self.standby, subtopology_id, number, process_id)
+
+    def has_warmup(self, subtopology_id: str, number: int, process_id: str) -> bool:
+        """Whether a member in this process has a warm-up task of it."""
+        return self._has_copy(self.warmup, subtopology_id, number, process_id)
+
+    def _has_copy(self, holders: "_Holders", subtopology_id: str, number: int, process_id: str) -> bool:
+        return any(
+            self.members[member_id].process_id == process_id
+            for member_id in holders.get(subtopology_id, _NO_HOLDERS).get(number, _NOBODY)
+        )
 
     # --- replay -------------------------------------------------------------------------------------------------------
 
@@ -319,6 +343,8 @@ class StreamsGroup:
         """Puts a member in, or another value in the place of one."""
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
+        if old is not None and member.member_epoch < 0 <= old.member_epoch:
+            self._depart(old)
         self._hold(old, member)
         if old is not None and old.instance_id != member.instance_id:
             self._release(old)
@@ -334,6 +360,7 @@ class StreamsGroup:
         old = self.members.pop(member_id, None)
         if old is None:
             return
+        self._depart(old)
         self._release(old)
         self._hold(old, None)
         self.unreconciled.discard(member_id)
@@ -355,6 +382,7 @@ class StreamsGroup:
         self.acknowledged = begun.acknowledged
 
     def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        self.departed.clear()
         self.target_epoch = epoch
         self.target_timestamp_ms = timestamp_ms
         self.unreconciled = {
@@ -365,6 +393,10 @@ class StreamsGroup:
         self.topology = topology
         self.configured = None
         self.configured_version = None
+
+    def _depart(self, member: StreamsMember) -> None:
+        if member.member_epoch >= self.target_epoch:
+            self.departed.add(member.member_id)
 
     def _release(self, member: StreamsMember) -> None:
         instance_id = member.instance_id
@@ -401,14 +433,14 @@ _NO_OWNERS: Mapping[int, str] = {}
 _NO_HOLDERS: Mapping[int, set[str]] = {}
 
 
-def _add(holders: dict[str, dict[int, set[str]]], tasks: Tasks, member_id: str) -> None:
+def _add(holders: _Holders, tasks: Tasks, member_id: str) -> None:
     for subtopology_id, numbers in tasks.items():
         by_number = holders.setdefault(subtopology_id, {})
         for number in numbers:
             by_number.setdefault(number, set()).add(member_id)
 
 
-def _remove(holders: dict[str, dict[int, set[str]]], tasks: Tasks, member_id: str) -> None:
+def _remove(holders: _Holders, tasks: Tasks, member_id: str) -> None:
     for subtopology_id, numbers in tasks.items():
         by_number = holders.get(subtopology_id, {})
         for number in numbers:
