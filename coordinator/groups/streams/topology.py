@@ -102,9 +102,11 @@ class Topology:
             raise _invalid(f"The topology epoch is {sent.epoch}, but must not be negative.")
         for subtopology_id, part in topology.subtopologies.items():
             _check_places(subtopology_id, part)
-            for topic in part.repartition_source_topics:
+            for topic in (*part.repartition_source_topics, *part.state_changelog_topics):
                 if topic.partitions < 0:
-                    raise _invalid(f"Repartition topic {topic.name} must not have {topic.partitions} partitions.")
+                    raise _invalid(f"Topic {topic.name} must not have {topic.partitions} partitions.")
+                if len(dict(topic.configs)) < len(topic.configs):
+                    raise _invalid(f"Topic {topic.name} has a setting twice.")
         return topology
 
     @classmethod

@@ -15,7 +15,9 @@ _TOPICS = st.builds(
     name=_NAMES,
     partitions=st.integers(0, 9),
     replication_factor=st.integers(0, 3),
-    topic_configs=st.lists(st.builds(Request.KeyValue, _NAMES, _NAMES), max_size=2),
+    topic_configs=st.lists(
+        st.builds(Request.KeyValue, _NAMES, _NAMES), max_size=2, unique_by=lambda config: config.key
+    ),
 )
 
 
@@ -111,6 +113,7 @@ def test_a_copartition_group_names_topics_by_their_places():
         simple(source_topics=["a"], copartition_groups=[Request.CopartitionGroup([-1], [], [])]),
         simple(source_topics=["a"], copartition_groups=[Request.CopartitionGroup([0], [], [0])]),
         simple(repartition_source_topics=[Request.TopicInfo("r", -1, 0)]),
+        simple(state_changelog_topics=[Request.TopicInfo("c", 0, 0, [Request.KeyValue("a", "b")] * 2)]),
     ],
     ids=[
         "negative epoch",
@@ -119,6 +122,7 @@ def test_a_copartition_group_names_topics_by_their_places():
         "place before the first",
         "no such repartition",
         "-1 partitions",
+        "setting twice",
     ],
 )
 def test_what_cannot_be_a_topology_is_refused(sent):
