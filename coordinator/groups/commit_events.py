@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.groups.consumer.group import ConsumerMember
 from coordinator.groups.events import FENCES, HEAD, NO_FIELDS, STATE_END, Kind, count_bytes, key_bytes
-from coordinator.groups.fencing import verdicts
+from coordinator.groups.fencing import Policies, policies_of, reader_of, verdicts
 from coordinator.groups.offsets.metadata import is_too_large
-from coordinator.groups.settings import ConsumerSettings
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.memo import Memo
 from coordinator.protocol.messages import CommitDecidedKey, CommitDecidedValue, TxnOffsetCommitRequest
@@ -87,7 +86,7 @@ class CommitDecision:
         kind: Kind,
         generation: int,
         member: ConsumerMember | None,
-        settings: ConsumerSettings | None,
+        settings: Policies | None,
     ) -> None:
         self.request = request
         self.client_id = client_id
@@ -275,11 +274,11 @@ def commit_decided(
         if member_id in classic.members:
             generation = classic.generation
     else:
-        consumer = groups.consumer.get(group_id)
-        if consumer is not None:
-            kind = Kind.CONSUMER
-            member = consumer.members.get(member_id)
-            settings = groups.settings.consumer(group_id)
+        modern = groups.consumer.get(group_id) or groups.streams.get(group_id)
+        if modern is not None:
+            kind = Kind.CONSUMER if group_id in groups.consumer else Kind.STREAMS
+            member = reader_of(groups, modern, member_id)
+            settings = policies_of(groups, modern)
     metadata_max = groups.config.offset_metadata_max_bytes
     decision = CommitDecision(request, call.client_id, error, metadata_max, kind, generation, member, settings)
     return (_new_fact(("", NO_FIELDS, decision)),)

@@ -30,17 +30,12 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.groups.classic.group import REBALANCES_KEPT
-from coordinator.groups.consumer.group import (
-    EPOCH_AT_FIRST,
-    JOINING_EPOCH,
-    Rebalance,
-)
+from coordinator.groups.consumer.group import EPOCH_AT_FIRST, JOINING_EPOCH, ConsumerMember, Epochs, Rebalance
 from coordinator.runtime.result import TimerKey
 
 if TYPE_CHECKING:
     from coordinator.groups.streams.configure import Configured
     from coordinator.groups.streams.topology import Topology
-
 
 NO_TOPOLOGY_EPOCH = -1
 
@@ -204,6 +199,7 @@ class StreamsGroup:
         "is_delayed",
         "members",
         "metadata_hash",
+        "readers",
         "rebalances",
         "shutdown_by",
         "standby",
@@ -266,9 +262,11 @@ class StreamsGroup:
         """Grows when the tasks of a member with an endpoint change; members are told who is where when theirs is another."""
         self.is_delayed = False
         """The first target is not made yet, so that it is made for all who come at the same time."""
-        self.delivered: dict[str, tuple[int, HeldTasks]] = {}
-        """Member id -> epoch and tasks that it was told last; and those that it said it has (events.py)."""
-        self.acknowledged: dict[str, tuple[int, HeldTasks]] = {}
+        self.readers: dict[str, tuple[StreamsMember, int, ConsumerMember]] = {}
+        """Members as readers of partitions, with what that was made of (partitions.py)."""
+        self.delivered: dict[str, tuple[int, Epochs]] = {}
+        """Member id -> epoch and partitions that it was told last; and those that it said it has (events.py)."""
+        self.acknowledged: dict[str, tuple[int, Epochs]] = {}
         self.rebalances: deque[Rebalance] = deque(maxlen=REBALANCES_KEPT)
 
     # --- questions ----------------------------------------------------------------------------------------------------
@@ -365,6 +363,7 @@ class StreamsGroup:
         self._hold(old, None)
         self.unreconciled.discard(member_id)
         self.task_offsets.pop(member_id, None)
+        self.readers.pop(member_id, None)
         self.delivered.pop(member_id, None)
         self.acknowledged.pop(member_id, None)
         if not self.members:
@@ -391,6 +390,7 @@ class StreamsGroup:
 
     def set_topology(self, topology: "Topology | None") -> None:
         self.topology = topology
+        self.readers.clear()
         self.configured = None
         self.configured_version = None
 

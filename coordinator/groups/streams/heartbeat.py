@@ -23,7 +23,7 @@ from coordinator.groups.classic.group import State as ClassicState
 from coordinator.groups.classic.group import pending_disarmed
 from coordinator.groups.consumer.group import JOINING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH
 from coordinator.groups.consumer.membership import fence_size, holder_of, member_of
-from coordinator.groups.events import fenced, member_joined
+from coordinator.groups.events import Kind, delivered, fenced, group_converted, member_joined, owns_all, quiet
 from coordinator.groups.records import group_metadata_tombstone
 from coordinator.groups.streams import static_members
 from coordinator.groups.streams.change import Change
@@ -40,7 +40,7 @@ from coordinator.groups.streams.group import (
     session_key,
 )
 from coordinator.groups.streams.leave import leave
-from coordinator.groups.streams.partitions import partitions_by_endpoint
+from coordinator.groups.streams.partitions import as_reader, partitions_by_endpoint
 from coordinator.groups.streams.topology import Topology, check_changelogs, check_regexes
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
@@ -79,7 +79,7 @@ def _heartbeat(groups: "Groups", request: StreamsGroupHeartbeatRequest, call: Ca
     if request.member_epoch < 0:
         return leave(groups, request, now_ms)
     if request.member_epoch == JOINING_EPOCH:
-        change = _group_to_join(groups, request.group_id, now_ms)
+        change = _group_to_join(groups, request.group_id, request.member_id, now_ms)
         size_max = groups.config.group_streams_max_size
         fence_size(change.group, size_max, "streams", request.member_id, request.instance_id)
     else:
@@ -99,7 +99,7 @@ def _heartbeat(groups: "Groups", request: StreamsGroupHeartbeatRequest, call: Ca
     new = change.reconcile(new, target_epoch, target, _owned(request))
     if request.shutdown_application:
         change.group.shutdown_by = change.group.shutdown_by or new.member_id
-    return _answer(change, request, call, old, new, configured)
+    return _answer(change, request, call, old, new, topology, configured)
 
 
 def _answer(
@@ -108,6 +108,7 @@ def _answer(
     call: Call,
     old: StreamsMember,
     new: StreamsMember,
+    topology: Topology,
     configured: Configured,
 ) -> Result:
     groups, group, settings = change.groups, change.group, change.settings
@@ -115,8 +116,10 @@ def _answer(
     before = group.members.get(new.member_id)
     if before is None or before.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
         change.facts.append(
-            member_joined(change.group_id, change.kind, new.member_id, new.instance_id, call, new.member_epoch)
+            member_joined(change.group_id, Kind.STREAMS, new.member_id, new.instance_id, call, new.member_epoch)
         )
+    elif not is_joining and _owns_all(request, before):
+        change.facts += owns_all(groups, group, as_reader(group, before, topology, groups.catalog), Kind.STREAMS)
     change.arm(session_key(change.group_id, new.member_id), settings.session_timeout_ms)
     answer = StreamsGroupHeartbeatResponse(
         member_id=new.member_id,
@@ -130,6 +133,7 @@ def _answer(
         answer.active_tasks = _told(new.assigned.active)
         answer.standby_tasks = _told(new.assigned.standby)
         answer.warmup_tasks = _told(new.assigned.warmup)
+        change.facts += delivered(groups, group, as_reader(group, new, topology, groups.catalog), Kind.STREAMS)
     if old.user_endpoint != new.user_endpoint or (has_changed and new.user_endpoint is not None):
         group.endpoint_epoch += 1
     if group.endpoint_epoch != request.endpoint_information_epoch:
@@ -192,6 +196,14 @@ def _owned(request: StreamsGroupHeartbeatRequest) -> TasksTuple | None:
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None
     return TasksTuple(_tasks(request.active_tasks), _tasks(request.standby_tasks), _tasks(request.warmup_tasks))
+
+
+def _owns_all(request: StreamsGroupHeartbeatRequest, member: StreamsMember) -> bool:
+    """Whether it says that the active tasks which it owns are those that it is assigned."""
+    if request.active_tasks is None:
+        return False
+    assigned = {subtopology_id: frozenset(numbers) for subtopology_id, numbers in member.assigned.active.items()}
+    return _tasks(request.active_tasks) == assigned
 
 
 def _tasks(owned: _Owned) -> Tasks:
@@ -281,7 +293,7 @@ def _invalid(text: str) -> KafkaError:
 # --- who the member is ------------------------------------------------------------------------------------------------
 
 
-def _group_to_join(groups: "Groups", group_id: str, now_ms: int) -> Change:
+def _group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) -> Change:
     """The streams group: there already, new, or in the place of a classic group without members."""
     group = groups.streams.get(group_id)
     if group is not None:
@@ -297,6 +309,9 @@ def _group_to_join(groups: "Groups", group_id: str, now_ms: int) -> Change:
     change = Change(groups, StreamsGroup(group_id), now_ms)
     change.records.append(group_metadata_tombstone(group_id))
     change.timers += pending_disarmed(classic)
+    if classic.stored is not None:
+        event = group_converted(group_id, Kind.CLASSIC, Kind.STREAMS, change.group_epoch, member_id, 0)
+        change.facts.append(quiet(event))
     return change
 
 
