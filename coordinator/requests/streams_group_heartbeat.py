@@ -46,9 +46,10 @@ def handle(server: Any, exchange: Any) -> None:
         answer: Any = result.reply
         for status in answer.status or ():
             if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
-                _tell_failures(wanted, _missing(groups, request.group_id), status)
+                missing = _missing(groups, request.group_id)
+                _tell_failures(wanted, missing, status)
                 keep_ms = FAILURES_KEPT_FOR_HEARTBEATS * answer.heartbeat_interval_ms
-                result.after = [*result.after, partial(_make, wanted, groups, request.group_id, keep_ms)]
+                result.after = [*result.after, partial(wanted.make, missing, keep_ms)]
         return result
 
     server.groups.submit(request.group_id, beat, exchange)
@@ -83,15 +84,12 @@ def _check_names(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
         )
 
 
-def _make(wanted: WantedTopics, groups: Groups, group_id: str, keep_ms: int) -> None:
-    wanted.make(_missing(groups, group_id), keep_ms)
-
-
 def _missing(groups: Groups, group_id: str) -> list[Creatable]:
-    """The internal topics that the group needs, and that are not there as far as it knows."""
-    group = groups.streams.get(group_id)
-    configured = None if group is None else group.configured
-    return [] if configured is None else [_creatable(topic) for topic in configured.internal_topics_to_create]
+    """The internal topics that the group needs and that are not there."""
+    group = groups.streams.get(group_id) or groups.begun_streams[group_id]
+    return (
+        [] if group.configured is None else [_creatable(topic) for topic in group.configured.internal_topics_to_create]
+    )
 
 
 def _tell_failures(
