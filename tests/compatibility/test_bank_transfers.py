@@ -40,6 +40,13 @@ SETTINGS = {
     "group.consumer.heartbeat.interval.ms": 300,
     "group.consumer.min.heartbeat.interval.ms": 300,
     "group.consumer.assignment.interval.ms": 0,
+    "group.streams.session.timeout.ms": 1_500,
+    "group.streams.min.session.timeout.ms": 1_000,
+    "group.streams.heartbeat.interval.ms": 300,
+    "group.streams.min.heartbeat.interval.ms": 300,
+    "group.streams.assignment.interval.ms": 0,
+    "group.streams.initial.rebalance.delay.ms": 0,
+    "group.streams.num.standby.replicas": 1,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
 }
 
@@ -290,10 +297,12 @@ def test_the_sums_are_exact_with_the_java_client(
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("transaction_version", [1, 2])
-def test_the_sums_are_exact_with_kafka_streams(open_bank: Callable[..., Bank], transaction_version: int) -> None:
+@pytest.mark.parametrize(("protocol", "transaction_version"), [("classic", 1), ("classic", 2), ("streams", 2)])
+def test_the_sums_are_exact_with_kafka_streams(
+    open_bank: Callable[..., Bank], protocol: str, transaction_version: int
+) -> None:
     """The same on Kafka Streams with exactly_once_v2, and so are the balances that it keeps in a store of its own."""
-    bank = open_bank(java_program("BankStreams"), "classic", transaction_version)
+    bank = open_bank(java_program("BankStreams"), protocol, transaction_version)
     kill_a_worker_and_the_server(bank)
     make_a_zombie(bank, at_any_moment(bank))
     sums = dict.fromkeys(map(str, range(ACCOUNTS)), 0)
@@ -301,3 +310,23 @@ def test_the_sums_are_exact_with_kafka_streams(open_bank: Callable[..., Bank], t
         sums[str(giver)] -= amount
         sums[str(taker)] += amount
     bank.wait_until(lambda: bank.balances == sums, f"the balances to be {sums}")
+    with Connection(bank.server.bootstrap) as link:
+        (group,) = (each for each in link.call("ListGroups", 5)["groups"] if each["group_id"] == GROUP)
+        assert group["group_type"] == protocol
+        if protocol == "streams":
+            bank.wait_until(lambda: _is_settled(link), "every task to have its owner and its copy")
+
+
+def _is_settled(link: Connection) -> bool:
+    """Whether each task of the application is processed by one worker, and those with state are copied by another."""
+    (group,) = link.call("StreamsGroupDescribe", 1, group_ids=[GROUP])["groups"]
+    held: dict[str, Counter[tuple[str, int]]] = {"active_tasks": Counter(), "standby_tasks": Counter()}
+    for member in group["members"]:
+        for kind, tasks in held.items():
+            tasks.update(
+                (each["subtopology_id"], number) for each in member["assignment"][kind] for number in each["partitions"]
+            )
+    sizes = {"0": TRANSFER_PARTITIONS, "1": TRANSFER_PARTITIONS}
+    every = Counter((part, number) for part, count in sizes.items() for number in range(count))
+    stateful = Counter((part, number) for part, number in every if part == "1")
+    return group["group_state"] == "Stable" and held == {"active_tasks": every, "standby_tasks": stateful}

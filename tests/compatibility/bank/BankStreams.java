@@ -14,13 +14,17 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.state.Stores;
 
-/** The bank's worker on Kafka Streams with processing.guarantee=exactly_once_v2. It keeps the balance of each account, too. */
+/**
+ * The bank's worker on Kafka Streams with processing.guarantee=exactly_once_v2. It keeps the balance of each account, too, for
+ * which it needs a repartition topic and a changelog.
+ */
 public final class BankStreams {
     public static void main(String[] arguments) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", arguments[0]);
         settings.put("application.id", arguments[1]);
         settings.put("client.id", arguments[2]);
+        settings.put("group.protocol", arguments[3]);
         settings.put("state.dir", arguments[4]);
         settings.put("processing.guarantee", "exactly_once_v2");
         settings.put("commit.interval.ms", "100");
@@ -30,8 +34,10 @@ public final class BankStreams {
         settings.put("default.key.serde", Serdes.StringSerde.class.getName());
         settings.put("default.value.serde", Serdes.StringSerde.class.getName());
         settings.put("consumer.auto.offset.reset", "earliest");
-        settings.put("consumer.session.timeout.ms", "1500");
-        settings.put("consumer.heartbeat.interval.ms", "300");
+        if (arguments[3].equals("classic")) { // else these are the server's
+            settings.put("consumer.session.timeout.ms", "1500");
+            settings.put("consumer.heartbeat.interval.ms", "300");
+        }
         settings.put("metadata.recovery.strategy", "none");
         settings.put("reconnect.backoff.max.ms", "200");
         StreamsBuilder builder = new StreamsBuilder();
