@@ -126,15 +126,16 @@ class Change(GroupChange):
         Made anew only if the topology's topics have changed since.
         """
         group, catalog = self.group, self.groups.catalog
-        if group.configured is not None and group.configured_version == catalog.version:
-            return group.configured, group.metadata_hash
+        known = None if group.topology is None else group.configured
+        if known is not None and group.configured_version == catalog.version:
+            return known, group.metadata_hash
         new_hash = topics_hash(catalog, topology.topics)
         if new_hash != group.metadata_hash:
             self.cause = self.cause or "a topic of the topology changed"
-        if group.configured is None or new_hash != group.metadata_hash:
-            group.configured = configure(topology, catalog)
+            known = None
+        group.configured = configured = known or configure(topology, catalog)
         group.configured_version = catalog.version
-        return group.configured, new_hash
+        return configured, new_hash
 
     def raise_epoch_if_due(
         self, topology: Topology, configured: Configured, metadata_hash: int, member_id: str

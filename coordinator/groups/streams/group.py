@@ -389,10 +389,12 @@ class StreamsGroup:
         }
 
     def set_topology(self, topology: "Topology | None") -> None:
+        if self.topology is not None and topology != self.topology:
+            # That of a first topology was made by the operation that wrote it.
+            self.configured = None
+            self.configured_version = None
         self.topology = topology
         self.readers.clear()
-        self.configured = None
-        self.configured_version = None
 
     def _depart(self, member: StreamsMember) -> None:
         if member.member_epoch >= self.target_epoch:
