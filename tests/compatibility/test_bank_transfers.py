@@ -257,6 +257,7 @@ def at_any_moment(bank: Bank) -> Callable[[Worker], None]:
         bank.order(CHUNK)
         bank.wait_until(lambda: bank.done > before, "more entries")
         worker.process.send_signal(signal.SIGSTOP)
+        bank.order(CHUNK)  # some of which it would have done
 
     return stop
 
