@@ -1,8 +1,8 @@
 """Streams groups in miniature: a shard (groups/harness.py), and members that behave as those of Kafka Streams do.
 
-`Thread` is one of an application's threads: it sends its topology when it joins, works on what it was told it has, stops working
-before it says so, says what it has only when that changed, and starts anew when it is fenced. Threads of one process share
-a process id. What each works on is in `active` and `copies`: no two threads that the coordinator counts as members may
+`Thread` is one of an application's threads: it sends its topology when it joins, works on what it was told it has, stops
+working before it says so, says what it has only when that changed, and starts anew when it is fenced. Threads of one process
+share a process id. What each works on is in `active` and `copies`: no two threads that the coordinator counts as members may
 process the same task, and no two of one process may have the same task at all.
 """
 
@@ -106,7 +106,7 @@ class StreamsHarness(GroupHarness):
         )
         return self.call(streams_group_heartbeat, request, version, heartbeat_api.API, client_id=client_id)
 
-    def enter(self, member_id: str = "m", **how: Any) -> Asked:  # type: ignore[override]
+    def arrive(self, member_id: str = "m", **how: Any) -> Asked:
         """A join with all that it needs."""
         how = {"sent": PLAIN, "process": f"p-{member_id}", "rebalance_ms": 60_000, "active": {}} | how
         return self.beat(member_id, 0, **how)

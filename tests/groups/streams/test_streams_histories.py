@@ -195,7 +195,8 @@ class StreamsHistories(RuleBasedStateMachine):
             return
         group = self.h.streams()
         assert group.state is State.STABLE, (group.members, group.target)
-        wanted = {(part_id, n) for part_id, each in group.configured.subtopologies.items() for n in range(each.number_of_tasks)}  # fmt: skip
+        parts = group.configured.subtopologies
+        wanted = {(part_id, number) for part_id in parts for number in range(parts[part_id].number_of_tasks)}
         assert sorted(task for thread in self.threads for task in thread.active) == sorted(wanted)
         processes = {thread.process for thread in self.threads}
         copies = min(self.standbys, len(processes) - 1)
