@@ -13,18 +13,19 @@ again whenever one has got that many. In Kafka's order:
                    2. to a member that had it as a standby
                    3. as above; none if there is no process without it
 
-Between equals Kafka takes what a hash map or a heap brings up first. Here it is the smallest id, so that the same group
-always gets the same answer.
+Between equals Kafka takes what a hash map or a heap brings up first, and so does this one: its answers are Kafka's. Only
+where two ids fall into the same place of such a map (the first to be put in counts, and Kafka puts them in as they joined,
+roughly) it is the smaller id, so that the same group always gets the same answer.
 
 Warm-up tasks are not given: neither does Kafka 4.4.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush, heapreplace
 
 from coordinator.groups.streams.configure import ConfiguredSubtopology
 from coordinator.groups.streams.group import TasksTuple
+from coordinator.protocol.java import PriorityQueue, hash_map_order
 
 _Task = tuple[str, int]
 """Subtopology id, number."""
@@ -60,10 +61,9 @@ def assign(group: GroupSpec) -> dict[str, TasksTuple]:
 class _Member:
     """A member and what it is given."""
 
-    __slots__ = ("active", "count", "member_id", "process", "standby")
+    __slots__ = ("active", "count", "process", "standby")
 
-    def __init__(self, member_id: str, process: "_Process") -> None:
-        self.member_id = member_id
+    def __init__(self, process: "_Process") -> None:
         self.process = process
         self.active: list[_Task] = []
         self.standby: list[_Task] = []
@@ -73,20 +73,24 @@ class _Member:
 class _Process:
     """The members that share a disk."""
 
-    __slots__ = ("count", "members", "process_id", "tasks")
+    __slots__ = ("by_count", "count", "members", "tasks")
 
-    def __init__(self, process_id: str) -> None:
-        self.process_id = process_id
-        self.members: list[_Member] = []
+    def __init__(self) -> None:
+        self.members: dict[str, _Member] = {}
         self.tasks: set[_Task] = set()
         self.count = 0
+        self.by_count: PriorityQueue[_Member] | None = None
+        """The members as a heap; forgotten whenever a task is given to one of them that was not its least."""
 
     @property
     def load(self) -> float:
         return self.count / len(self.members)
 
-    def emptiest(self) -> _Member:
-        return min(self.members, key=lambda member: (member.count, member.member_id))
+    def members_by_count(self) -> PriorityQueue[_Member]:
+        if self.by_count is None:
+            members = [self.members[member_id] for member_id in hash_map_order(self.members)]
+            self.by_count = PriorityQueue((member.count, member) for member in members)
+        return self.by_count
 
 
 class _Quota:
@@ -137,11 +141,13 @@ class _Assignment:
         }
 
     def _look_back(self, group: GroupSpec) -> None:
-        candidates: dict[_Task, list[tuple[bool, int, str]]] = {}
-        for member_id, spec in sorted(group.members.items()):
-            process = self.processes.setdefault(spec.process_id, _Process(spec.process_id))
-            member = self.members[member_id] = _Member(member_id, process)
-            process.members.append(member)
+        candidates: dict[_Task, list[tuple[bool, int, _Member]]] = {}
+        for member_id in hash_map_order(sorted(group.members)):
+            spec = group.members[member_id]
+            process = self.processes.get(spec.process_id)
+            if process is None:
+                process = self.processes[spec.process_id] = _Process()
+            member = self.members[member_id] = process.members[member_id] = _Member(process)
             for task in _tasks(spec.active):
                 self.had_active[task] = member
             offsets = {
@@ -149,21 +155,25 @@ class _Assignment:
             }
             standby = set(_tasks(spec.standby))
             for task in standby | offsets.keys():
-                candidates.setdefault(task, []).append((task not in standby, -offsets.get(task, 0), member_id))
+                candidates.setdefault(task, []).append((task not in standby, -offsets.get(task, 0), member))
         for task, found in candidates.items():
-            self.had_state[task] = [self.members[member_id] for _, _, member_id in sorted(found)]
+            found.sort(key=lambda candidate: candidate[:2])
+            self.had_state[task] = [member for _, _, member in found]
+
+    def _processes_by_load(self) -> PriorityQueue[_Process]:
+        order = hash_map_order(self.processes, capacity=len(self.members), computed=True)
+        return PriorityQueue((self.processes[each].load, self.processes[each]) for each in order)
 
     def _give_active(self) -> None:
         # Tasks of equal numbers together: they read equal partitions, and most likely are where their likes are.
         left = sorted(self.tasks, key=lambda task: (task[1], task[0]))
         for had in (self.had_active.get, self._had_state):
             left = [task for task in left if not self._give_back(task, had(task))]
-        processes = [(process.load, process_id, process) for process_id, process in self.processes.items()]
-        heapify(processes)
+        processes = self._processes_by_load()
         for task in sorted(left):
-            _, process_id, process = processes[0]
-            self._give(process.emptiest(), task, is_active=True)
-            heapreplace(processes, (process.load, process_id, process))
+            process = processes.pop()
+            self._give_to_least(process, task, is_active=True)
+            processes.push(process.load, process)
 
     def _had_state(self, task: _Task) -> _Member | None:
         return _least_loaded(self.had_state.get(task, ()))
@@ -171,7 +181,7 @@ class _Assignment:
     def _give_back(self, task: _Task, member: _Member | None) -> bool:
         if member is None or member.count >= self.active_quota.per_member:
             return False
-        self._give(member, task, is_active=True)
+        self._give_to(member, task, is_active=True)
         return True
 
     def _give_standby(self) -> None:
@@ -182,12 +192,11 @@ class _Assignment:
                 if member is None:
                     left.append((task, self.replicas - given))
                     break
-                self._give(member, task, is_active=False)
-        processes = [(process.load, process_id, process) for process_id, process in self.processes.items()]
-        heapify(processes)
+                self._give_to(member, task, is_active=False)
+        processes = self._processes_by_load()
         for task, copies in sorted(left, reverse=True):
             for _ in range(copies):
-                if not self._give_to_emptiest(task, processes):
+                if not self._give_copy(task, processes):
                     break
 
     def _takes_standby(self, task: _Task) -> _Member | None:
@@ -198,20 +207,33 @@ class _Assignment:
         member = _least_loaded(each for each in self.had_state.get(task, ()) if task not in each.process.tasks)
         return member if member is not None and member.count < self.quota.per_member else None
 
-    def _give_to_emptiest(self, task: _Task, processes: list[tuple[float, str, _Process]]) -> bool:
-        """Whether there is a process without the task."""
-        passed = []
+    def _give_copy(self, task: _Task, processes: PriorityQueue[_Process]) -> bool:
+        """To the process with the least to do that has the task not; whether there is one."""
+        seen = []
         found = False
         while processes and not found:
-            load, process_id, process = heappop(processes)
-            if task not in process.tasks:
-                found = True
-                self._give(process.emptiest(), task, is_active=False)
-                load = process.load
-            passed.append((load, process_id, process))
-        for entry in passed:
-            heappush(processes, entry)
+            process = processes.pop()
+            found = task not in process.tasks
+            seen.append(process)
+        if found:
+            self._give_to_least(seen[-1], task, is_active=False)
+        for process in reversed(seen):
+            processes.push(process.load, process)
         return found
+
+    def _give_to(self, member: _Member, task: _Task, *, is_active: bool) -> None:
+        self._give(member, task, is_active=is_active)
+        member.process.by_count = None
+
+    def _give_to_least(self, process: _Process, task: _Task, *, is_active: bool) -> None:
+        if len(process.members) == 1:
+            (member,) = process.members.values()
+            self._give(member, task, is_active=is_active)
+            return
+        members = process.members_by_count()
+        member = members.pop()
+        self._give(member, task, is_active=is_active)
+        members.push(member.count, member)
 
     def _give(self, member: _Member, task: _Task, *, is_active: bool) -> None:
         (member.active if is_active else member.standby).append(task)
