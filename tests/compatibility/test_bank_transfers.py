@@ -71,6 +71,10 @@ class Worker:
         return {said["why"] for said in list(self.events) if said["event"] in ("aborted", "ended")}
 
     @property
+    def has_begun(self) -> bool:
+        return any(said["event"] == "began" for said in list(self.events))
+
+    @property
     def alive(self) -> bool:
         return self.process.poll() is None
 
@@ -164,6 +168,10 @@ class Bank:
             for number, (giver, taker, amount) in self.transfers.items()
             for text in (f"{number}:{giver}:-{amount}", f"{number}:{taker}:{amount}")
         )
+
+    def wait_until_all_work(self) -> None:
+        """Each worker has got its part of the work; for programs that say that they have begun when they have."""
+        self.wait_until(lambda: all(worker.has_begun for worker in self.workers), "all workers")
 
     def wait_until_all_is_done(self) -> None:
         self.wait_until(lambda: self.done >= 2 * len(self.transfers), "all entries")
@@ -304,7 +312,9 @@ def test_the_sums_are_exact_with_kafka_streams(
 ) -> None:
     """The same on Kafka Streams with exactly_once_v2, and so are the balances that it keeps in a store of its own."""
     bank = open_bank(java_program("BankStreams"), protocol, transaction_version)
+    bank.wait_until_all_work()
     kill_a_worker_and_the_server(bank)
+    bank.wait_until_all_work()
     make_a_zombie(bank, at_any_moment(bank))
     sums = dict.fromkeys(map(str, range(ACCOUNTS)), 0)
     for giver, taker, amount in bank.transfers.values():
@@ -319,15 +329,20 @@ def test_the_sums_are_exact_with_kafka_streams(
 
 
 def _is_settled(link: Connection) -> bool:
-    """Whether each task of the application is processed by one worker, and those with state are copied by another."""
+    """Whether each task of the application is processed in one place, and those with state are copied in another one."""
     (group,) = link.call("StreamsGroupDescribe", 1, group_ids=[GROUP])["groups"]
-    held: dict[str, Counter[tuple[str, int]]] = {"active_tasks": Counter(), "standby_tasks": Counter()}
+    held: dict[str, list[tuple[str, int, str]]] = {"active_tasks": [], "standby_tasks": []}
     for member in group["members"]:
         for kind, tasks in held.items():
-            tasks.update(
-                (each["subtopology_id"], number) for each in member["assignment"][kind] for number in each["partitions"]
-            )
-    sizes = {"0": TRANSFER_PARTITIONS, "1": TRANSFER_PARTITIONS}
-    every = Counter((part, number) for part, count in sizes.items() for number in range(count))
-    stateful = Counter((part, number) for part, number in every if part == "1")
-    return group["group_state"] == "Stable" and held == {"active_tasks": every, "standby_tasks": stateful}
+            tasks += [
+                (each["subtopology_id"], number, member["process_id"])
+                for each in member["assignment"][kind]
+                for number in each["partitions"]
+            ]
+    every = [(part, number) for part in ("0", "1") for number in range(TRANSFER_PARTITIONS)]
+    assert len({*held["active_tasks"], *held["standby_tasks"]}) == sum(map(len, held.values())), "twice in a process"
+    return (
+        group["group_state"] == "Stable"
+        and sorted(task[:2] for task in held["active_tasks"]) == every
+        and sorted(task[:2] for task in held["standby_tasks"]) == [task for task in every if task[0] == "1"]
+    )

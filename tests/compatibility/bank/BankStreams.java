@@ -28,15 +28,18 @@ public final class BankStreams {
         settings.put("state.dir", arguments[4]);
         settings.put("processing.guarantee", "exactly_once_v2");
         settings.put("commit.interval.ms", "100");
-        settings.put("num.stream.threads", "1");
         settings.put("replication.factor", "1");
         settings.put("producer.transaction.timeout.ms", "10000");
         settings.put("default.key.serde", Serdes.StringSerde.class.getName());
         settings.put("default.value.serde", Serdes.StringSerde.class.getName());
         settings.put("consumer.auto.offset.reset", "earliest");
-        if (arguments[3].equals("classic")) { // else these are the server's
+        if (arguments[3].equals("classic")) {
+            settings.put("num.stream.threads", "1");
             settings.put("consumer.session.timeout.ms", "1500");
             settings.put("consumer.heartbeat.interval.ms", "300");
+        } else { // each thread is a member; these times are the server's, which tells members where others are
+            settings.put("num.stream.threads", "2");
+            settings.put("application.server", arguments[2] + ":1");
         }
         settings.put("metadata.recovery.strategy", "none");
         settings.put("reconnect.backoff.max.ms", "200");
