@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.groups.classic.group import REBALANCES_KEPT
 from coordinator.groups.consumer.group import EPOCH_AT_FIRST, JOINING_EPOCH, ConsumerMember, Epochs, Rebalance
-from coordinator.runtime.result import TimerKey
+from coordinator.groups.settings import StreamsSettings
+from coordinator.runtime.result import Result, TimerKey
 
 if TYPE_CHECKING:
     from coordinator.groups.streams.configure import Configured
@@ -181,6 +182,15 @@ class StreamsMember:
 _NO_NUMBERS: Mapping[int, int] = {}
 
 
+class Steady(NamedTuple):
+    """The answer to a member that had nothing to say and nothing to hear, and all that it depends on (heartbeat.py)."""
+
+    result: Result
+    member: StreamsMember
+    settings: StreamsSettings
+    api_version: int
+
+
 class StreamsGroup:
     """One streams group. Only replay.py calls what is under "replay"."""
 
@@ -204,6 +214,7 @@ class StreamsGroup:
         "shutdown_by",
         "standby",
         "static_members",
+        "steady",
         "stored_description_epoch",
         "target",
         "target_epoch",
@@ -267,6 +278,8 @@ class StreamsGroup:
         self.delivered: dict[str, tuple[int, Epochs]] = {}
         """Member id -> epoch and partitions that it was told last; and those that it said it has (events.py)."""
         self.acknowledged: dict[str, tuple[int, Epochs]] = {}
+        self.steady: dict[str, Steady] = {}
+        """By member id."""
         self.rebalances: deque[Rebalance] = deque(maxlen=REBALANCES_KEPT)
 
     # --- questions ----------------------------------------------------------------------------------------------------
@@ -364,6 +377,7 @@ class StreamsGroup:
         self.unreconciled.discard(member_id)
         self.task_offsets.pop(member_id, None)
         self.readers.pop(member_id, None)
+        self.steady.pop(member_id, None)
         self.delivered.pop(member_id, None)
         self.acknowledged.pop(member_id, None)
         if not self.members:

@@ -5,10 +5,11 @@
     epoch -1     I leave
     epoch -2     I leave, but the process of my instance id will be back
 
-It goes as with consumer groups (consumer/heartbeat.py), and a wrong epoch is taken in the same way: the previous one, with
-no more tasks than are assigned, is a lost answer; any other is fenced. What a streams member is told beside its tasks is
-a list of *statuses*: what is wrong with its topology or its topics, that the assignment is delayed, that somebody wants the
-whole application to stop. Errors of topics are no errors of the request: the member stays and asks again.
+It goes as with consumer groups (consumer/heartbeat.py). Nearly all heartbeats say nothing new, and their answer was made
+before (`_steady`). A wrong epoch is taken in the same way: the previous one, with no more tasks than are assigned, is a lost
+answer; any other is fenced. What a streams member is told beside its tasks is a list of *statuses*: what is wrong with its
+topology or its topics, that the assignment is delayed, that somebody wants the whole application to stop. Errors of topics are
+no errors of the request: the member stays and asks again.
 
 Internal topics that are missing are for the caller to make: they are in the group's `configured`.
 
@@ -31,7 +32,9 @@ from coordinator.groups.streams.configure import Configured
 from coordinator.groups.streams.group import (
     NO_TASK_OFFSETS,
     Endpoint,
+    MemberState,
     StatusCode,
+    Steady,
     StreamsGroup,
     StreamsMember,
     TaskOffsets,
@@ -59,6 +62,9 @@ _Owned = Iterable[StreamsGroupHeartbeatRequest.TaskIds]
 
 
 def streams_group_heartbeat(groups: "Groups", request: StreamsGroupHeartbeatRequest, call: Call, now_ms: int) -> Result:
+    steady = _steady(groups, request, call)
+    if steady is not None:
+        return steady
     try:
         return _heartbeat(groups, request, call, now_ms)
     except KafkaError as error:
@@ -100,6 +106,40 @@ def _heartbeat(groups: "Groups", request: StreamsGroupHeartbeatRequest, call: Ca
     if request.shutdown_application:
         change.group.shutdown_by = change.group.shutdown_by or new.member_id
     return _answer(change, request, call, old, new, topology, configured)
+
+
+def _steady(groups: "Groups", request: StreamsGroupHeartbeatRequest, call: Call) -> Result | None:
+    """The answer made before, for a member that says nothing new to a group in which nothing has happened."""
+    group = groups.streams.get(request.group_id)
+    steady = None if group is None else group.steady.get(request.member_id)
+    if (
+        group is None
+        or steady is None
+        or steady.member is not group.members.get(request.member_id)
+        or not request.member_epoch == steady.member.member_epoch == group.target_epoch == group.group_epoch
+        or steady.settings is not groups.settings.streams(request.group_id)
+        or group.configured_version != groups.catalog.version
+        or group.endpoint_epoch != request.endpoint_information_epoch
+        or group.shutdown_by is not None
+        or request.shutdown_application
+        or request.active_tasks is not None
+        or request.standby_tasks is not None
+        or request.warmup_tasks is not None
+        or request.topology is not None
+        or request.task_offsets is not None
+        or request.task_end_offsets is not None
+        or request.process_id is not None
+        or request.user_endpoint is not None
+        or request.client_tags is not None
+        or request.rack_id is not None
+        or request.rebalance_timeout_ms != _UNCHANGED
+        or (request.instance_id is not None and request.instance_id != steady.member.instance_id)
+        or steady.member.client_id != (call.client_id or "")
+        or steady.member.client_host != call.client_host
+        or steady.api_version != call.api_version
+    ):
+        return None
+    return steady.result
 
 
 def _answer(
@@ -156,7 +196,11 @@ def _answer(
             "Configure them via 'client.tag.<tagKey>' in your Streams config.",
         )
     answer.status = [_Status(status.code, status.detail) for status in change.statuses]
-    return change.result(answer)
+    result = change.result(answer)
+    says_nothing = answer.active_tasks is None and answer.partitions_by_user_endpoint is None and not answer.status
+    if says_nothing and new is before and new.state is MemberState.STABLE and not (result.records or result.facts):
+        group.steady[new.member_id] = Steady(result, new, settings, call.api_version)
+    return result
 
 
 def _told(tasks: Mapping[str, Iterable[int]]) -> list[_TaskIds]:

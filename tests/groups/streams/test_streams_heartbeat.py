@@ -264,6 +264,68 @@ def test_another_number_of_standbys_makes_another_target(h):
     assert h.streams().assignment_configs == {"num.standby.replicas": "1"}
 
 
+# --- heartbeats that say nothing --------------------------------------------------------------------------------------
+
+
+def _steady(h):
+    """A member that has said nothing new twice; returns the heartbeat that it repeats."""
+    h.arrive(tags={"zone": "z"})
+
+    def again(**how):
+        return h.beat("m", 2, **how)
+
+    again(active=ALL_OF_T)
+    again()
+    assert "m" in h.streams().steady
+    return again
+
+
+def test_a_heartbeat_that_says_nothing_is_answered_as_if_it_were_the_first(h):
+    again = _steady(h)
+    made_before = again().reply
+    h.streams().steady.clear()
+    assert again().reply == made_before
+    assert (made_before.member_epoch, made_before.status, made_before.active_tasks) == (2, [], None)
+
+
+def test_it_keeps_the_session(h):
+    again = _steady(h)
+    for _ in range(3):
+        h.advance(40_000)
+        assert again().ok
+
+
+@pytest.mark.parametrize(
+    ("how", "what"),
+    [
+        ({"shutdown": True}, lambda h: h.streams().shutdown_by == "m"),
+        ({"offsets": [("0", 0, 1)]}, lambda h: "m" in h.streams().task_offsets),
+        ({"process": "other"}, lambda h: h.member().process_id == "other"),
+        ({"rack": "r"}, lambda h: h.member().rack_id == "r"),
+        ({"tags": {}}, lambda h: h.member().client_tags == {}),
+        ({"rebalance_ms": 5}, lambda h: h.member().rebalance_timeout_ms == 5),
+        ({"endpoint": ("here", 1)}, lambda h: h.member().user_endpoint == ("here", 1)),
+        ({"client_id": "other"}, lambda h: h.member().client_id == "other"),
+        ({"instance": "other"}, lambda h: h.asked[-1].error is ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"active": {"9": [0]}}, lambda h: h.asked[-1].error is ErrorCode.INVALID_REQUEST),
+        ({"seen_endpoints": 7}, lambda h: h.asked[-1].reply.partitions_by_user_endpoint == []),
+        ({"sent": PLAIN}, lambda h: h.asked[-1].error is ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_heartbeat_that_says_something_is_heard(h, how, what):
+    again = _steady(h)
+    again(**how)
+    assert what(h)
+
+
+def test_what_happens_in_the_group_is_told_to_a_member_that_says_nothing(h):
+    again = _steady(h)
+    h.catalog.topics["t"] = 5
+    assert statuses(again()) == [StatusCode.ASSIGNMENT_DELAYED]
+    h.advance(INTERVAL_MS)
+    assert again().reply.member_epoch == 3
+
+
 # --- epochs -----------------------------------------------------------------------------------------------------------
 
 

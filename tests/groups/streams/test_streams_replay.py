@@ -84,6 +84,13 @@ def test_a_tombstone_of_something_unknown_is_no_matter(key):
     assert groups.streams == {}
 
 
+def test_what_a_member_had_is_free_with_the_tombstone_of_its_metadata_alone():
+    h = StreamsHarness()
+    h.arrive()
+    h.groups.replay(Record(StreamsGroupMemberMetadataKey("g", "m"), None))
+    assert h.streams().members == h.streams().active == {}
+
+
 def test_the_group_goes_on_where_it_was_after_a_crash(h):
     h.restart()
     h.advance(INTERVAL_MS)
