@@ -15,7 +15,7 @@ from coordinator.groups.consumer.records import group_tombstones
 from coordinator.groups.offsets.records import offset_commit_tombstone
 from coordinator.groups.records import group_metadata_tombstone
 from coordinator.groups.streams.group import State as StreamsState
-from coordinator.groups.streams.group import StreamsGroup
+from coordinator.groups.streams.group import StreamsGroup, initial_delay_key
 from coordinator.groups.streams.records import group_tombstones as streams_group_tombstones
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DeleteGroupsResponse
@@ -55,7 +55,7 @@ def ended(group: ClassicGroup | ConsumerGroup | StreamsGroup) -> tuple[list[Reco
     if isinstance(group, ConsumerGroup):
         return group_tombstones(group, ()), ()
     if isinstance(group, StreamsGroup):
-        return streams_group_tombstones(group.group_id), ()
+        return streams_group_tombstones(group.group_id), (Timer(initial_delay_key(group.group_id), None),)
     return [group_metadata_tombstone(group.group_id)], pending_disarmed(group)
 
 

@@ -90,11 +90,14 @@ def test_an_empty_streams_group_is_replaced_by_a_classic_one(h):
     assert h.durable() == h.durable(h.records)
 
 
-def test_a_delay_that_is_running_does_not_outlive_its_group():
+@pytest.mark.parametrize(
+    "end", [lambda h: h.stable(members=1), lambda h: h._apply(delete_groups(h.groups, ["g"], None, h.now_ms))]
+)
+def test_a_delay_that_is_running_does_not_outlive_its_group(end):
     h = Harness(group_streams_initial_rebalance_delay_ms=DELAY_MS)
     h.arrive()
     h.beat("m", -1)
-    h.stable(members=1)
+    end(h)
     assert all(key[0] != "streams-delay" for key in h.timers)
 
 
