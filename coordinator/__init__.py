@@ -38,7 +38,7 @@ The packages, in the order in which they may import: each only from those below 
     markers     brings the end of a transaction to every partition that it wrote to
     verification  asks a transaction's coordinator whether a write belongs to it
     producer_ids  a new producer id, always at hand
-    groups      deterministic: classic and consumer groups, assignors, offsets, what is fenced; one operation, one file
+    groups      deterministic: classic, consumer and streams groups, assignors, offsets, what is fenced; one operation, one file
     topics      deterministic where it decides: topics, produce, fetch, retention
     transactions  deterministic: who may produce under a transactional id, and how its transactions end
     runtime     what makes a state machine durable: result, shard, event log, parking, timers, router

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from coordinator import variables
-from coordinator.groups.settings import GroupsConfig
+from coordinator.groups.settings import CONSUMER, STREAMS, GroupsConfig
 from coordinator.places import SCHEMAS
 from coordinator.settings import (
     INSTEAD,
@@ -291,14 +291,23 @@ def _check_together(config: ServerConfig) -> None:
         ("group.min.session.timeout.ms", groups.group_min_session_timeout_ms),
         ("group.max.session.timeout.ms", groups.group_max_session_timeout_ms),
     )
-    for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
-        names = (f"group.consumer.{bound}{what}" for bound in ("min.", "", "max."))
-        low, own, high = ((name, value_of(config, name)) for name in names)
-        _at_most(low, own)
-        _at_most(own, high)
-    _less_than(
-        ("group.consumer.heartbeat.interval.ms", groups.group_consumer_heartbeat_interval_ms),
-        ("group.consumer.session.timeout.ms", groups.group_consumer_session_timeout_ms),
+    for kind in (CONSUMER, STREAMS):
+
+        def named(what: str, kind: str = kind) -> tuple[str, int]:
+            name = f"group.{kind}.{what}"
+            return name, value_of(config, name)
+
+        for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+            _at_most(named(f"min.{what}"), named(what))
+            _at_most(named(what), named(f"max.{what}"))
+        _less_than(named("heartbeat.interval.ms"), named("session.timeout.ms"))
+    _at_most(
+        ("group.streams.num.standby.replicas", groups.group_streams_num_standby_replicas),
+        ("group.streams.max.standby.replicas", groups.group_streams_max_standby_replicas),
+    )
+    _at_most(
+        ("group.streams.min.task.offset.interval.ms", groups.group_streams_min_task_offset_interval_ms),
+        ("group.streams.task.offset.interval.ms", groups.group_streams_task_offset_interval_ms),
     )
     for listener in config.listeners:
         if listener.host in {"0.0.0.0", "::"} and listener.advertised_host is None:  # noqa: S104 - it is what we refuse
@@ -372,7 +381,7 @@ def joined(host: str, port: int) -> str:
 
 def _yaml_scalar(value: bool | int | str | tuple[str, ...]) -> str:
     if isinstance(value, tuple):
-        return ",".join(value)
+        return ",".join(value) or "''"
     if not isinstance(value, str):
         return str(value).lower()
     plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*|[A-Za-z0-9.-]+\.[A-Za-z0-9.-]+:[0-9]+", value)

@@ -56,6 +56,7 @@ from coordinator.runtime.timers import Handle
 from coordinator.settings import ListenerConfig, ServerConfig
 from coordinator.topics import names
 from coordinator.topics.engine import Topics
+from coordinator.topics.wanted import WantedTopics
 from coordinator.transactions import transactions
 from coordinator.transactions.transactions import Transactions
 from coordinator.verification import Verification
@@ -123,6 +124,7 @@ class Server:
             told=self._topics_told,
         )
         self.topics.has_room = self.memory.has_room
+        self.wanted_topics = WantedTopics(self.topics, clock.monotonic_ms)
         registry = self.topics.registry
         self._group_settings = ConfiguredGroups(
             config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)

@@ -19,6 +19,9 @@ from coordinator.groups.settings import (
     EVENT_POLICIES,
     FENCING_POLICIES,
     MIGRATION_POLICIES,
+    STICKY,
+    STREAMS,
+    STREAMS_FENCING_POLICIES,
     GroupsConfig,
 )
 from coordinator.topics.settings import TopicsConfig
@@ -185,7 +188,17 @@ def _read_names(value: Any, _is_text: bool) -> Any:
 def _read_protocols(value: Any, is_text: bool) -> Any:
     """Classic groups cannot be switched off, as in Kafka."""
     names = _read_names(value, is_text)
-    return names if names is not None and {CLASSIC} <= set(names) <= {CLASSIC, CONSUMER} else None
+    return names if names is not None and {CLASSIC} <= set(names) <= {CLASSIC, CONSUMER, STREAMS} else None
+
+
+def _read_tags(value: Any, is_text: bool) -> Any:
+    is_nothing = (isinstance(value, str) and not value.strip()) or value in ([], ())
+    return () if is_nothing else _read_names(value, is_text)
+
+
+def _read_assignors(value: Any, is_text: bool) -> Any:
+    names = _read_names(value, is_text)
+    return names if names is not None and set(names) <= {STICKY} else None
 
 
 def _read_text(value: Any, _is_text: bool) -> Any:
@@ -194,7 +207,11 @@ def _read_text(value: Any, _is_text: bool) -> Any:
 
 BOOLEAN = Parser(_read_boolean, "true or false")
 NAMES = Parser(_read_names, "names, all different, by comma")
-PROTOCOLS = Parser(_read_protocols, "classic or classic,consumer; streams and share groups are not supported yet")
+PROTOCOLS = Parser(
+    _read_protocols, "classic, and any of consumer and streams, by comma; share groups are not supported yet"
+)
+ASSIGNORS = Parser(_read_assignors, STICKY)
+TAGS = Parser(_read_tags, "names, all different, by comma, or nothing")
 TEXT = Parser(_read_text, "a text that is not empty")
 INT = integer(0, INT_MAX)
 POSITIVE = integer(1, INT_MAX)
@@ -246,7 +263,7 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("group.classic.sanitize.owned.partitions", GroupsConfig, BOOLEAN, "",
      "Claims on partitions from an older generation are cleared before the leader sees them (ours)."),
     ("group.coordinator.rebalance.protocols", GroupsConfig, PROTOCOLS, "",
-     "Kinds of groups that are served. Without consumer its heartbeats are refused: UNSUPPORTED_VERSION."),
+     "Kinds of groups that are served. Heartbeats of a kind that is not among them are refused: UNSUPPORTED_VERSION."),
     ("group.consumer.session.timeout.ms", GroupsConfig, POSITIVE, "ms",
      "A member of a consumer group that is silent so long is removed. May be set for one group, too."),
     ("group.consumer.min.session.timeout.ms", GroupsConfig, POSITIVE, "ms", "The least that may be set for a group."),
@@ -269,6 +286,36 @@ _TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
      "Patterns are matched against the topics at least so often, and within a second or so after topics change."),
     ("group.consumer.fencing.policy", GroupsConfig, choice(*FENCING_POLICIES), "",
      "Which earlier epochs a member may commit with. May be set for one group, too (ours)."),
+    ("group.streams.session.timeout.ms", GroupsConfig, POSITIVE, "ms",
+     "A member of a streams group that is silent so long is removed. May be set for one group, too."),
+    ("group.streams.min.session.timeout.ms", GroupsConfig, POSITIVE, "ms", "The least that may be set for a group."),
+    ("group.streams.max.session.timeout.ms", GroupsConfig, POSITIVE, "ms", "The most that may be set for a group."),
+    ("group.streams.heartbeat.interval.ms", GroupsConfig, POSITIVE, "ms",
+     "How often members of a streams group are told to be heard of. May be set for one group, too."),
+    ("group.streams.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "ms", "The least that may be set for a group."),
+    ("group.streams.max.heartbeat.interval.ms", GroupsConfig, POSITIVE, "ms", "The most that may be set for a group."),
+    ("group.streams.assignment.interval.ms", GroupsConfig, INT, "ms",
+     "A target assignment stands at least so long, so that many joins make one rebalance. May be set for one group, too."),
+    ("group.streams.min.assignment.interval.ms", GroupsConfig, INT, "ms", "The least that may be set for a group."),
+    ("group.streams.max.assignment.interval.ms", GroupsConfig, INT, "ms", "The most that may be set for a group."),
+    ("group.streams.initial.rebalance.delay.ms", GroupsConfig, INT, "ms",
+     "An empty streams group that gets its first member waits this long for more. May be set for one group, too."),
+    ("group.streams.max.size", GroupsConfig, POSITIVE, "members",
+     "A member beyond it is refused: GROUP_MAX_SIZE_REACHED."),
+    ("group.streams.num.standby.replicas", GroupsConfig, INT, "copies",
+     "Copies of each task's state beside the one in use. May be set for one group, too."),
+    ("group.streams.max.standby.replicas", GroupsConfig, INT, "copies", "The most that may be set for a group."),
+    ("group.streams.rack.aware.assignment.tags", GroupsConfig, TAGS, "",
+     "Tags that each client of a streams group has to carry. May be set for one group, too."),
+    ("group.streams.assignors", GroupsConfig, ASSIGNORS, "", "Who assigns the tasks of streams groups."),
+    ("group.streams.task.offset.interval.ms", GroupsConfig, POSITIVE, "ms",
+     "How often members are told to report how far their tasks have come. May be set for one group, too."),
+    ("group.streams.min.task.offset.interval.ms", GroupsConfig, POSITIVE, "ms",
+     "The least that may be set for a group."),
+    ("group.streams.acceptable.recovery.lag", GroupsConfig, LONG, "records",
+     "A copy of a task's state that lacks no more counts as caught up; members are told. May be set for one group, too."),
+    ("group.streams.fencing.policy", GroupsConfig, choice(*STREAMS_FENCING_POLICIES), "",
+     "Which earlier epochs a member of a streams group may commit with. May be set for one group, too (ours)."),
     ("fencing.require.ownership", GroupsConfig, BOOLEAN, "",
      "A commit at the member's epoch is refused for partitions that it does not own. May be set for one group, too (ours)."),
     ("fencing.require.member", GroupsConfig, BOOLEAN, "",
@@ -373,8 +420,9 @@ ONLY_VALUE: dict[str, tuple[Any, str]] = {
 """Settings of Kafka that can have but one value here."""
 
 NOT_YET: dict[str, str] = {
-    "group.streams.": "streams groups (KIP-1071)",
-    "streams.": "streams groups (KIP-1071)",
+    "group.streams.num.warmup.": "warm-up tasks of streams groups (KIP-1071)",
+    "group.streams.max.warmup.": "warm-up tasks of streams groups (KIP-1071)",
+    "group.streams.topology.description.": "topology descriptions of streams groups (KIP-1331)",
     "group.share.": "share groups (KIP-932)",
     "share.": "share groups (KIP-932)",
     "errors.deadletterqueue.": "share groups (KIP-932)",

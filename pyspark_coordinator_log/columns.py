@@ -123,7 +123,7 @@ _STATE_ONLY: _Columns = [
     ("tombstone", pa.bool_()),
     ("previous_member_epoch", pa.int32()),
     ("target_epoch", pa.int32()),
-    ("state", pa.string()),  # the member's: STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS
+    ("state", pa.string()),  # the member's: STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS (streams: _TASKS)
     ("generation", pa.int32()),
     ("leader", pa.string()),
     ("protocol", pa.string()),

@@ -32,6 +32,7 @@ _DECIDED = "CommitDecided"
 _ZERO_ID = b"\0" * 16
 _GROUP_KINDS = ("classic", "consumer", "streams", "share")
 _MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
+_STREAMS_MEMBER_STATES = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}
 _VERDICTS = (None, True, False)
 
 
@@ -200,20 +201,25 @@ def _target(value: kafka.ConsumerGroupTargetAssignmentMemberValue) -> Row:
 
 def _current(value: kafka.ConsumerGroupCurrentMemberAssignmentValue) -> Row:
     return {
-        **_epochs(value),
+        **_epochs(value, member_state(value.state)),
         "revocation_epoch": _known(value.revocation_epoch),
         "assignment": _with_epochs(value.assigned_partitions),
         "pending_revocation": _with_epochs(value.partitions_pending_revocation),
     }
 
 
+def _streams_current(value: kafka.StreamsGroupCurrentMemberAssignmentValue) -> Row:
+    return _epochs(value, _STREAMS_MEMBER_STATES.get(value.state, f"UNKNOWN({value.state})"))
+
+
 def _epochs(
     value: kafka.ConsumerGroupCurrentMemberAssignmentValue | kafka.StreamsGroupCurrentMemberAssignmentValue,
+    state: str,
 ) -> Row:
     return {
         "member_epoch": value.member_epoch,
         "previous_member_epoch": value.previous_member_epoch,
-        "state": member_state(value.state),
+        "state": state,
     }
 
 
@@ -351,7 +357,7 @@ _COLUMNS: dict[str, Callable[[Any], Row]] = {
     "StreamsGroupMemberMetadata": _streams_member,
     "StreamsGroupMetadata": _group_epoch,
     "StreamsGroupTargetAssignmentMetadata": _target_epoch,
-    "StreamsGroupCurrentMemberAssignment": _epochs,
+    "StreamsGroupCurrentMemberAssignment": _streams_current,
 }
 
 

@@ -10,6 +10,7 @@ from coordinator.admin.http import RefusedRequest, Request, Response, Routes, js
 from coordinator.admin.served import Served
 from coordinator.groups.classic.group import ClassicGroup, ClassicMember, Rebalance
 from coordinator.groups.consumer.describe import details as consumer_details
+from coordinator.groups.streams.describe import details as streams_details
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.subscription import parse_assignment
 from coordinator.transactions.transaction import NAMES, Transaction
@@ -43,7 +44,7 @@ def list_groups(server: Served) -> list[dict[str, Any]]:
     rows = []
     for shard in server.groups.shards:
         state: Any = shard.state
-        names = state.classic.keys() | state.consumer.keys() | state.offsets.by_group.keys()
+        names = state.classic.keys() | state.consumer.keys() | state.streams.keys() | state.offsets.by_group.keys()
         rows += [_summary(state, group_id) for group_id in names]
     return sorted(rows, key=lambda row: row["group_id"])
 
@@ -53,8 +54,8 @@ def describe_group(server: Served, group_id: str) -> dict[str, Any]:
     state: Any = server.groups.shard_of(group_id).state
     group = state.classic.get(group_id)
     committed = state.offsets.by_group.get(group_id, {})
-    consumer = state.consumer.get(group_id)
-    if group is None and consumer is None and not committed:
+    consumer, streams = state.consumer.get(group_id), state.streams.get(group_id)
+    if group is None and consumer is None and streams is None and not committed:
         raise RefusedRequest(404, "no such group")
     view = _summary(state, group_id)
     view["committed"] = [
@@ -64,6 +65,8 @@ def describe_group(server: Served, group_id: str) -> dict[str, Any]:
     view["pending"] = _pending(server, state, group_id)
     if consumer is not None:
         return view | consumer_details(state, consumer)
+    if streams is not None:
+        return view | streams_details(state, streams)
     if group is None:
         return view
     view |= {
@@ -139,16 +142,16 @@ def _transaction(transaction: Transaction) -> dict[str, Any]:
 
 
 def _summary(state: Any, group_id: str) -> dict[str, Any]:
-    consumer = state.consumer.get(group_id)
-    if consumer is not None:
-        return {
-            "group_id": group_id,
-            "kind": "consumer",
-            "state": consumer.state.value,
-            "generation": consumer.group_epoch,
-            "member_count": len(consumer.members),
-            "offset_count": len(state.offsets.by_group.get(group_id, ())),
-        }
+    for kind, modern in (("consumer", state.consumer.get(group_id)), ("streams", state.streams.get(group_id))):
+        if modern is not None:
+            return {
+                "group_id": group_id,
+                "kind": kind,
+                "state": modern.state.value,
+                "generation": modern.group_epoch,
+                "member_count": len(modern.members),
+                "offset_count": len(state.offsets.by_group.get(group_id, ())),
+            }
     group = state.classic.get(group_id)
     return {
         "group_id": group_id,

@@ -113,12 +113,14 @@ def _groups(server: Served) -> Samples:
     for state in _states(server):
         counts.update(("classic", group.state.value) for group in state.classic.values())
         counts.update(("consumer", group.state.value) for group in state.consumer.values())
+        counts.update(("streams", group.state.value) for group in state.streams.values())
     return counts.items()
 
 
 def _members(server: Served) -> Samples:
     yield ("classic",), sum(len(group.members) for state in _states(server) for group in state.classic.values())
     yield ("consumer",), sum(len(group.members) for state in _states(server) for group in state.consumer.values())
+    yield ("streams",), sum(len(group.members) for state in _states(server) for group in state.streams.values())
 
 
 def _offsets(server: Served) -> Samples:

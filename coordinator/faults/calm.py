@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from coordinator.faults import transaction_clients
-from coordinator.faults.clients import TOPICS, Auditor, Member, World
+from coordinator.faults.clients import Auditor, Member, World
 from coordinator.faults.consumer_clients import ConsumerMember
 from coordinator.faults.counters import Counter
 from coordinator.faults.data_clients import Producer
@@ -31,7 +31,7 @@ class Crowd:
 
     classic: list[Member] = field(default_factory=list)
     modern: list[ConsumerMember] = field(default_factory=list)
-    """Members that speak the consumer protocol."""
+    """Members that speak the consumer protocol, or that of streams groups."""
     producers: list[Producer | Accountant | Counter] = field(default_factory=list)
 
     def groups(self) -> dict[str, tuple[list[Member], list[ConsumerMember]]]:
@@ -100,8 +100,7 @@ class Calm:
                 found.append(f"{group_id} is in generations {sorted(generations)}")
             both: list[Member | ConsumerMember] = [*classic, *modern]
             owned = sorted(partition for member in both for partition in member.positions)
-            topics = {topic for member in both for topic in member.wants}
-            wanted = sorted((topic, index) for topic in topics for index in range(TOPICS[topic]))
+            wanted = sorted({partition for member in both for partition in member.wants})
             if owned != wanted:
                 found.append(f"{group_id} owns {owned}")
         return found

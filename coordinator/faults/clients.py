@@ -252,9 +252,9 @@ class Member(Client):
                 await self.world.rest(self.random.uniform(1, 5))
 
     @property
-    def wants(self) -> set[str]:
-        """Topics."""
-        return set(self.topics)
+    def wants(self) -> set[tuple[str, int]]:
+        """Partitions that somebody of its group must have."""
+        return {(topic, index) for topic in self.topics for index in range(TOPICS[topic])}
 
     def _forget(self) -> None:
         """A new process knows nothing of the former one."""

@@ -19,6 +19,7 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
+    Message,
     MetadataRequest,
     OffsetFetchRequest,
 )
@@ -109,8 +110,9 @@ class ConsumerMember(Client):
         self.stable = False
 
     @property
-    def wants(self) -> set[str]:
-        return set(TOPICS) if self.pattern else set(self.topics)
+    def wants(self) -> set[Partition]:
+        topics = TOPICS if self.pattern else self.topics
+        return {(topic, index) for topic in topics for index in range(TOPICS[topic])}
 
     async def run(self) -> None:
         """Until the end of the world."""
@@ -266,22 +268,28 @@ class ConsumerMember(Client):
             self._start_anew()
             await self.world.rest(self.random.choice([0.0, 1.0, 15.0]) * self.random.random())
         elif chance < 0.75:
-            self.topics = self.random.choice([(ORDERS,), (ORDERS, AUDIT)])
-            self.tells = True
+            self._change()
         elif chance < 0.9:
             await self.world.rest(self.random.uniform(0, 2 * self.world.plan.session_ms / 1000))
         else:
             self.caller.give_up()
 
+    def _change(self) -> None:
+        self.topics = self.random.choice([(ORDERS,), (ORDERS, AUDIT)])
+        self.tells = True
+
     async def _leave(self, epoch: int) -> None:
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self.group_id, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
-        )
+        request = self._leaving(epoch)
         try:
             await self.call(request, 1)
         finally:
             self._start_anew()
         await self.think()
+
+    def _leaving(self, epoch: int) -> Message:
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
+        )
 
     # --- what must be in the end --------------------------------------------------------------------------------------
 

@@ -23,6 +23,9 @@ from coordinator.protocol.messages import (
     ConsumerGroupMetadataKey,
     GroupMetadataKey,
     OffsetCommitKey,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMetadataKey,
+    StreamsGroupTopologyKey,
 )
 from coordinator.protocol.subscription import parse_subscription
 from coordinator.runtime.result import Producer, Record
@@ -104,7 +107,7 @@ def _group_of(record: Record) -> str | None:
     key: Any = record.key
     if isinstance(key, GroupMetadataKey):
         return key.group
-    return key.group_id if isinstance(key, ConsumerGroupMetadataKey) else None
+    return key.group_id if isinstance(key, ConsumerGroupMetadataKey | StreamsGroupMetadataKey) else None
 
 
 class _Groups:
@@ -116,6 +119,8 @@ class _Groups:
         """By producer id: a marker may bear a later epoch (KIP-890)."""
         self._classic: dict[str, Any] = {}
         self._consumer: dict[str, dict[str, Any]] = {}
+        self._streams: dict[str, dict[str, Any]] = {}
+        self._topologies: dict[str, Any] = {}
 
     def take(self, record: Record, producer: Producer | None) -> None:
         """One record; of an open transaction if it has a producer."""
@@ -132,11 +137,15 @@ class _Groups:
             self._put(self._consumer, key.group_id, None if record.value is None else {})
         elif isinstance(key, ConsumerGroupMemberMetadataKey):
             self._put(self._consumer.setdefault(key.group_id, {}), key.member_id, record.value)
+        elif isinstance(key, StreamsGroupMemberMetadataKey):
+            self._put(self._streams.setdefault(key.group_id, {}), key.member_id, record.value)
+        elif isinstance(key, StreamsGroupTopologyKey):
+            self._put(self._topologies, key.group_id, record.value)
 
     def is_in_use(self, group_id: str) -> str | None:
         """Why a group must stay; None if it need not."""
         classic = self._classic.get(group_id)
-        if self._consumer.get(group_id) or (classic is not None and classic.members):
+        if self._consumer.get(group_id) or self._streams.get(group_id) or (classic is not None and classic.members):
             return "it has members"
         pending = (partition for ended in self._pending.values() for partition, _ in ended)
         left = [partition for partition in (*self._offsets, *pending) if partition[0] == group_id]
@@ -166,6 +175,10 @@ class _Groups:
             pattern = member.subscribed_topic_regex
             if topic in member.subscribed_topic_names or (pattern and re.fullmatch(pattern, topic)):
                 return f"{member_id} reads the topic"
+        topology = self._topologies.get(group_id) if self._streams.get(group_id) else None
+        for part in () if topology is None else topology.subtopologies:
+            if topic in part.source_topics or topic in (each.name for each in part.repartition_source_topics):
+                return f"subtopology {part.subtopology_id} reads the topic"
         return f"it was needed at {since_ms}" if since_ms > expired_ms else None
 
     def _put(self, where: dict[Any, Any], key: Any, value: Any) -> None:

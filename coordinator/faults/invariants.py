@@ -57,6 +57,7 @@ def durable_half(groups: Groups) -> dict[str, Any]:
         group_id: group.stored for group_id, group in groups.classic.items() if group.stored is not None
     }
     stored |= {group_id: group.durable for group_id, group in groups.consumer.items()}
+    stored |= {group_id: group.durable for group_id, group in groups.streams.items()}
     offsets = groups.offsets.by_group
     pending = {
         group_id: {

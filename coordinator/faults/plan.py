@@ -71,6 +71,9 @@ class Plan:
     """Beside the classic ones, with as many members each."""
     mixed_groups: int
     """Groups with members of both protocols."""
+    streams_groups: int
+    """Applications, with as many threads each."""
+    num_standby_replicas: int
     assignment_interval_ms: int
     fencing_policy: str
 
@@ -146,6 +149,8 @@ def draw(seed: int, span_s: float) -> Plan:
         downtime_s=random.choice([0.1, 2.0, 10.0]),
         consumer_groups=random.choice([0, 1, 1, 2]),
         mixed_groups=Random(f"mixed {seed}").choice([0, 1, 1]),
+        streams_groups=Random(f"streams {seed}").choice([0, 1, 1]),
+        num_standby_replicas=Random(f"standbys {seed}").choice([0, 1]),
         assignment_interval_ms=random.choice([0, 0, 1_000]),
         fencing_policy=random.choice(FENCING_POLICIES),
         # A counter that stands still for a minute must still find where it was.

@@ -2,6 +2,7 @@
 
 - I16: timers belong to somebody who is still there; replies are parked only behind what is not durable; between two
   callbacks no mailbox holds anything; nobody waits in a group that is gone.
+- I8, as far as only the server can see it: no process has a task of a streams group twice.
 - I18: gauges, and the counts by which operations find things without looking for them, equal a recount. It is made in the
   slowest way there is, from the members and offsets themselves.
 """
@@ -13,6 +14,7 @@ from typing import Any
 from coordinator.admin.metrics import Collector
 from coordinator.groups.consumer.group import ConsumerGroup, MemberState
 from coordinator.groups.groups import Groups
+from coordinator.groups.streams.group import StreamsGroup
 from coordinator.runtime.result import TimerKey
 from coordinator.runtime.shard import Shard, Status
 from coordinator.server import Server
@@ -30,6 +32,11 @@ def check(server: Server, broken: Broken) -> None:
         for group in shard.state.consumer.values():  # type: ignore[attr-defined]
             for what in _miscounted(group):
                 broken("I18 counts tell the truth", f"shard {shard.index}, {group.group_id}: {what}")
+        for streams in shard.state.streams.values():  # type: ignore[attr-defined]
+            for what in _had_twice(streams):
+                broken("I8 single owner", f"shard {shard.index}, {streams.group_id}: {what}")
+            for what in _streams_miscounted(streams):
+                broken("I18 counts tell the truth", f"shard {shard.index}, {streams.group_id}: {what}")
     for what in _wrong_gauges(server):
         broken("I18 counts tell the truth", what)
 
@@ -47,15 +54,18 @@ def _left_over(shard: Shard) -> Iterable[str]:
 
 def _has_owner(groups: Groups, key: TimerKey) -> bool:
     kind = str(key[0])
-    if not kind.startswith(("classic-", "consumer-")):
+    of_kind: Mapping[str, Mapping[str, Any]] = {
+        "classic": groups.classic, "consumer": groups.consumer, "streams": groups.streams,
+    }  # fmt: skip
+    known = of_kind.get(kind.partition("-")[0])
+    if known is None:
         return True
-    group_id = str(key[1])
-    group: Any = (groups.classic if kind.startswith("classic-") else groups.consumer).get(group_id)
+    group = known.get(str(key[1]))
     if group is None:
         return False
     if kind == "classic-pending":
         return key[2] in group.pending_joins
-    if kind in {"classic-join", "classic-sync", "consumer-regex"}:
+    if kind in {"classic-join", "classic-sync", "consumer-regex", "streams-delay"}:
         return True
     return key[2] in group.members
 
@@ -134,6 +144,63 @@ def _meant(group: ConsumerGroup) -> list[tuple[bytes, int, str]]:
     )
 
 
+def _streams_miscounted(group: StreamsGroup) -> Iterable[str]:
+    members = group.members.values()
+    by_role: dict[str, dict[str, dict[int, set[str]]]] = {"active": {}, "standby": {}, "warmup": {}}
+    for role, member_id, subtopology_id, number in _tasks(group):
+        by_role[role].setdefault(subtopology_id, {}).setdefault(number, set()).add(member_id)
+    active = {
+        each: {number: {owner} for number, owner in owners.items()} for each, owners in group.active.items() if owners
+    }
+    counted: Mapping[str, tuple[Any, Any]] = {
+        "active": (active, by_role["active"]),
+        "standby": (_known(group.standby), by_role["standby"]),
+        "warmup": (_known(group.warmup), by_role["warmup"]),
+        "static_members": (
+            group.static_members,
+            {member.instance_id: member.member_id for member in members if member.instance_id is not None},
+        ),
+        "unreconciled": (
+            group.unreconciled,
+            {member.member_id for member in members if not member.is_reconciled_to(group.target_epoch)},
+        ),
+    }
+    for name, (kept, recounted) in counted.items():
+        if kept != recounted:
+            yield f"{name} is {kept}, not {recounted}"
+
+
+def _known(holders: Mapping[str, Mapping[int, Any]]) -> dict[str, dict[int, set[str]]]:
+    """Without what is empty."""
+    found = {each: {number: set(who) for number, who in numbers.items() if who} for each, numbers in holders.items()}
+    return {each: numbers for each, numbers in found.items() if numbers}
+
+
+def _tasks(group: StreamsGroup) -> Iterable[tuple[str, str, str, int]]:
+    """Role, member, subtopology and number of everything that members have, also what they must give up."""
+    for member in group.members.values():
+        for held in (member.assigned, member.pending_revocation):
+            roles: Mapping[str, Mapping[str, Iterable[int]]] = {
+                "active": held.active, "standby": held.standby, "warmup": held.warmup,
+            }  # fmt: skip
+            for role, tasks in roles.items():
+                for subtopology_id, numbers in tasks.items():
+                    yield from ((role, member.member_id, subtopology_id, number) for number in numbers)
+
+
+def _had_twice(group: StreamsGroup) -> Iterable[str]:
+    """A task is run by one member; and one member of a process has it, in whatever role."""
+    runs: dict[tuple[str, int], str] = {}
+    has: dict[tuple[str, str, int], str] = {}
+    for role, member_id, subtopology_id, number in _tasks(group):
+        process_id = group.members[member_id].process_id
+        others = [has.setdefault((process_id, subtopology_id, number), member_id)]
+        if role == "active":
+            others.append(runs.setdefault((subtopology_id, number), member_id))
+        if set(others) != {member_id}:
+            yield f"task {subtopology_id}_{number} is of {member_id} as {role} and of {others} (process {process_id})"
+
+
 def _wrong_gauges(server: Server) -> Iterable[str]:
     """What `/metrics` would say now. Reading all of it also shows that it can always be read."""
     told: Counter[str] = Counter()
@@ -141,7 +208,8 @@ def _wrong_gauges(server: Server) -> Iterable[str]:
         for sample in family.samples:
             told[sample.name] += sample.value
     states = [shard.state for shard in server.groups.shards]
-    groups = [group for state in states for group in (*state.classic.values(), *state.consumer.values())]  # type: ignore[attr-defined]
+    kinds: list[Any] = [each for state in states for each in (state.classic, state.consumer, state.streams)]  # type: ignore[attr-defined]
+    groups = [group for kind in kinds for group in kind.values()]
     offsets = [each for state in states for each in state.offsets.by_group.values()]  # type: ignore[attr-defined]
     recounted = {
         "coordinator_groups": len(groups),

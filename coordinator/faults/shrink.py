@@ -56,8 +56,8 @@ def _changes(report: Report) -> Iterator[tuple[str, _Less]]:
     ended_s = round(report.seconds + AFTER_S, 1)
     yield "span_s", lambda span_s: min(span_s, ended_s)
     yield "span_s", lambda span_s: max(round(span_s / 2, 1), SPAN_S_MIN)
-    for name in ("consumer_groups", "mixed_groups", "groups", "members", "shards"):
-        least = 0 if name.startswith(("consumer", "mixed")) else 1
+    for name in ("consumer_groups", "mixed_groups", "streams_groups", "groups", "members", "shards"):
+        least = 0 if name.startswith(("consumer", "mixed", "streams")) else 1
         yield from ((name, less) for less in _fewer(least))
     for each in fields(report.plan):
         if each.name in _OFF or (each.name.endswith("_s") and each.name not in _NO_FAULTS):
@@ -72,7 +72,7 @@ def _fewer(least: int) -> tuple[_Less, ...]:
 _NO_FAULTS = {"span_s", "think_s", "network_delay_s", "fsync_s", "downtime_s"}
 _OFF = {
     "split", "ghosts", "statics", "power_in_write", "assignment_interval_ms", "initial_rebalance_delay_ms",
-    "short_writes",
+    "num_standby_replicas", "short_writes",
 }  # fmt: skip
 """What there may be none of, beside faults that happen every so many seconds."""
 

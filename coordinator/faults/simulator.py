@@ -33,9 +33,10 @@ from coordinator.faults.loop import Deadlock, Livelock, Process, SimulatedLoop
 from coordinator.faults.mixed_clients import mixed_members
 from coordinator.faults.network import SimulatedNetwork, Weather
 from coordinator.faults.plan import Plan
+from coordinator.faults.streams_clients import StreamsMember
 from coordinator.faults.wire import Caller
 from coordinator.faults.worker import SimulatedWorker
-from coordinator.groups.settings import GroupsConfig
+from coordinator.groups.settings import ASSIGNMENT_EPOCH, STRICT, GroupsConfig
 from coordinator.runtime.shard import Status
 from coordinator.server import EVENTS_TOPIC, CannotStart, Server
 from coordinator.settings import AdminConfig, DeclaredTopic, ListenerConfig, LogConfig, NetworkConfig, ServerConfig
@@ -187,6 +188,12 @@ def config_of(plan: Plan) -> ServerConfig:
             group_consumer_fencing_policy=plan.fencing_policy,
             offsets_retention_minutes=plan.offsets_retention_minutes,
             offsets_retention_check_interval_ms=5_000,
+            group_streams_session_timeout_ms=plan.session_ms,
+            group_streams_min_session_timeout_ms=plan.session_ms,
+            group_streams_assignment_interval_ms=plan.assignment_interval_ms,
+            group_streams_initial_rebalance_delay_ms=plan.initial_rebalance_delay_ms,
+            group_streams_num_standby_replicas=plan.num_standby_replicas,
+            group_streams_fencing_policy=STRICT if plan.fencing_policy == STRICT else ASSIGNMENT_EPOCH,
         ),
         declared_topics=(
             *(DeclaredTopic(name=name, partitions=count) for name, count in clients.TOPICS.items()),
@@ -304,6 +311,10 @@ class Simulation:
             crowd.modern += [
                 ConsumerMember(self.world, f"consumers-{group}", number, self._ownership)
                 for number in range(plan.members)
+            ]
+        for group in range(plan.streams_groups):
+            crowd.modern += [
+                StreamsMember(self.world, f"streams-{group}", number, self._ownership) for number in range(plan.members)
             ]
         for group in range(plan.mixed_groups):
             classic, modern = mixed_members(self.world, group, self._ownership)

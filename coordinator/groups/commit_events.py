@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.groups.consumer.group import ConsumerMember
 from coordinator.groups.events import FENCES, HEAD, NO_FIELDS, STATE_END, Kind, count_bytes, key_bytes
-from coordinator.groups.fencing import verdicts
+from coordinator.groups.fencing import Policies, policies_of, reader_of, verdicts
 from coordinator.groups.offsets.metadata import is_too_large
-from coordinator.groups.settings import ConsumerSettings
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.form import WriteForm
@@ -33,10 +32,11 @@ NOBODYS = -1
 NO_MEMBER = -1
 
 NO_END = -1
-Committer = tuple[Kind, int, ConsumerMember | None, ConsumerSettings | None]
+Committer = tuple[Kind, int, ConsumerMember | None, Policies | None]
 """Who commits, as far as an event says: what a `CommitDecision` ends with."""
 
-_CLASSIC, _CONSUMER = Kind.CLASSIC, Kind.CONSUMER  # Looking a name up in an enum is noticed with every commit.
+# Looking a name up in an enum is noticed with every commit.
+_CLASSIC, _CONSUMER, _STREAMS = Kind.CLASSIC, Kind.CONSUMER, Kind.STREAMS
 _TopicOffsets = CommitDecidedValue.TopicOffsets
 _PartitionOffset = CommitDecidedValue.PartitionOffset
 NO_PRODUCER = (-1, -1, None)
@@ -96,7 +96,7 @@ class CommitDecision:
         kind: Kind,
         generation: int,
         member: ConsumerMember | None,
-        settings: ConsumerSettings | None,
+        settings: Policies | None,
     ) -> None:
         self.request = request
         self.client_id = client_id
@@ -288,10 +288,11 @@ def _committer(groups: "Groups", group_id: str, member_id: str) -> Committer:
     classic = groups.classic.get(group_id)
     if classic is not None:
         return _CLASSIC, classic.generation if member_id in classic.members else NO_MEMBER, None, None
-    consumer = groups.consumer.get(group_id)
-    if consumer is None:
+    modern = groups.consumer.get(group_id) or groups.streams.get(group_id)
+    if modern is None:
         return _CLASSIC, NO_MEMBER, None, None
-    return _CONSUMER, NO_MEMBER, consumer.members.get(member_id), groups.settings.consumer(group_id)
+    kind = _CONSUMER if group_id in groups.consumer else _STREAMS
+    return kind, NO_MEMBER, reader_of(groups, modern, member_id), policies_of(groups, modern)
 
 
 # --- of commits that are like one before ------------------------------------------------------------------------------

@@ -8,11 +8,15 @@ transactions do not hinder; they go, too.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import State, pending_disarmed
+from coordinator.groups.classic.group import ClassicGroup, State, pending_disarmed
+from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.group import State as ConsumerState
 from coordinator.groups.consumer.records import group_tombstones
 from coordinator.groups.offsets.records import offset_commit_tombstone
 from coordinator.groups.records import group_metadata_tombstone
+from coordinator.groups.streams.group import State as StreamsState
+from coordinator.groups.streams.group import StreamsGroup, initial_delay_key
+from coordinator.groups.streams.records import group_tombstones as streams_group_tombstones
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DeleteGroupsResponse
 from coordinator.runtime.result import Call, Fact, Record, Result, Timer
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
 
 _Result = DeleteGroupsResponse.DeletableGroupResult
+_EMPTY = (State.EMPTY, ConsumerState.EMPTY, StreamsState.EMPTY)
 
 
 def delete_groups(groups: "Groups", group_ids: Sequence[str], call: Call, now_ms: int) -> Result:
@@ -30,23 +35,31 @@ def delete_groups(groups: "Groups", group_ids: Sequence[str], call: Call, now_ms
     timers: list[Timer] = []
     facts: list[Fact] = []
     for group_id in group_ids:
-        code = _why_not(groups, group_id)
+        group = groups.group(group_id)
+        code = _why_not(group)
         results.append(_Result(group_id, code))
-        if code is ErrorCode.NONE:
+        if group is not None and code is ErrorCode.NONE:
             committed = dict.fromkeys(
                 (*groups.offsets.by_group.get(group_id, ()), *groups.offsets.pending.partitions(group_id))
             )
             records += [offset_commit_tombstone(group_id, topic, partition) for topic, partition in committed]
-            if group_id in groups.classic:
-                timers += pending_disarmed(groups.classic[group_id])
-            consumer = groups.consumer.get(group_id)
-            records += [group_metadata_tombstone(group_id)] if consumer is None else group_tombstones(consumer, ())
+            tombstones, disarmed = ended(group)
+            records += tombstones
+            timers += disarmed
             facts.append(Fact("group_deleted", {"group_id": group_id, "offsets": len(committed)}))
     return Result(DeleteGroupsResponse(results=results), records, timers, facts=facts)
 
 
-def _why_not(groups: "Groups", group_id: str) -> ErrorCode:
-    group = groups.group(group_id)
+def ended(group: ClassicGroup | ConsumerGroup | StreamsGroup) -> tuple[list[Record], Sequence[Timer]]:
+    """The records by which a group without members is no more, and its timers, disarmed."""
+    if isinstance(group, ConsumerGroup):
+        return group_tombstones(group, ()), ()
+    if isinstance(group, StreamsGroup):
+        return streams_group_tombstones(group.group_id), (Timer(initial_delay_key(group.group_id), None),)
+    return [group_metadata_tombstone(group.group_id)], pending_disarmed(group)
+
+
+def _why_not(group: ClassicGroup | ConsumerGroup | StreamsGroup | None) -> ErrorCode:
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    return ErrorCode.NONE if group.state in (State.EMPTY, ConsumerState.EMPTY) else ErrorCode.NON_EMPTY_GROUP
+    return ErrorCode.NONE if group.state in _EMPTY else ErrorCode.NON_EMPTY_GROUP

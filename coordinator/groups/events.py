@@ -14,7 +14,7 @@ import struct
 from collections.abc import Mapping
 from enum import IntEnum
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, Epochs
 from coordinator.groups.consumer.reconcile import Owned
@@ -71,6 +71,7 @@ class Kind(IntEnum):
 
     CLASSIC = 0
     CONSUMER = 1
+    STREAMS = 2
 
 
 def quiet(event: Event) -> Fact:
@@ -184,7 +185,9 @@ def fenced(
     """Tells that somebody was refused as not being who it said, if it was: nothing for other errors, or without a name."""
     if not groups.tells_refused or error not in FENCES or not (member_id or instance_id):
         return ()
-    kind = Kind.CONSUMER if group_id in groups.consumer else Kind.CLASSIC
+    kind = (
+        Kind.CONSUMER if group_id in groups.consumer else Kind.STREAMS if group_id in groups.streams else Kind.CLASSIC
+    )
     return (quiet(member_fenced(group_id, kind, member_id, instance_id, epoch, ErrorCode(error), api)),)
 
 
@@ -268,10 +271,10 @@ class Completed:
         return key_bytes(RebalanceCompletedKey.API_KEY, self.group_id), b"".join(parts)
 
 
-def group_converted(group_id: str, to: Kind, epoch: int, member_id: str, members: int) -> Event:
+def group_converted(group_id: str, was: Kind, to: Kind, epoch: int, member_id: str, members: int) -> Event:
     """`epoch`: the group's when it is done."""
     value = GroupConvertedValue(
-        from_kind=Kind.CLASSIC if to is Kind.CONSUMER else Kind.CONSUMER,
+        from_kind=was,
         to_kind=to,
         epoch=epoch,
         member_id=member_id or None,
@@ -364,14 +367,15 @@ class ClassicDelivery:
 
 
 class Holding:
-    """What a member of a consumer group was told that it holds, or said that it does. `value`: the event's class."""
+    """What a member of a group with epochs was told that it holds, or said that it does. `value`: the event's class."""
 
-    __slots__ = ("catalog", "epoch", "group_id", "held", "key", "member_id", "value")
+    __slots__ = ("catalog", "epoch", "group_id", "held", "key", "kind", "member_id", "value")
 
     def __init__(
         self,
         key: type[Message],
         value: Any,
+        kind: Kind,
         group_id: str,
         catalog: "Catalog",
         member_id: str,
@@ -380,6 +384,7 @@ class Holding:
     ) -> None:
         self.key: Any = key
         self.value = value
+        self.kind = kind
         self.group_id = group_id
         self.catalog = catalog
         self.member_id = member_id
@@ -389,7 +394,7 @@ class Holding:
     def encoded(self, state_offset: int, time_ms: int, state_end: int) -> tuple[bytes, bytes]:
         topic_name = self.catalog.topic_name
         parts = [
-            HEAD(0, state_offset, time_ms, Kind.CONSUMER),
+            HEAD(0, state_offset, time_ms, self.kind),
             COMPACT[self.member_id],
             self.epoch.to_bytes(4, signed=True),
             count_bytes(len(self.held)),
@@ -405,31 +410,48 @@ class Holding:
     def record(self, state_offset: int, time_ms: int) -> Record:
         topic_name, entry = self.catalog.topic_name, self.value.TopicPartitions
         topics = [entry(topic_name(each) or "", each, sorted(which)) for each, which in self.held.items()]
-        value = self.value(state_offset, time_ms, Kind.CONSUMER, self.member_id, self.epoch, topics)
+        value = self.value(state_offset, time_ms, self.kind, self.member_id, self.epoch, topics)
         return Record(self.key(self.group_id), value, 0)
 
 
-def delivered(groups: "Groups", group: ConsumerGroup, member: ConsumerMember) -> tuple[Fact, ...]:
-    """A member of a consumer group is told what it is assigned; nothing if that is what it was told last."""
+class WithEpochs(Protocol):
+    """A group with epochs, as far as it matters here."""
+
+    group_id: str
+    delivered: dict[str, tuple[int, Epochs]]
+    acknowledged: dict[str, tuple[int, Epochs]]
+
+
+def delivered(
+    groups: "Groups", group: WithEpochs, member: ConsumerMember, kind: Kind = Kind.CONSUMER
+) -> tuple[Fact, ...]:
+    """A member is told what it is assigned; nothing if that is what it was told last."""
     now = (member.member_epoch, member.assigned)
     if group.delivered.get(member.member_id) == now:
         return ()
     group.delivered[member.member_id] = now
     key, value = AssignmentDeliveredKey, AssignmentDeliveredValue
-    return (quiet(Holding(key, value, group.group_id, groups.catalog, member.member_id, *now)),)
+    return (quiet(Holding(key, value, kind, group.group_id, groups.catalog, member.member_id, *now)),)
 
 
 def acknowledged(groups: "Groups", group: ConsumerGroup, member: ConsumerMember, owned: Owned) -> tuple[Fact, ...]:
     """A member of a consumer group says what it owns; told if that is all that it was assigned, and news."""
-    now = (member.member_epoch, member.assigned)
-    if owned is None or group.acknowledged.get(member.member_id) == now:
+    if owned is None or group.acknowledged.get(member.member_id) == (member.member_epoch, member.assigned):
         return ()
     said = {topic_id: set(partitions) for topic_id, partitions in owned}
     if said != {topic_id: set(partitions) for topic_id, partitions in member.assigned.items()}:
         return ()
+    return owns_all(groups, group, member, Kind.CONSUMER)
+
+
+def owns_all(groups: "Groups", group: WithEpochs, member: ConsumerMember, kind: Kind) -> tuple[Fact, ...]:
+    """A member said that it owns all that it was assigned; nothing if that is no news."""
+    now = (member.member_epoch, member.assigned)
+    if group.acknowledged.get(member.member_id) == now:
+        return ()
     group.acknowledged[member.member_id] = now
     key, value = AssignmentAcknowledgedKey, AssignmentAcknowledgedValue
-    return (quiet(Holding(key, value, group.group_id, groups.catalog, member.member_id, *now)),)
+    return (quiet(Holding(key, value, kind, group.group_id, groups.catalog, member.member_id, *now)),)
 
 
 EVENT_KEYS: tuple[str, ...] = (

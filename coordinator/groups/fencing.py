@@ -17,6 +17,9 @@ before the heartbeat's answer came carries the one before. Which earlier epochs 
                         had since. A member whose record does not say, because a Kafka wrote it, is held to `strict`
     assignment-epoch    those since the member has had the partition (KIP-1251, Kafka 4.4)
 
+A member of a streams group is judged by the partitions that its active tasks read, and the epochs of its tasks (KIP-1071);
+`group.streams.fencing.policy` is `strict` or `assignment-epoch`, since its records do not say when it last lost a task.
+
 No policy lets a commit through that was made before the partition went to somebody else. One partition that fails fails the
 request. The policies are about earlier epochs: at its epoch a member may commit anything, as in Kafka, also what it has
 lost since or never had. `fencing.require.ownership` ends that.
@@ -34,7 +37,15 @@ from typing import TYPE_CHECKING
 from coordinator.groups.classic.group import ClassicGroup, State
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.groups.offsets.metadata import is_too_large
-from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, ConsumerSettings
+from coordinator.groups.settings import (
+    ASSIGNMENT_EPOCH,
+    FENCING_POLICIES,
+    REVOCATION_EPOCH,
+    ConsumerSettings,
+    StreamsSettings,
+)
+from coordinator.groups.streams.group import StreamsGroup
+from coordinator.groups.streams.partitions import as_reader
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest, TxnOffsetCommitRequest
 from coordinator.runtime.result import Timer
@@ -54,7 +65,7 @@ LOST_SINCE = "the member lost a partition since that epoch"
 NOT_OWNED_THEN = "the member did not own the partition in that epoch"
 NAMES_NO_MEMBER = "the request names no member"
 STALE_REASONS = (NOT_OWNED, AHEAD, BEHIND, LOST_SINCE, NOT_OWNED_THEN, NAMES_NO_MEMBER)
-"""Why a member of a consumer group may not commit; the last, why nobody may in a transaction."""
+"""Why a member of a consumer or streams group may not commit; the last, why nobody may in a transaction."""
 
 TXN_MEMBER_SINCE = 3
 """TxnOffsetCommit before this version cannot name a member."""
@@ -94,9 +105,9 @@ def fence_commit(groups: "Groups", request: OffsetCommitRequest, api_version: in
     """Raises unless the caller may commit offsets; returns the timers by which a member's commit keeps its session."""
     group = groups.classic.get(request.group_id)
     if group is None:
-        consumer = groups.consumer.get(request.group_id)
-        if consumer is not None:
-            _fence_consumer_commit(groups, consumer, request, api_version)
+        modern = groups.consumer.get(request.group_id) or groups.streams.get(request.group_id)
+        if modern is not None:
+            _fence_modern_commit(groups, modern, request, api_version)
             return ()
         if request.generation_id_or_member_epoch < 0:
             groups.admit()
@@ -124,22 +135,38 @@ def _fence_classic_commit(
     return (group.members[member_id].session_timer,)
 
 
-# --- consumer groups --------------------------------------------------------------------------------------------------
+# --- consumer and streams groups --------------------------------------------------------------------------------------
+
+Modern = ConsumerGroup | StreamsGroup
+Policies = ConsumerSettings | StreamsSettings
 
 
-def _fence_consumer_commit(
-    groups: "Groups", group: ConsumerGroup, request: OffsetCommitRequest, api_version: int
-) -> None:
+def reader_of(groups: "Groups", group: Modern, member_id: str) -> ConsumerMember | None:
+    """The member of this id, as one that reads partitions; None if there is none."""
+    if isinstance(group, ConsumerGroup):
+        return group.members.get(member_id)
+    member = group.members.get(member_id)
+    return None if member is None else as_reader(group, member, group.topology, groups.catalog)
+
+
+def policies_of(groups: "Groups", group: Modern) -> Policies:
+    """The group's settings for what follows."""
+    if isinstance(group, ConsumerGroup):
+        return groups.settings.consumer(group.group_id)
+    return groups.settings.streams(group.group_id)
+
+
+def _fence_modern_commit(groups: "Groups", group: Modern, request: OffsetCommitRequest, api_version: int) -> None:
     """Instance ids are not looked at, as in Kafka: the member id says enough."""
     epoch = request.generation_id_or_member_epoch
     if epoch < 0 and not group.members:
         return
-    member = group.members.get(request.member_id)
+    member = reader_of(groups, group, request.member_id)
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if member.classic is None and api_version < MEMBER_EPOCH_SINCE:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    why_not = _stale_because(groups, member, request)
+    why_not = _stale_because(groups, group, member, request)
     if why_not is not None:
         raise KafkaError(
             ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION, why_not
@@ -147,11 +174,11 @@ def _fence_consumer_commit(
 
 
 def _stale_because(
-    groups: "Groups", member: ConsumerMember, request: OffsetCommitRequest | TxnOffsetCommitRequest
+    groups: "Groups", group: Modern, member: ConsumerMember, request: OffsetCommitRequest | TxnOffsetCommitRequest
 ) -> str | None:
     """The same as `stale_because`; counts what is refused."""
     epoch = request.generation_id_or_member_epoch
-    settings = groups.settings.consumer(request.group_id)
+    settings = policies_of(groups, group)
     if epoch == member.member_epoch and not settings.require_ownership:
         return None
     metadata_max = groups.config.offset_metadata_max_bytes
@@ -168,7 +195,7 @@ def _stale_because(
 
 
 def stale_because(
-    member: ConsumerMember, epoch: int, partitions: Iterable[tuple[bytes, int]], settings: ConsumerSettings
+    member: ConsumerMember, epoch: int, partitions: Iterable[tuple[bytes, int]], settings: Policies
 ) -> str | None:
     """Why the member may not commit these partitions (topic id, index) with this epoch; None if it may."""
     if epoch == member.member_epoch:
@@ -190,7 +217,7 @@ def stale_because(
 
 
 def verdicts(
-    member: ConsumerMember, epoch: int, partitions: Sequence[tuple[bytes, int]], settings: ConsumerSettings
+    member: ConsumerMember, epoch: int, partitions: Sequence[tuple[bytes, int]], settings: Policies
 ) -> Sequence[str | None]:
     """What `stale_because` says under each of FENCING_POLICIES, all else being as it is."""
     return [
@@ -216,11 +243,11 @@ def fence_commit_in_transaction(groups: "Groups", request: TxnOffsetCommitReques
     if is_nobodys and groups.settings.consumer(group_id).require_member:
         groups.count_fenced(NAMES_NO_MEMBER)
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, NAMES_NO_MEMBER)
-    consumer = groups.consumer.get(group_id)
+    modern = groups.consumer.get(group_id) or groups.streams.get(group_id)
     group = groups.classic.get(group_id)
-    if consumer is not None:
-        if not is_nobodys and (epoch >= 0 or consumer.members):
-            _fence_consumer_in_transaction(groups, consumer, request, api_version)
+    if modern is not None:
+        if not is_nobodys and (epoch >= 0 or modern.members):
+            _fence_modern_in_transaction(groups, modern, request, api_version)
     elif group is None:
         if epoch >= 0:
             known = api_version >= TXN_EPOCH_ERRORS_SINCE
@@ -231,13 +258,13 @@ def fence_commit_in_transaction(groups: "Groups", request: TxnOffsetCommitReques
         fence_generation(group, epoch)
 
 
-def _fence_consumer_in_transaction(
-    groups: "Groups", group: ConsumerGroup, request: TxnOffsetCommitRequest, api_version: int
+def _fence_modern_in_transaction(
+    groups: "Groups", group: Modern, request: TxnOffsetCommitRequest, api_version: int
 ) -> None:
-    member = group.members.get(request.member_id)
+    member = reader_of(groups, group, request.member_id)
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    why_not = _stale_because(groups, member, request)
+    why_not = _stale_because(groups, group, member, request)
     if why_not is not None:
         says_stale = member.classic is None and api_version >= TXN_EPOCH_ERRORS_SINCE
         raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH if says_stale else ErrorCode.ILLEGAL_GENERATION, why_not)
@@ -248,10 +275,10 @@ def fence_fetch(groups: "Groups", group_id: str, member_id: str | None, epoch: i
 
     Whoever does not claim to be a member may read, and classic groups let everybody.
     """
-    group = groups.consumer.get(group_id)
+    group = groups.consumer.get(group_id) or groups.streams.get(group_id)
     if group is None or (member_id is None and epoch < 0):
         return
-    member = group.members.get(member_id or "")
+    member = reader_of(groups, group, member_id or "")
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if member.member_epoch != epoch:

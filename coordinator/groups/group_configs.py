@@ -9,21 +9,37 @@ be and what they come to.
 
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from coordinator.groups.settings import FENCING_POLICIES, ConsumerSettings, GroupsConfig
+from coordinator.groups.settings import (
+    FENCING_POLICIES,
+    STREAMS_FENCING_POLICIES,
+    ConsumerSettings,
+    GroupsConfig,
+    StreamsSettings,
+)
 from coordinator.protocol.errors import ErrorCode, KafkaError
 
 RESOURCE_TYPE = 32
 """Kafka's number for the resource type GROUP."""
 
-INT, BOOLEAN, STRING = 3, 1, 2
+BOOLEAN, STRING, INT, LONG, LIST = 1, 2, 3, 5, 7
 """Types of values, in the numbers of DescribeConfigs."""
 
 Overrides = Mapping[str, str]
 """The settings that a group has of its own, as text, as the client sent them."""
 
-_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
+_Settings = TypeVar("_Settings")
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_MAX = {INT: 2**31 - 1, LONG: 2**63 - 1}
+
+
+class Bounds(NamedTuple):
+    """What a number may be; `low` and `high` None: there is no such bound of the server's."""
+
+    low: int | None = None
+    high: int | None = None
 
 
 class GroupConfig(NamedTuple):
@@ -34,8 +50,12 @@ class GroupConfig(NamedTuple):
     server_name: str
     """The server's setting of the same meaning."""
     server_value: Callable[[GroupsConfig], str]
-    bounds: Callable[[GroupsConfig], tuple[int, int]] | None
+    bounds: Callable[[GroupsConfig], Bounds] | None
     about: str
+    least: int = 0
+    """A number below it is none of this setting, whatever the server's bounds are."""
+    is_internal: bool = False
+    """Not shown unless the group has one of its own, as in Kafka."""
 
 
 def _text(value: bool) -> str:
@@ -50,29 +70,31 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             INT,
             "group.consumer.session.timeout.ms",
             lambda config: str(config.group_consumer_session_timeout_ms),
-            lambda config: (
+            lambda config: Bounds(
                 config.group_consumer_min_session_timeout_ms,
                 config.group_consumer_max_session_timeout_ms,
             ),
             "A member that is silent so long is removed.",
+            1,
         ),
         GroupConfig(
             "consumer.heartbeat.interval.ms",
             INT,
             "group.consumer.heartbeat.interval.ms",
             lambda config: str(config.group_consumer_heartbeat_interval_ms),
-            lambda config: (
+            lambda config: Bounds(
                 config.group_consumer_min_heartbeat_interval_ms,
                 config.group_consumer_max_heartbeat_interval_ms,
             ),
             "How often members are told to be heard of.",
+            1,
         ),
         GroupConfig(
             "consumer.assignment.interval.ms",
             INT,
             "group.consumer.assignment.interval.ms",
             lambda config: str(config.group_consumer_assignment_interval_ms),
-            lambda config: (
+            lambda config: Bounds(
                 config.group_consumer_min_assignment_interval_ms,
                 config.group_consumer_max_assignment_interval_ms,
             ),
@@ -102,8 +124,112 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             None,
             "A commit in a transaction is refused if it names no member (ours).",
         ),
+        GroupConfig(
+            "streams.session.timeout.ms",
+            INT,
+            "group.streams.session.timeout.ms",
+            lambda config: str(config.group_streams_session_timeout_ms),
+            lambda config: Bounds(
+                config.group_streams_min_session_timeout_ms,
+                config.group_streams_max_session_timeout_ms,
+            ),
+            "A member of a streams group that is silent so long is removed.",
+            1,
+        ),
+        GroupConfig(
+            "streams.heartbeat.interval.ms",
+            INT,
+            "group.streams.heartbeat.interval.ms",
+            lambda config: str(config.group_streams_heartbeat_interval_ms),
+            lambda config: Bounds(
+                config.group_streams_min_heartbeat_interval_ms,
+                config.group_streams_max_heartbeat_interval_ms,
+            ),
+            "How often members of a streams group are told to be heard of.",
+            1,
+        ),
+        GroupConfig(
+            "streams.assignment.interval.ms",
+            INT,
+            "group.streams.assignment.interval.ms",
+            lambda config: str(config.group_streams_assignment_interval_ms),
+            lambda config: Bounds(
+                config.group_streams_min_assignment_interval_ms,
+                config.group_streams_max_assignment_interval_ms,
+            ),
+            "A target assignment of a streams group stands at least so long.",
+        ),
+        GroupConfig(
+            "streams.initial.rebalance.delay.ms",
+            INT,
+            "group.streams.initial.rebalance.delay.ms",
+            lambda config: str(config.group_streams_initial_rebalance_delay_ms),
+            lambda _: Bounds(),
+            "An empty streams group waits so long for more members before its first assignment.",
+        ),
+        GroupConfig(
+            "streams.num.standby.replicas",
+            INT,
+            "group.streams.num.standby.replicas",
+            lambda config: str(config.group_streams_num_standby_replicas),
+            lambda config: Bounds(high=config.group_streams_max_standby_replicas),
+            "Copies of each task's state beside the one in use.",
+        ),
+        GroupConfig(
+            "streams.rack.aware.assignment.tags",
+            LIST,
+            "group.streams.rack.aware.assignment.tags",
+            lambda config: ",".join(config.group_streams_rack_aware_assignment_tags),
+            None,
+            "Tags that each client of a streams group has to carry.",
+        ),
+        GroupConfig(
+            "streams.assignor.name",
+            STRING,
+            "group.streams.assignors",
+            lambda config: config.group_streams_assignors[0],
+            None,
+            "Who assigns the tasks of a streams group.",
+        ),
+        GroupConfig(
+            "streams.task.offset.interval.ms",
+            INT,
+            "group.streams.task.offset.interval.ms",
+            lambda config: str(config.group_streams_task_offset_interval_ms),
+            lambda config: Bounds(low=config.group_streams_min_task_offset_interval_ms),
+            "How often members of a streams group are told to report how far their tasks have come.",
+            1,
+            is_internal=True,
+        ),
+        GroupConfig(
+            "streams.acceptable.recovery.lag",
+            LONG,
+            "group.streams.acceptable.recovery.lag",
+            lambda config: str(config.group_streams_acceptable_recovery_lag),
+            lambda _: Bounds(),
+            "Records that a copy of a task's state may lack and still count as caught up.",
+            is_internal=True,
+        ),
+        GroupConfig(
+            "streams.fencing.policy",
+            STRING,
+            "group.streams.fencing.policy",
+            lambda config: config.group_streams_fencing_policy,
+            None,
+            "Which earlier epochs a member of a streams group may commit with (ours).",
+        ),
+        GroupConfig(
+            "streams.fencing.require.ownership",
+            BOOLEAN,
+            "fencing.require.ownership",
+            lambda config: _text(config.fencing_require_ownership),
+            None,
+            "A commit at the epoch of a streams group's member is refused for partitions whose tasks it does not own (ours).",
+        ),
     )
 }
+
+_OPTIONS = {"consumer.fencing.policy": FENCING_POLICIES, "streams.fencing.policy": STREAMS_FENCING_POLICIES}
 
 
 def check(config: GroupsConfig, overrides: Overrides) -> None:
@@ -112,22 +238,52 @@ def check(config: GroupsConfig, overrides: Overrides) -> None:
         row = GROUP_CONFIGS.get(name)
         if row is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
-        _check_value(config, row, value)
+        if row.bounds is not None:
+            _check_number(row, row.bounds(config), value)
+        else:
+            _check_text(config, row, value)
 
 
-def _check_value(config: GroupsConfig, row: GroupConfig, value: str) -> None:
+def _check_number(row: GroupConfig, bounds: Bounds, value: str) -> None:
+    if not _NUMBER.fullmatch(value.strip()) or not -_MAX[row.kind] - 1 <= int(value) <= _MAX[row.kind]:
+        raise _invalid(row, value, f"Not a number of type {'INT' if row.kind == INT else 'LONG'}")
+    if int(value) < row.least:
+        raise _invalid(row, value, f"Value must be at least {row.least}")
+    low, high = bounds
+    if (low is not None and int(value) < low) or (high is not None and int(value) > high):
+        if low is None:
+            why = f"less than or equal to {high}"
+        elif high is None:
+            why = f"greater than or equal to {low}"
+        else:
+            why = f"in the range {low} to {high} inclusive."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{row.name} must be {why}")
+
+
+def _check_text(config: GroupsConfig, row: GroupConfig, value: str) -> None:
     if row.kind == BOOLEAN:
         if value.strip().lower() not in ("true", "false"):
             raise _invalid(row, value, "Expected value to be either true or false")
-    elif row.bounds is None:
-        if value not in FENCING_POLICIES:
-            raise _invalid(row, value, f"String must be one of: {', '.join(FENCING_POLICIES)}")
-    elif not _NUMBER.fullmatch(value.strip()):
-        raise _invalid(row, value, "Not a number of type INT")
-    else:
-        low, high = row.bounds(config)
-        if not low <= int(value) <= high:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{row.name} must be in the range {low} to {high} inclusive.")
+    elif row.kind == LIST:
+        names = _names(value)
+        if not all(names):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Configuration '{row.name}' values must not be empty.")
+        if len(set(names)) < len(names):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{row.name} must not contain duplicate tag keys.")
+    elif row.name in _OPTIONS:
+        options = _OPTIONS[row.name]
+        if value not in options:
+            raise _invalid(row, value, f"String must be one of: {', '.join(options)}")
+    elif value not in config.group_streams_assignors:
+        known = ", ".join(config.group_streams_assignors)
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{row.name} '{value}' is not a registered task assignor. Registered assignors are: [{known}].",
+        )
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in value.split(",")) if value.strip() else ()
 
 
 def _invalid(row: GroupConfig, value: str, why: str) -> KafkaError:
@@ -140,39 +296,88 @@ class ConfiguredGroups:
     def __init__(self, config: GroupsConfig, overrides_of: Callable[[str], Overrides] | None = None) -> None:
         self._config = config
         self._overrides_of = overrides_of
-        self._everybodys = _consumer_settings(config, {})
-        self._own: dict[str, tuple[Overrides, ConsumerSettings]] = {}
+        self._consumer = _Known(config, _consumer_settings)
+        self._streams = _Known(config, _streams_settings)
 
     def consumer(self, group_id: str) -> ConsumerSettings:
-        overrides = None if self._overrides_of is None else self._overrides_of(group_id)
+        return self._consumer.of(group_id, self._overrides(group_id))
+
+    def streams(self, group_id: str) -> StreamsSettings:
+        return self._streams.of(group_id, self._overrides(group_id))
+
+    def _overrides(self, group_id: str) -> Overrides | None:
+        return None if self._overrides_of is None else self._overrides_of(group_id)
+
+
+class _Known(Generic[_Settings]):
+    """What was made of the settings of each group that has some of its own."""
+
+    def __init__(self, config: GroupsConfig, make: Callable[["_Values"], _Settings]) -> None:
+        self._config = config
+        self._make = make
+        self._everybodys = make(_Values(config, {}))
+        self._own: dict[str, tuple[Overrides, _Settings]] = {}
+
+    def of(self, group_id: str, overrides: Overrides | None) -> _Settings:
         if not overrides:
             return self._everybodys
         known = self._own.get(group_id)
         if known is None or known[0] is not overrides:
-            known = self._own[group_id] = (overrides, _consumer_settings(self._config, overrides))
+            known = self._own[group_id] = (overrides, self._make(_Values(self._config, overrides)))
         return known[1]
 
 
-def _consumer_settings(config: GroupsConfig, overrides: Overrides) -> ConsumerSettings:
-    """What is set by now out of range, because the server's bounds are others than when it was set, is taken into it."""
+class _Values:
+    """The settings in force, by name. What is set by now out of range, because the server's bounds are others than when it
+    was set, is taken into it."""
 
-    def value(name: str) -> str:
-        return overrides.get(name) or GROUP_CONFIGS[name].server_value(config)
+    def __init__(self, config: GroupsConfig, overrides: Overrides) -> None:
+        self._config = config
+        self._overrides = overrides
 
-    def number(name: str) -> int:
+    def text(self, name: str) -> str:
+        return self._overrides.get(name) or GROUP_CONFIGS[name].server_value(self._config)
+
+    def is_true(self, name: str) -> bool:
+        return self.text(name).strip().lower() == "true"
+
+    def option(self, name: str) -> str:
+        value = self.text(name)
+        return value if value in _OPTIONS[name] else GROUP_CONFIGS[name].server_value(self._config)
+
+    def number(self, name: str) -> int:
         row = GROUP_CONFIGS[name]
-        own = overrides.get(name)
+        own = self._overrides.get(name)
         if own is None or row.bounds is None or not _NUMBER.fullmatch(own.strip()):
-            return int(row.server_value(config))
-        low, high = row.bounds(config)
-        return max(low, min(int(own), high))
+            return int(row.server_value(self._config))
+        low, high = row.bounds(self._config)
+        value = int(own) if high is None else min(int(own), high)
+        return value if low is None else max(low, value)
 
-    policy = value("consumer.fencing.policy")
+
+def _consumer_settings(values: _Values) -> ConsumerSettings:
     return ConsumerSettings(
-        session_timeout_ms=number("consumer.session.timeout.ms"),
-        heartbeat_interval_ms=number("consumer.heartbeat.interval.ms"),
-        assignment_interval_ms=number("consumer.assignment.interval.ms"),
-        fencing_policy=policy if policy in FENCING_POLICIES else config.group_consumer_fencing_policy,
-        require_ownership=value("consumer.fencing.require.ownership").strip().lower() == "true",
-        require_member=value("fencing.require.member").strip().lower() == "true",
+        session_timeout_ms=values.number("consumer.session.timeout.ms"),
+        heartbeat_interval_ms=values.number("consumer.heartbeat.interval.ms"),
+        assignment_interval_ms=values.number("consumer.assignment.interval.ms"),
+        fencing_policy=values.option("consumer.fencing.policy"),
+        require_ownership=values.is_true("consumer.fencing.require.ownership"),
+        require_member=values.is_true("fencing.require.member"),
+    )
+
+
+def _streams_settings(values: _Values) -> StreamsSettings:
+    return StreamsSettings(
+        session_timeout_ms=values.number("streams.session.timeout.ms"),
+        heartbeat_interval_ms=values.number("streams.heartbeat.interval.ms"),
+        assignment_interval_ms=values.number("streams.assignment.interval.ms"),
+        initial_rebalance_delay_ms=values.number("streams.initial.rebalance.delay.ms"),
+        task_offset_interval_ms=values.number("streams.task.offset.interval.ms"),
+        acceptable_recovery_lag=values.number("streams.acceptable.recovery.lag"),
+        num_standby_replicas=values.number("streams.num.standby.replicas"),
+        rack_aware_assignment_tags=_names(values.text("streams.rack.aware.assignment.tags")),
+        assignor_name=values.text("streams.assignor.name"),
+        fencing_policy=values.option("streams.fencing.policy"),
+        require_ownership=values.is_true("streams.fencing.require.ownership"),
+        require_member=values.is_true("fencing.require.member"),
     )

@@ -35,6 +35,9 @@ from coordinator.groups.offsets.replay import (
 from coordinator.groups.offsets.store import Offsets
 from coordinator.groups.offsets.take import OFFSET_COMMIT_TYPE, OffsetTaker
 from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
+from coordinator.groups.streams import replay as streams_replay
+from coordinator.groups.streams import timeouts as streams_timeouts
+from coordinator.groups.streams.group import StreamsGroup
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -49,6 +52,12 @@ from coordinator.protocol.messages import (
     Message,
     OffsetCommitKey,
     OffsetCommitValue,
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMetadataKey,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTopologyKey,
 )
 from coordinator.runtime.result import Marker, Producer, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde
@@ -78,8 +87,8 @@ class Groups:
     """
 
     __slots__ = (
-        "_count_all", "assignors", "begun", "catalog", "classic", "commits_fenced", "config", "consumer", "offsets", "settings",
-        "tells_accepted", "tells_refused", "txn_commits",
+        "_count_all", "assignors", "begun", "begun_streams", "catalog", "classic", "commits_fenced", "config", "consumer",
+        "offsets", "settings", "streams", "tells_accepted", "tells_refused", "txn_commits",
     )  # fmt: skip
 
     def __init__(
@@ -103,8 +112,10 @@ class Groups:
         self.classic: dict[str, ClassicGroup] = {}
         """Simple groups (offsets only) are classic groups without members."""
         self.consumer: dict[str, ConsumerGroup] = {}
+        self.streams: dict[str, StreamsGroup] = {}
         self.begun: dict[str, ConsumerGroup] = {}
-        """Consumer groups as the operation saw them whose records are about to make them."""
+        """Consumer groups as the operation saw them whose records are about to make them; and streams groups."""
+        self.begun_streams: dict[str, StreamsGroup] = {}
         self.offsets = Offsets()
         self.commits_fenced: dict[str, int] = {}
         """Commits refused for their epoch since the state was loaded, by reason: for metrics, not part of the durable state."""
@@ -144,7 +155,8 @@ class Groups:
     def loaded(self, now_ms: int) -> Result:
         """Every record of the log was replayed: starts the rounds and the timers."""
         result = resume_all(self, now_ms)
-        result.timers = [*result.timers, *consumer_timeouts.resume_all(self), expire.first_timer(self)]
+        result.timers = [*result.timers, *consumer_timeouts.resume_all(self), *streams_timeouts.resume_all(self)]
+        result.timers.append(expire.first_timer(self))
         return result
 
     def fire(self, key: TimerKey, now_ms: int) -> Result:
@@ -153,26 +165,27 @@ class Groups:
     @property
     def count(self) -> int:
         """Groups of all kinds."""
-        return len(self.classic) + len(self.consumer)
+        return len(self.classic) + len(self.consumer) + len(self.streams)
 
     def admit(self) -> None:
         """To be asked before an operation makes a group that was not there. Raises GROUP_MAX_SIZE_REACHED."""
         if self._count_all() >= self.config.limit_groups:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, "The server has as many groups as limit.groups allows.")
 
-    def group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+    def group(self, group_id: str) -> ClassicGroup | ConsumerGroup | StreamsGroup | None:
         """The group of this id, of whatever kind."""
-        return self.consumer.get(group_id) or self.classic.get(group_id)
+        return self.consumer.get(group_id) or self.streams.get(group_id) or self.classic.get(group_id)
 
-    def group_or_simple(self, group_id: str) -> ClassicGroup | ConsumerGroup:
+    def group_or_simple(self, group_id: str) -> ClassicGroup | ConsumerGroup | StreamsGroup:
         """The group of this id; a simple one is made if nothing was known of it."""
-        return self.consumer.get(group_id) or self.classic_or_simple(group_id)
+        return self.consumer.get(group_id) or self.streams.get(group_id) or self.classic_or_simple(group_id)
 
     def consumer_or_made(self, group_id: str) -> ConsumerGroup:
         """The consumer group; made if there is none, and then the id is no classic or simple group's any more."""
         group = self.consumer.get(group_id)
         if group is None:
             self.classic.pop(group_id, None)
+            self.streams.pop(group_id, None)
             group = self.consumer[group_id] = ConsumerGroup(group_id)
             begun = self.begun.pop(group_id, None)
             if begun is not None:
@@ -182,6 +195,23 @@ class Groups:
     def forget_consumer(self, group_id: str) -> None:
         """The consumer group is no more; if it has offsets, a simple group is left."""
         if self.consumer.pop(group_id, None) is not None and self.offsets.knows(group_id):
+            self.classic_or_simple(group_id)
+
+    def streams_or_made(self, group_id: str) -> StreamsGroup:
+        """The streams group; made if there is none, and then the id is no other group's any more."""
+        group = self.streams.get(group_id)
+        if group is None:
+            self.classic.pop(group_id, None)
+            self.consumer.pop(group_id, None)
+            group = self.streams[group_id] = StreamsGroup(group_id)
+            begun = self.begun_streams.pop(group_id, None)
+            if begun is not None:
+                group.remember(begun)
+        return group
+
+    def forget_streams(self, group_id: str) -> None:
+        """The streams group is no more; if it has offsets, a simple group is left."""
+        if self.streams.pop(group_id, None) is not None and self.offsets.knows(group_id):
             self.classic_or_simple(group_id)
 
     def classic_or_simple(self, group_id: str) -> ClassicGroup:
@@ -195,7 +225,7 @@ class Groups:
         """Forgets a group without members; if it has offsets, a simple group is left."""
         group = self.classic.pop(group_id, None)
         assert group is None or not group.members, f"{group_id} has members"
-        if self.offsets.knows(group_id) and group_id not in self.consumer:
+        if self.offsets.knows(group_id) and group_id not in self.consumer and group_id not in self.streams:
             self.classic_or_simple(group_id)
 
     def forget_if_nothing_is_known(self, group_id: str) -> None:
@@ -218,6 +248,12 @@ REPLAY: dict[type[Message], Callable[[Groups, Any, Any], None]] = {
     ConsumerGroupTargetAssignmentMemberKey: consumer_replay.replay_target_of_member,
     ConsumerGroupCurrentMemberAssignmentKey: consumer_replay.replay_current_assignment,
     ConsumerGroupRegularExpressionKey: consumer_replay.replay_regex,
+    StreamsGroupMetadataKey: streams_replay.replay_group_epoch,
+    StreamsGroupMemberMetadataKey: streams_replay.replay_member_metadata,
+    StreamsGroupTargetAssignmentMetadataKey: streams_replay.replay_target_epoch,
+    StreamsGroupTargetAssignmentMemberKey: streams_replay.replay_target_of_member,
+    StreamsGroupCurrentMemberAssignmentKey: streams_replay.replay_current_assignment,
+    StreamsGroupTopologyKey: streams_replay.replay_topology,
 }
 """Record key -> what its record does."""
 
@@ -231,6 +267,9 @@ FIRE: dict[Any, Callable[[Groups, TimerKey, int], Result]] = {
     "consumer-join": consumer_timeouts.fire_join,
     "consumer-sync": consumer_timeouts.fire_sync,
     "consumer-regex": consumer_timeouts.fire_regex,
+    "streams-session": streams_timeouts.fire_session,
+    "streams-rebalance": streams_timeouts.fire_rebalance,
+    "streams-delay": streams_timeouts.fire_delay,
     expire.TIMER[0]: lambda groups, _, now_ms: expire.fire(groups, now_ms),
 }
 """First item of a timer's key -> what it does when it fires."""

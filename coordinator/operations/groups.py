@@ -29,6 +29,8 @@ from coordinator.protocol.messages import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
 )
 from coordinator.protocol.subscription import parse_assignment
 from coordinator.protocol.wire import DecodeError
@@ -54,7 +56,8 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """`assignment` is None where it is not a consumer's and so not ours to read."""
+    """`assignment` is None where it is not a consumer's and so not ours to read; of a member of a streams group it is what its
+    active tasks read. `tasks`, of such a member only: kind (`active`, `standby`, `warmup`) -> subtopology -> numbers."""
 
     member_id: str
     instance_id: str | None
@@ -62,11 +65,12 @@ class Member:
     client_host: str
     epoch: int | None
     assignment: Mapping[str, Sequence[int]] | None
+    tasks: Mapping[str, Mapping[str, Sequence[int]]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
-    """A classic or consumer group. `epoch`: of a consumer group; a classic one's generation is not told."""
+    """A group. `epoch`: of a consumer or streams group; a classic one's generation is not told."""
 
     group_id: str
     type: str
@@ -143,7 +147,7 @@ def list_groups(client: Client, states: Sequence[str] = (), types: Sequence[str]
 
 
 def describe(client: Client, group_id: str) -> DescribedGroup:
-    """One group. OperationFailed if there is none, or if it is of a kind that is not described here."""
+    """One group. OperationFailed if there is none, or if it is of a kind that is not described here (share groups)."""
     group = find(client, group_id)
     if group is not None:
         return group
@@ -154,7 +158,7 @@ def describe(client: Client, group_id: str) -> DescribedGroup:
 
 
 def find(client: Client, group_id: str) -> DescribedGroup | None:
-    """A classic or consumer group, or None."""
+    """A classic, consumer or streams group, or None."""
     answer = cast(DescribeGroupsResponse, client.ask_coordinator(group_id, DescribeGroupsRequest(groups=[group_id])))
     connection = client.coordinator(group_id)
     [group] = answer.groups
@@ -162,16 +166,20 @@ def find(client: Client, group_id: str) -> DescribedGroup | None:
         refuse_error(group.error_code, f"cannot describe group {group_id}", group.error_message)
         if group.group_state != DOES_NOT_EXIST:
             return _classic(group, connection)
-    if not connection.speaks(ConsumerGroupDescribeRequest):
-        return None
-    modern = cast(
-        ConsumerGroupDescribeResponse,
-        client.ask_coordinator(group_id, ConsumerGroupDescribeRequest(group_ids=[group_id])),
-    )
-    if modern.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        return None
-    refuse_error(modern.groups[0].error_code, f"cannot describe group {group_id}", modern.groups[0].error_message)
-    return _consumer(modern.groups[0], connection)
+    if connection.speaks(ConsumerGroupDescribeRequest):
+        consumers = client.ask_coordinator(group_id, ConsumerGroupDescribeRequest(group_ids=[group_id]))
+        [consumer] = cast(ConsumerGroupDescribeResponse, consumers).groups
+        if consumer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            refuse_error(consumer.error_code, f"cannot describe group {group_id}", consumer.error_message)
+            return _consumer(consumer, connection)
+    if connection.speaks(StreamsGroupDescribeRequest):
+        several = client.ask_coordinator(group_id, StreamsGroupDescribeRequest(group_ids=[group_id]))
+        [streams] = cast(StreamsGroupDescribeResponse, several).groups
+        # A server that knows the request and does not serve such groups has none.
+        if streams.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            refuse_error(streams.error_code, f"cannot describe group {group_id}", streams.error_message)
+            return _streams(streams, connection)
+    return None
 
 
 def _classic(group: DescribeGroupsResponse.DescribedGroup, connection: Connection) -> DescribedGroup:
@@ -228,6 +236,56 @@ def _consumer(group: ConsumerGroupDescribeResponse.DescribedGroup, connection: C
     )
 
 
+def _streams(group: StreamsGroupDescribeResponse.DescribedGroup, connection: Connection) -> DescribedGroup:
+    """What a member reads follows from its active tasks: the partitions of those numbers of its subtopologies' topics."""
+    parts = (group.topology.subtopologies or ()) if group.topology is not None else ()
+    inputs = {
+        part.subtopology_id: [*part.source_topics, *(topic.name for topic in part.repartition_source_topics)]
+        for part in parts
+    }
+    return DescribedGroup(
+        group_id=group.group_id,
+        type="streams",
+        state=group.group_state,
+        protocol_type="streams",
+        protocol=group.assignor_name or "",
+        epoch=group.group_epoch,
+        coordinator="{}:{}".format(*connection.address),
+        members=[
+            Member(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                epoch=member.member_epoch,
+                assignment=_read_by(member.assignment.active_tasks, inputs),
+                tasks={
+                    kind: {each.subtopology_id: each.partitions for each in tasks}
+                    for kind, tasks in (
+                        ("active", member.assignment.active_tasks),
+                        ("standby", member.assignment.standby_tasks),
+                        ("warmup", member.assignment.warmup_tasks),
+                    )
+                    if tasks
+                },
+            )
+            for member in group.members
+        ],
+    )
+
+
+def _read_by(
+    active: Iterable[StreamsGroupDescribeResponse.TaskIds], inputs: Mapping[str, Iterable[str]]
+) -> dict[str, list[int]]:
+    """A topic with fewer partitions than its subtopology has tasks is read by the first of them, and how many that are only
+    the topic says: here are numbers, too, that it has not."""
+    read: dict[str, set[int]] = {}
+    for each in active:
+        for topic in inputs.get(each.subtopology_id, ()):
+            read.setdefault(topic, set()).update(each.partitions)
+    return {topic: sorted(partitions) for topic, partitions in sorted(read.items())}
+
+
 def offsets(client: Client, group_id: str, members: Iterable[Member] = ()) -> list[CommittedOffset]:
     """What a group has committed or been assigned, by partition, with the ends of the logs."""
     committed = _committed(client, group_id)
@@ -239,6 +297,8 @@ def offsets(client: Client, group_id: str, members: Iterable[Member] = ()) -> li
     }
     wanted = sorted(committed.keys() | owners.keys())
     ends = positions(client, dict.fromkeys(wanted, LATEST))
+    # A task may have a number that one of the topics it reads has not.
+    wanted = [key for key in wanted if key in committed or key in ends]
     return [
         CommittedOffset(
             topic=key[0],

@@ -1,7 +1,7 @@
 """`coordinator groups ...`: the answers of `groups.py` as tables a person reads, or as JSON."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -59,9 +59,15 @@ def _print_group(group: DescribedGroup, rows: Sequence[CommittedOffset]) -> None
         print()
         print(
             table(
-                ("MEMBER", "INSTANCE", "CLIENT", "HOST", "ASSIGNMENT"),
+                ("MEMBER", "INSTANCE", "CLIENT", "HOST", "TASKS" if group.type == "streams" else "ASSIGNMENT"),
                 [
-                    (each.member_id, each.instance_id, each.client_id, each.client_host, _held(each.assignment))
+                    (
+                        each.member_id,
+                        each.instance_id,
+                        each.client_id,
+                        each.client_host,
+                        _held(each.assignment) if each.tasks is None else _tasks(each.tasks),
+                    )
                     for each in group.members
                 ],
             )
@@ -78,6 +84,11 @@ def _held(assignment: Any) -> str | None:
     return (
         " ".join(f"{topic}:{','.join(map(str, partitions))}" for topic, partitions in assignment.items()) or "nothing"
     )
+
+
+def _tasks(tasks: Mapping[str, Any]) -> str:
+    """active 0:0,1 1:0; standby 0:2"""
+    return "; ".join(f"{kind} {_held(of_kind)}" for kind, of_kind in tasks.items()) or "nothing"
 
 
 def show_offsets(client: Client, group_id: str, *, as_json: bool) -> int:

@@ -1,9 +1,8 @@
 """What the records of a log say: the messages of Kafka's internal topics, text of everybody else's.
 
-The topic decides how a record is read. `__consumer_offsets` may hold more kinds than our server serves (consumer,
-streams and share groups of a real Kafka): all that have a definition are shown. What has none, or is in a version that
-its definition does not have, is shown as bytes and said to be unknown; only bytes that are not the message they claim to
-be are an error.
+The topic decides how a record is read. `__consumer_offsets` may hold more kinds than our server serves (share groups of
+a real Kafka): all that have a definition are shown. What has none, or is in a version that its definition does not have,
+is shown as bytes and said to be unknown; only bytes that are not the message they claim to be are an error.
 """
 
 from base64 import b64decode, b64encode

@@ -41,6 +41,7 @@ from coordinator.pipeline.words import (
     POLICIES,
     REFUSED,
     SAFE,
+    STREAMS,
     UNCLAIMED,
     UNKNOWN,
     UNOWNED,
@@ -161,7 +162,8 @@ def judge(batch: Any, holdings: Holdings, bounds: Mapping[tuple[str, int], Bound
     kind = Coded(coded["group_kind"])
     is_classic, is_consumer = _is(kind, CLASSIC), _is(kind, CONSUMER)
     known_from = np.array([bounds.get(each[:2], _NOWHERE).known_from for each in who], np.int64)[of_who]
-    by_state = position >= known_from
+    # What a streams group's records know of are tasks; which partitions those read, the event tells.
+    by_state = (position >= known_from) & ~_is(kind, STREAMS)
 
     member = holdings.numbers(who)[of_who]
     now = holdings.now(member, position)

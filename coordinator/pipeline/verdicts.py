@@ -15,7 +15,8 @@ member's epoch was at that moment and since when each partition was its. Put tog
 The policies are replayed on the same facts (groups/fencing.py has their words). A request is one decision, since one
 partition that fails fails all of it; a policy refuses *rightly* if some partition of the request is a zombie's (or unowned,
 where the group's settings look at that), and *wrongly* if none is. What history has is used before what the event tells; where
-the state log was compacted only the event is left, and `evidence` says so.
+the state log was compacted, and for streams groups, whose records know tasks and not partitions, only the event is left, and
+`evidence` says so.
 
 Where the commits are, there they are judged: their intervals (holdings.py) are sent to the tasks that read them, and each
 batch is judged as it is read (judging.py). No commit is sorted, moved, or looked at twice: the sums of policy_replay, what is

@@ -3,7 +3,7 @@
 Apart, because those that judge (judging.py) run where commits are read, and need nothing of Spark.
 """
 
-CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC, CONSUMER, STREAMS = "classic", "consumer", "streams"
 COMMIT_DECIDED = "CommitDecided"
 STATE_LOG, EVENT_LOG = "state", "events"
 

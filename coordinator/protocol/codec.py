@@ -22,11 +22,12 @@ ELEMENTS_MAX = 20_000
 
 MORE_ELEMENTS = {
     "ConsumerGroupHeartbeatRequest": 10,
+    "StreamsGroupHeartbeatRequest": 10,
     "ConsumerProtocolSubscription": 10,
     "ConsumerProtocolAssignment": 10,
 }
-"""How many times as many these may have. They name all partitions that a member owns, which may be every one of a hundred
-thousand, and a number that is read in a row and looked up once costs us a tenth of a structure."""
+"""How many times as many these may have. They name all partitions or tasks that a member owns, which may be every one of a
+hundred thousand, and a number that is read in a row and looked up once costs us a tenth of a structure."""
 
 Decoder = Callable[[bytes, int], tuple[Message, int]]
 Encoder = Callable[[Message], bytes]

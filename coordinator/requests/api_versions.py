@@ -3,22 +3,27 @@
 A client opens every connection with it, in the newest version it knows; so this is the one API that answers a version
 it does not speak: in version 0, with UNSUPPORTED_VERSION and the range of ApiVersions itself; the client asks again.
 
-Features (KIP-584): there is one level that clients must know, `transaction.version`, by which they choose the protocol of their
-transactions. It is a setting here and never changes while the server runs, so the epoch is always 0. As in Kafka, level 0 is
-a feature that is not listed, and a supported range that begins at 0 is told from v4 on: before, clients could not read it.
+Features (KIP-584): there are two levels that clients look at. By `transaction.version` they choose the protocol of their
+transactions; `streams.version` says whether streams groups are served. Both are settings here and never change while the server
+runs, so the epoch is always 0. As in Kafka, level 0 is a feature that is not listed, and a supported range that begins at 0 is
+told from v4 on: before, clients could not read it.
 """
 
 import re
 from typing import Any
 
+from coordinator.groups.settings import STREAMS
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
 from coordinator.requests.exchange import Exchange
+from coordinator.settings import ServerConfig
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 TRANSACTION_VERSION = "transaction.version"
 TRANSACTION_VERSIONS = (0, 2)
+STREAMS_VERSION = "streams.version"
+STREAMS_VERSIONS = (0, 1)
 _PRODUCE = 0
 _NO_NODE = -1
 
@@ -41,17 +46,22 @@ def answer(server: Any, spoken: dict[int, Api], request: ApiVersionsRequest, api
         if (request.cluster_id, request.node_id) != (server.cluster_id, server.node_id):
             return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     response = ApiVersionsResponse(api_keys=[_entry(api) for _, api in sorted(spoken.items())])
-    _add_features(response, server.config.transactions.transaction_version, api_version)
+    _add_features(response, server.config, api_version)
     return response
 
 
-def _add_features(response: ApiVersionsResponse, level: int, api_version: int) -> None:
+def _add_features(response: ApiVersionsResponse, config: ServerConfig, api_version: int) -> None:
+    serves_streams = STREAMS in config.groups.group_coordinator_rebalance_protocols
+    levels = {STREAMS_VERSION: int(serves_streams), TRANSACTION_VERSION: config.transactions.transaction_version}
     if api_version >= 4:
-        first, last = TRANSACTION_VERSIONS
-        response.supported_features = [ApiVersionsResponse.SupportedFeatureKey(TRANSACTION_VERSION, first, last)]
+        response.supported_features = [
+            ApiVersionsResponse.SupportedFeatureKey(STREAMS_VERSION, *STREAMS_VERSIONS),
+            ApiVersionsResponse.SupportedFeatureKey(TRANSACTION_VERSION, *TRANSACTION_VERSIONS),
+        ]
     response.finalized_features_epoch = 0
-    if level:
-        response.finalized_features = [ApiVersionsResponse.FinalizedFeatureKey(TRANSACTION_VERSION, level, level)]
+    response.finalized_features = [
+        ApiVersionsResponse.FinalizedFeatureKey(name, level, level) for name, level in levels.items() if level
+    ]
 
 
 def unsupported() -> ApiVersionsResponse:

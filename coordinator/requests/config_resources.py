@@ -161,7 +161,11 @@ class _Groups:
     def describe(self, server: Any, name: str) -> list[ConfigValue]:
         _check_group_id(name)
         own = server.topics.registry.configs_of(ResourceType.GROUP, name)
-        return [_group_setting(row, own.get(row.name), server.config.groups) for row in GROUP_CONFIGS.values()]
+        return [
+            _group_setting(row, own.get(row.name), server.config.groups)
+            for row in GROUP_CONFIGS.values()
+            if row.name in own or not row.is_internal
+        ]
 
     def alter(self, server: Any, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
         def check(after: Mapping[str, str]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from coordinator.groups.classic.describe import list_groups as list_classic_groups
 from coordinator.groups.consumer.describe import list_groups as list_consumer_groups
+from coordinator.groups.streams.describe import list_groups as list_streams_groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListGroupsRequest, ListGroupsResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
@@ -15,7 +16,11 @@ def handle(server: Any, exchange: Any) -> None:
 
     def view(groups: Any, now_ms: int) -> Any:
         states, types = request.states_filter, request.types_filter
-        return [*list_classic_groups(groups, states, types), *list_consumer_groups(groups, states, types)]
+        return [
+            *list_classic_groups(groups, states, types),
+            *list_consumer_groups(groups, states, types),
+            *list_streams_groups(groups, states, types),
+        ]
 
     def combine(parts: list[Any]) -> ListGroupsResponse:
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=list(chain.from_iterable(parts)))

@@ -100,6 +100,27 @@ def test_a_group_is_shown_with_its_member_assignment_rebalances_claims_and_offse
     ]
 
 
+def test_a_streams_group_is_shown_with_its_topology_and_tasks(coordinator_process, closing):
+    server = coordinator_process(settings={"group.streams.initial.rebalance.delay.ms": 0})
+    connection = closing(Connection(server.bootstrap, client_id="viewer"))
+    joined = connection.call(
+        "StreamsGroupHeartbeat", 1, group_id="app", member_id="m", member_epoch=0, rebalance_timeout_ms=1_000,
+        process_id="p", active_tasks=[], standby_tasks=[], warmup_tasks=[],
+        topology={"epoch": 3, "subtopologies": [{"subtopology_id": "0", "source_topics": ["orders"]}]},
+    )  # fmt: skip
+    assert joined["member_epoch"] == 2
+    assert view(server, "/v1/groups")["groups"] == [
+        {"group_id": "app", "kind": "streams", "state": "Stable", "generation": 2, "member_count": 1, "offset_count": 0}
+    ]
+    shown = view(server, "/v1/groups/app")
+    assert (shown["topology_epoch"], shown["subtopologies"]["0"]["number_of_tasks"]) == (3, 4)
+    (member,) = shown["members"]
+    assert (member["client_id"], member["process_id"], member["state"]) == ("viewer", "p", "STABLE")
+    assert member["assigned"]["active"] == {"0": dict.fromkeys("0123", 2)}
+    (rebalance,) = shown["rebalances"]
+    assert rebalance["cause"] == "a member joined"
+
+
 @pytest.mark.parametrize("group_id", ["only-offsets"])
 def test_a_group_that_has_only_offsets_is_a_simple_one(coordinator_process, closing, group_id):
     server = coordinator_process()

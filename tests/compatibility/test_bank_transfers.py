@@ -40,6 +40,13 @@ SETTINGS = {
     "group.consumer.heartbeat.interval.ms": 300,
     "group.consumer.min.heartbeat.interval.ms": 300,
     "group.consumer.assignment.interval.ms": 0,
+    "group.streams.session.timeout.ms": 1_500,
+    "group.streams.min.session.timeout.ms": 1_000,
+    "group.streams.heartbeat.interval.ms": 300,
+    "group.streams.min.heartbeat.interval.ms": 300,
+    "group.streams.assignment.interval.ms": 0,
+    "group.streams.initial.rebalance.delay.ms": 0,
+    "group.streams.num.standby.replicas": 1,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
 }
 
@@ -62,6 +69,10 @@ class Worker:
     def refusals(self) -> set[str]:
         """Why it gave up a transaction, or ended."""
         return {said["why"] for said in list(self.events) if said["event"] in ("aborted", "ended")}
+
+    @property
+    def has_begun(self) -> bool:
+        return any(said["event"] == "began" for said in list(self.events))
 
     @property
     def alive(self) -> bool:
@@ -158,6 +169,10 @@ class Bank:
             for text in (f"{number}:{giver}:-{amount}", f"{number}:{taker}:{amount}")
         )
 
+    def wait_until_all_work(self) -> None:
+        """Each worker has got its part of the work; for programs that say that they have begun when they have."""
+        self.wait_until(lambda: all(worker.has_begun for worker in self.workers), "all workers")
+
     def wait_until_all_is_done(self) -> None:
         self.wait_until(lambda: self.done >= 2 * len(self.transfers), "all entries")
         assert self.entries == self.expected
@@ -250,6 +265,7 @@ def at_any_moment(bank: Bank) -> Callable[[Worker], None]:
         bank.order(CHUNK)
         bank.wait_until(lambda: bank.done > before, "more entries")
         worker.process.send_signal(signal.SIGSTOP)
+        bank.order(CHUNK)  # some of which it would have done
 
     return stop
 
@@ -290,14 +306,43 @@ def test_the_sums_are_exact_with_the_java_client(
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("transaction_version", [1, 2])
-def test_the_sums_are_exact_with_kafka_streams(open_bank: Callable[..., Bank], transaction_version: int) -> None:
+@pytest.mark.parametrize(("protocol", "transaction_version"), [("classic", 1), ("classic", 2), ("streams", 2)])
+def test_the_sums_are_exact_with_kafka_streams(
+    open_bank: Callable[..., Bank], protocol: str, transaction_version: int
+) -> None:
     """The same on Kafka Streams with exactly_once_v2, and so are the balances that it keeps in a store of its own."""
-    bank = open_bank(java_program("BankStreams"), "classic", transaction_version)
+    bank = open_bank(java_program("BankStreams"), protocol, transaction_version)
+    bank.wait_until_all_work()
     kill_a_worker_and_the_server(bank)
+    bank.wait_until_all_work()
     make_a_zombie(bank, at_any_moment(bank))
     sums = dict.fromkeys(map(str, range(ACCOUNTS)), 0)
     for giver, taker, amount in bank.transfers.values():
         sums[str(giver)] -= amount
         sums[str(taker)] += amount
     bank.wait_until(lambda: bank.balances == sums, f"the balances to be {sums}")
+    with Connection(bank.server.bootstrap) as link:
+        (group,) = (each for each in link.call("ListGroups", 5)["groups"] if each["group_id"] == GROUP)
+        assert group["group_type"] == protocol
+        if protocol == "streams":
+            bank.wait_until(lambda: _is_settled(link), "every task to have its owner and its copy")
+
+
+def _is_settled(link: Connection) -> bool:
+    """Whether each task of the application is processed in one place, and those with state are copied in another one."""
+    (group,) = link.call("StreamsGroupDescribe", 1, group_ids=[GROUP])["groups"]
+    held: dict[str, list[tuple[str, int, str]]] = {"active_tasks": [], "standby_tasks": []}
+    for member in group["members"]:
+        for kind, tasks in held.items():
+            tasks += [
+                (each["subtopology_id"], number, member["process_id"])
+                for each in member["assignment"][kind]
+                for number in each["partitions"]
+            ]
+    every = [(part, number) for part in ("0", "1") for number in range(TRANSFER_PARTITIONS)]
+    assert len({*held["active_tasks"], *held["standby_tasks"]}) == sum(map(len, held.values())), "twice in a process"
+    return (
+        group["group_state"] == "Stable"
+        and sorted(task[:2] for task in held["active_tasks"]) == every
+        and sorted(task[:2] for task in held["standby_tasks"]) == [task for task in every if task[0] == "1"]
+    )

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from java_support import compile_java, java, kafka_classpath
 from kafka_broker import KAFKA_TOOLS, TOOLS
 from server_process import ServerProcess
+from wire import Connection
 
 pytestmark = pytest.mark.java
 
@@ -25,6 +26,7 @@ LEADERS = "org.apache.kafka.tools.LeaderElectionCommand"
 CONSUME = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 PRODUCE = "org.apache.kafka.tools.ConsoleProducer"
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
+STREAMS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 
 Tool = Callable[..., str]
 
@@ -117,6 +119,42 @@ def test_kafka_consumer_groups(tool: Tool, topic: str, server: ServerProcess) ->
     reset = ["--reset-offsets", "--group", topic, "--topic", topic, "--to-earliest", "--execute"]
     assert re.search(rf"{topic}\s+{topic}\s+0\s+0", tool(GROUPS, *reset))
     assert "was successful" in tool(GROUPS, "--delete", "--group", topic)
+
+
+def test_kafka_streams_groups(tool: Tool, topic: str, server: ServerProcess) -> None:
+    tool(TOPICS, "--create", "--topic", topic, "--partitions", "2")
+    producer = Producer({"bootstrap.servers": server.bootstrap, **QUIET})
+    for number in range(5):
+        producer.produce(topic, b"%d" % number, partition=0)
+    producer.flush(20)
+    group = ["--entity-type", "groups", "--entity-name", topic]
+    tool(CONFIGS, *group, "--alter", "--add-config", "streams.initial.rebalance.delay.ms=0")
+    assert "streams.initial.rebalance.delay.ms=0" in tool(CONFIGS, *group, "--describe")
+    about = {"group_id": topic, "member_id": "ann"}
+    topology = {"epoch": 7, "subtopologies": [{"subtopology_id": "0", "source_topics": [topic]}]}
+    nothing: dict[str, list[object]] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    joining = {"member_epoch": 0, "rebalance_timeout_ms": 30_000, "process_id": "one", "topology": topology}
+    with Connection(server.bootstrap) as connection:
+        assert connection.call("StreamsGroupHeartbeat", 1, **about, **joining, **nothing)["member_epoch"] == 2
+        committed = {"name": topic, "partitions": [{"partition_index": 0, "committed_offset": 2}]}
+        answer = connection.call("OffsetCommit", 9, **about, generation_id_or_member_epoch=2, topics=[committed])
+        assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+
+        assert re.search(rf"{topic}\s+Stable", tool(STREAMS, "--list", "--state"))
+        state = tool(STREAMS, "--describe", "--group", topic, "--state", "--verbose")
+        assert re.search(rf"{topic}\s+{server.bootstrap}\s+\(1\)\s+Stable\s+2\s+2\s+1\s*$", state), state
+        members = tool(STREAMS, "--describe", "--group", topic, "--members", "--verbose")
+        assert re.search(rf"{topic}\s+2\s+7\s+ann\s+streams\s+2\s+one\s+test\s+ACTIVE: 0:\[0,1\]", members), members
+        offsets = tool(STREAMS, "--describe", "--group", topic, "--offsets")
+        assert re.search(rf"{topic}\s+{topic}\s+0\s+3\s*$", offsets, re.MULTILINE), offsets
+        assert "is not EMPTY" in tool(STREAMS, "--delete", "--group", topic, fails=True)
+        connection.call("StreamsGroupHeartbeat", 1, **about, member_epoch=-1)
+    reset = tool(
+        STREAMS, "--reset-offsets", "--group", topic, "--input-topic", f"{topic}:0", "--to-earliest", "--execute"
+    )
+    assert re.search(rf"{topic}\s+{topic}\s+0\s+0", reset), reset
+    assert "was successful" in tool(STREAMS, "--delete", "--group", topic)
+    assert topic not in tool(STREAMS, "--list").split()
 
 
 def test_kafka_transactions_lists_describes_and_aborts(tool: Tool, topic: str, server: ServerProcess) -> None:

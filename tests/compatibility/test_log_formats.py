@@ -10,6 +10,7 @@ from kafka_broker import KafkaBroker, dump_segments
 from protocol_client import ProtocolMember, wait_for_correct_group
 from scenarios.conftest import wait_until_serving
 from server_process import ServerProcess
+from waiting import wait_until
 from wire import Connection, commit
 
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
@@ -71,6 +72,7 @@ def test_kafkas_own_tool_reads_our_segments(coordinator_process: Callable[..., S
     members = make_history(server.bootstrap)
     with Connection(server.bootstrap) as link:
         join_modern(link, "modern", ["t"])
+        join_application(link)
     for member in members:
         member.die()
     server.terminate()
@@ -81,6 +83,7 @@ def test_kafkas_own_tool_reads_our_segments(coordinator_process: Callable[..., S
     for record in (
         '"group":"pair"', '"group":"static"', '"groupInstanceId":"i"', '"group":"simple","topic":"t","partition":0',
         '"groupId":"modern","memberId":"m"', '"memberEpoch":2',
+        '"groupId":"app","memberId":"m"', '"subtopologyId":"1"', '"processId":"p"', '"activeTasks":[{"subtopologyId":"0"',
         '"metadata":"note 2"', '"protocolType":"consumer"', f'"memberId":"{members[0].member_id}"',
     ):  # fmt: skip
         assert record in said, f"{record} is missing in\n{said[-3000:]}"
@@ -145,14 +148,49 @@ def test_a_consumer_group_of_kafka_goes_on_here_as_if_nothing_had_happened(tmp_p
         assert [each["committed_offset"] for topic in found for each in topic["partitions"]] == [5]
 
 
+def test_a_streams_group_of_kafka_goes_on_here_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    """With its topology and its internal topics: epochs, tasks and offsets stay, and the hash of its topics is the same."""
+    kafka = KafkaBroker(tmp_path / "kafka").start()
+    try:
+        wait_until_serving(kafka.bootstrap)
+        with Connection(kafka.bootstrap) as link:
+            wanted = {"name": "t", "num_partitions": 3, "replication_factor": 1}
+            link.call("CreateTopics", 7, topics=[wanted], timeout_ms=10_000)
+            epoch = join_application(link)
+            committed = [{"name": "t", "partitions": [{"partition_index": 1, "committed_offset": 5}]}]
+            who = {"member_id": "m", "generation_id_or_member_epoch": epoch}
+            answer = link.call("OffsetCommit", 9, group_id="app", **who, topics=committed)
+            assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+            (before,) = link.call("StreamsGroupDescribe", 1, group_ids=["app"])["groups"]
+    finally:
+        kafka.stop()
+    folder = tmp_path / "ours"
+    for log in ("__cluster_metadata-0", "__consumer_offsets-0"):
+        shutil.copytree(kafka.data_dir / log, folder / "data" / log)
+    with ServerProcess(folder) as server, Connection(server.bootstrap) as link:
+        for what in (ALL_TASKS, {}):
+            answer = link.call(
+                "StreamsGroupHeartbeat", 1, group_id="app", member_id="m", member_epoch=epoch, **what
+            )  # fmt: skip
+            assert (answer["error_code"], answer["member_epoch"], answer["status"]) == (0, epoch, [])
+            assert answer["active_tasks"] is None
+        (after,) = link.call("StreamsGroupDescribe", 1, group_ids=["app"])["groups"]
+        assert after == before
+        assert after["group_state"] == "Stable"
+        found = link.call("OffsetFetch", 7, group_id="app", topics=None)["topics"]
+        assert [each["committed_offset"] for topic in found for each in topic["partitions"]] == [5]
+
+
 def test_a_kafka_broker_serves_the_groups_of_our_log(tmp_path: Path) -> None:
-    """Classic and consumer groups, their members, generations, assignments and epochs, RevocationEpoch notwithstanding."""
+    """All kinds, their members, generations, assignments and epochs, RevocationEpoch notwithstanding."""
     (tmp_path / "ours").mkdir()
     with ServerProcess(tmp_path / "ours") as server:
         members = make_history(server.bootstrap)
         with Connection(server.bootstrap) as link:
             join_modern(link, "modern", ["t"])
-        wanted = classic_groups(server.bootstrap), modern_group(server.bootstrap)
+            join_application(link)
+        wanted = classic_groups(server.bootstrap), modern_group(server.bootstrap), application(server.bootstrap)
+        assert wanted[2]["group_state"] == "Stable"
         for member in members:
             member.die()
         server.terminate()
@@ -174,7 +212,8 @@ def test_a_kafka_broker_serves_the_groups_of_our_log(tmp_path: Path) -> None:
         kafka.start()
         try:
             wait_until_serving(kafka.bootstrap)
-            assert (classic_groups(kafka.bootstrap), modern_group(kafka.bootstrap)) == wanted
+            seen = classic_groups(kafka.bootstrap), modern_group(kafka.bootstrap), application(kafka.bootstrap)
+            assert seen == wanted
         finally:
             kafka.stop()
 
@@ -190,6 +229,58 @@ def modern_group(bootstrap: str) -> tuple[Any, ...]:
         (group,) = link.call("ConsumerGroupDescribe", 1, group_ids=["modern"])["groups"]
     members = [(member["member_id"], member["member_epoch"], member["member_type"]) for member in group["members"]]
     return group["group_state"], group["group_epoch"], group["assignment_epoch"], members
+
+
+TOPOLOGY = {
+    "epoch": 1,
+    "subtopologies": [
+        {"subtopology_id": "0", "source_topics": ["t"], "repartition_sink_topics": ["app-repartition"]},
+        {
+            "subtopology_id": "1",
+            "repartition_source_topics": [{"name": "app-repartition", "topic_configs": []}],
+            "state_changelog_topics": [
+                {"name": "app-changelog", "topic_configs": [{"key": "cleanup.policy", "value": "compact"}]}
+            ],
+        },
+    ],
+}
+NO_TASKS: dict[str, list[Any]] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+ALL_TASKS = NO_TASKS | {"active_tasks": [{"subtopology_id": each, "partitions": [0, 1, 2]} for each in ("0", "1")]}
+
+
+def join_application(link: Connection) -> int:
+    """A streams group of one member that has all tasks; returns its epoch."""
+    settings = {"streams.initial.rebalance.delay.ms": "0", "streams.assignment.interval.ms": "0"}
+    configs = [{"name": name, "config_operation": 0, "value": value} for name, value in settings.items()]
+    link.call(
+        "IncrementalAlterConfigs", 1,
+        resources=[{"resource_type": 32, "resource_name": "app", "configs": configs}],
+    )  # fmt: skip
+    about = {"group_id": "app", "member_id": "m"}
+    joining = {"rebalance_timeout_ms": 60_000, "process_id": "p", "topology": TOPOLOGY, **NO_TASKS}
+    told: list[Any] = []
+
+    def has_all() -> bool:
+        # It asks until the internal topics are there.
+        answer = link.call("StreamsGroupHeartbeat", 1, **about, member_epoch=0, **joining)
+        told.append(answer)
+        return answer["active_tasks"] == ALL_TASKS["active_tasks"] and not answer["status"]
+
+    wait_until(has_all, "all tasks")
+    epoch: int = told[-1]["member_epoch"]
+    assert link.call("StreamsGroupHeartbeat", 1, **about, member_epoch=epoch, **ALL_TASKS)["error_code"] == 0
+    return epoch
+
+
+def application(bootstrap: str) -> dict[str, Any]:
+    """The streams group, as far as it does not depend on topics, which the broker has not."""
+    with Connection(bootstrap) as link:
+        group: dict[str, Any]
+        (group,) = link.call("StreamsGroupDescribe", 1, group_ids=["app"])["groups"]
+    for part in group["topology"]["subtopologies"]:
+        for topic in (*part["repartition_source_topics"], *part["state_changelog_topics"]):
+            del topic["partitions"]
+    return group
 
 
 def test_the_hash_of_a_groups_topics_is_the_one_that_kafka_writes(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def test_a_word_that_is_not_among_the_choices_is_refused():
 @pytest.mark.parametrize(
     ("key", "feature"),
     [
-        ("group.streams.max.size", "KIP-1071"),
+        ("group.streams.num.warmup.replicas", "KIP-1071"),
         ("group.share.max.size", "KIP-932"),
         ("share.coordinator.threads", "KIP-932"),
         ("transaction.two.phase.commit.enable", "KIP-939"),
@@ -229,9 +229,9 @@ def test_classic_groups_cannot_be_switched_off_and_kinds_that_are_not_here_canno
         "consumer",
         "classic",
     )
-    for value in ("consumer", "", "classic,classic", "classic,consumer,streams", "classic,share"):
+    for value in ("consumer", "", "classic,classic", "streams", "classic,share"):
         text = refusal(None, f"{name}={value}")
-        assert "allowed: classic or classic,consumer; streams and share groups are not supported yet" in text
+        assert "allowed: classic, and any of consumer and streams, by comma; share groups are not supported yet" in text
 
 
 def test_replication_is_taken_at_the_one_value_a_single_node_can_have(tmp_path):
@@ -250,6 +250,28 @@ def test_values_that_contradict_each_other_are_refused():
     assert text == "group.min.session.timeout.ms = 10: allowed: at most group.max.session.timeout.ms (9)"
     assert "used twice" in refusal(None, listen="127.0.0.1:9644")
     assert load(None, (), {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"})
+
+
+def test_settings_of_streams_groups_contradict_each_other_as_those_of_consumer_groups_do():
+    assert refusal(None, "group.streams.num.standby.replicas=3") == (
+        "group.streams.num.standby.replicas = 3: allowed: at most group.streams.max.standby.replicas (2)"
+    )
+    text = refusal(None, "group.streams.session.timeout.ms=50000", "group.streams.max.session.timeout.ms=49000")
+    assert text.startswith("group.streams.session.timeout.ms = 50000: allowed: at most")
+    text = refusal(None, "group.streams.min.session.timeout.ms=5000", "group.streams.session.timeout.ms=5000")
+    assert (
+        text == "group.streams.heartbeat.interval.ms = 5000: allowed: less than group.streams.session.timeout.ms (5000)"
+    )
+    assert "min.task.offset.interval.ms" in refusal(None, "group.streams.task.offset.interval.ms=14999")
+
+
+def test_streams_groups_have_one_assignor_and_tags_or_none():
+    assert "allowed: sticky" in refusal(None, "group.streams.assignors=uniform")
+    assert load(None, ["group.streams.assignors=sticky"]) == ServerConfig()
+    name = "group.streams.rack.aware.assignment.tags"
+    assert load(None, [f"{name}=zone, rack"]).groups.group_streams_rack_aware_assignment_tags == ("zone", "rack")
+    assert load(None, [f"{name}="]) == ServerConfig()
+    assert "all different" in refusal(None, f"{name}=zone,zone")
 
 
 def test_an_address_that_nobody_can_connect_to_is_not_advertised():

@@ -314,6 +314,7 @@ class GroupHarness:
                 group_id: group.stored for group_id, group in groups.classic.items() if _is_known(groups, group)
             },
             "consumer": {group_id: group.durable for group_id, group in groups.consumer.items()},
+            "streams": {group_id: group.durable for group_id, group in groups.streams.items()},
             "offsets": groups.offsets.by_group,
         }
 

@@ -180,7 +180,7 @@ def test_a_record_that_comes_twice_is_the_same_as_once():
 
 def test_record_types_of_other_groups_are_skipped():
     serde = Serde(Codec.of(), RECORD_KEYS)
-    assert serde.decode(b"\x00\x13\x00\x01g\x00\x01m", b"\x00\x00whatever") is None
+    assert serde.decode(b"\x00\x0a\x00\x01g\x00\x01m", b"\x00\x00whatever") is None
     assert serde.decode(b"\x00\x63", b"") is None
     groups = Groups(GroupHarness().config, GroupHarness().catalog)
     groups.replay(Record(LegacyOffsetCommitKey("g", "t", 0), None))

@@ -123,6 +123,37 @@ def test_a_description_has_members_their_partitions_and_the_lag(run, connection,
     assert "Stable" in shown
 
 
+def test_a_streams_group_is_described_with_tasks_and_with_what_they_read(run, connection, topic, group):
+    commit(connection, group, topic, 1)
+    delay = {"name": "streams.initial.rebalance.delay.ms", "config_operation": 0, "value": "0"}
+    change = {"resource_type": 32, "resource_name": group, "configs": [delay]}
+    connection.call("IncrementalAlterConfigs", 1, resources=[change])
+    about = {"group_id": group, "member_id": "ann"}
+    joining = {
+        "member_epoch": 0, "rebalance_timeout_ms": 30_000, "process_id": "p", "active_tasks": [], "standby_tasks": [],
+        "warmup_tasks": [],
+        "topology": {"epoch": 1, "subtopologies": [{"subtopology_id": "0", "source_topics": [topic]}]},
+    }  # fmt: skip
+    wait_until(
+        lambda: connection.call("StreamsGroupHeartbeat", 1, **about, **joining)["member_epoch"] == 2,
+        "the new setting to be in force",
+    )
+    listed = {each["group_id"]: each for each in json.loads(run("list", "--json", "--type", "streams"))["groups"]}
+    assert listed[group] == {"group_id": group, "type": "streams", "protocol_type": "streams", "state": "Stable"}
+    [described] = json.loads(run("describe", group, "--json"))["groups"]
+    assert (described["type"], described["state"], described["epoch"]) == ("streams", "Stable", 2)
+    [member] = described["members"]
+    assert (member["tasks"], member["assignment"]) == ({"active": {"0": [0, 1]}}, {topic: [0, 1]})
+    first, second = described["offsets"]
+    assert (first["offset"], first["lag"], first["owner"], second["owner"]) == (1, 2, "ann", "ann")
+    shown = run("describe", group)
+    assert "active 0:0,1" in shown
+    assert "TASKS" in shown
+    assert "not deleted" in run("delete", group, expect=1)
+    connection.call("StreamsGroupHeartbeat", 1, **about, member_epoch=-1)
+    assert "deleted" in run("delete", group)
+
+
 def test_offsets_of_a_group_without_members_are_shown(run, connection, topic, group):
     commit(connection, group, topic, 2)
     [row] = json.loads(run("offsets", group, "--json"))["offsets"]

@@ -1,5 +1,6 @@
 """Columns made in step from many batches at once are what a plain loop over our own codec reads."""
 
+import json
 from typing import Any
 
 import pytest
@@ -295,6 +296,34 @@ def test_the_state_of_a_consumer_group_is_told_in_columns():
         {"topic": None, "topic_id": topic_id, "partition": 2, "epoch": 5},
     ]
     assert (row["tombstone"], gone["tombstone"], gone["assignment"]) == (False, True, None)
+
+
+def test_the_state_of_a_streams_group_is_told_in_columns_and_its_tasks_as_json():
+    def pair(key, value):
+        return made.encoded(key, 0), made.encoded(value, 0)
+
+    current = messages.StreamsGroupCurrentMemberAssignmentValue
+    tasks = [current.TaskIds("0", [1, 2], [4, 5])]
+    target = messages.StreamsGroupTargetAssignmentMemberValue
+    records = [
+        pair(messages.StreamsGroupMemberMetadataKey("g", "m"), messages.StreamsGroupMemberMetadataValue(client_id="c")),
+        pair(messages.StreamsGroupTopologyKey("g"), messages.StreamsGroupTopologyValue(epoch=2)),
+        pair(messages.StreamsGroupMetadataKey("g"), messages.StreamsGroupMetadataValue(epoch=5)),
+        pair(messages.StreamsGroupTargetAssignmentMemberKey("g", "m"), target([target.TaskIds("0", [1, 2])])),
+        pair(
+            messages.StreamsGroupTargetAssignmentMetadataKey("g"),
+            messages.StreamsGroupTargetAssignmentMetadataValue(5),
+        ),
+        pair(messages.StreamsGroupCurrentMemberAssignmentKey("g", "m"), current(5, 4, 2, tasks)),
+    ]
+    rows = read(made.batch(0, records), "state")
+    assert {(row["group"], row["group_kind"], row["problem"]) for row in rows} == {("g", "streams", None)}
+    member, _, group, _, target_epoch, held = rows
+    assert (member["client_id"], group["epoch"], target_epoch["target_epoch"]) == ("c", 5, 5)
+    assert (held["member_epoch"], held["previous_member_epoch"], held["state"]) == (5, 4, "UNREVOKED_TASKS")
+    assert json.loads(held["value_json"])["value"]["active_tasks"] == [
+        {"subtopology_id": "0", "partitions": [1, 2], "assignment_epochs": [4, 5]}
+    ]
 
 
 def test_a_classic_group_shows_what_each_member_was_given():

@@ -217,6 +217,24 @@ def test_classic_groups_have_generations_and_owners_and_unknown_protocols_are_no
     }
 
 
+def test_commits_of_streams_groups_are_judged_by_what_the_event_tells_of_member_and_partition(spark):
+    h = History()
+    told = {"group_kind": "streams", "policy": "assignment-epoch"}
+    h.decided("a", 3, {0: 3}, member_epoch=3, **told)
+    h.decided("a", 2, {0: 2}, member_epoch=3, **told)
+    h.decided("a", 2, {0: 3}, "STALE_MEMBER_EPOCH", member_epoch=3, **told)
+    h.decided("a", 2, {0: None}, "STALE_MEMBER_EPOCH", member_epoch=3, **told)
+    h.decided("z", 2, {0: None}, "UNKNOWN_MEMBER_ID", **told)
+    found = judging(spark, *h.frames(spark))
+    assert rows(found.rows(), "offset", "truth", "assignment_epoch_accepts", "evidence") == {
+        (0, "safe", True, "event"),
+        (1, "safe", True, "event"),
+        (2, "lost", False, "event"),
+        (3, "lost", False, "event"),
+        (4, "not a member", False, "event"),
+    }
+
+
 def test_a_rebalance_without_events_is_told_by_the_records_as_far_as_they_go(spark, moved):
     state, _ = moved.frames(spark)
     found = rebalances.rebalances(rebalances.epochs(state), intervals.member_intervals(state), None)

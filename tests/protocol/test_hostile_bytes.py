@@ -15,6 +15,7 @@ from coordinator.protocol.messages import (
     FetchRequest,
     MetadataRequest,
     OffsetCommitRequest,
+    StreamsGroupHeartbeatRequest,
 )
 from coordinator.protocol.primitives import Array, Body, MalformedError, Prefix
 from coordinator.protocol.schema import SchemaFolder
@@ -141,6 +142,13 @@ def test_a_member_may_own_more_partitions_than_a_request_has_elements():
     assert len(decode(request(999), 0)[0].topic_partitions[0].partitions) == 999
     with pytest.raises(DecodeError, match="claims"):
         decode(request(1_000), 0)
+
+
+def test_a_member_of_a_streams_group_may_own_as_many_tasks():
+    codec = Codec(SchemaFolder(), elements_max=100)
+    tasks = StreamsGroupHeartbeatRequest.TaskIds("0", list(range(999)))
+    encoded = codec.encoder("StreamsGroupHeartbeatRequest", 1)(StreamsGroupHeartbeatRequest(active_tasks=[tasks]))
+    assert codec.decoder("StreamsGroupHeartbeatRequest", 1)(encoded, 0)[0].active_tasks == [tasks]
 
 
 def test_the_limit_is_for_what_clients_send():

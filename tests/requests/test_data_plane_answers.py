@@ -6,6 +6,7 @@ import pytest
 from asking import CLUSTER_ID, Asker, Server, answer, ask
 from topics.data_plane import batch
 
+from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -158,14 +159,23 @@ def test_what_is_advertised_is_what_is_there(server):
 
 
 @pytest.mark.parametrize(("version", "level"), [(2, 0), (3, 2), (4, 2), (4, 1), (4, 0)])
-def test_the_level_of_transactions_is_the_one_feature(server, version, level):
+def test_the_levels_of_transactions_and_of_streams_groups_are_the_features(server, version, level):
     server.config = replace(server.config, transactions=TransactionsConfig(transaction_version=level))
     given = answer(server, "ApiVersions", version, client_software_name="a", client_software_version="1")
     supported = [(each.name, each.min_version, each.max_version) for each in given.supported_features]
-    assert supported == ([("transaction.version", 0, 2)] if version >= 4 else [])
+    assert supported == ([("streams.version", 0, 1), ("transaction.version", 0, 2)] if version >= 4 else [])
     finalized = [(each.name, each.min_version_level, each.max_version_level) for each in given.finalized_features]
-    assert finalized == ([("transaction.version", level, level)] if level else [])
+    levels = [("streams.version", 1, 1), ("transaction.version", level, level)]
+    assert finalized == ([each for each in levels if each[1]] if version >= 3 else [])
     assert given.finalized_features_epoch == (0 if version >= 3 else -1)
+
+
+def test_a_server_without_streams_groups_does_not_have_their_level(server):
+    groups = GroupsConfig(group_coordinator_rebalance_protocols=("classic", "consumer"))
+    server.config = replace(server.config, groups=groups)
+    given = answer(server, "ApiVersions", 4, client_software_name="a", client_software_version="1")
+    assert "streams.version" in {each.name for each in given.supported_features}
+    assert "streams.version" not in {each.name for each in given.finalized_features}
 
 
 @pytest.mark.parametrize(("software", "version"), [("", "1"), ("a b", "1"), ("a", ""), ("-a", "1"), ("a", "1-")])

@@ -27,7 +27,12 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 NODE_FIELDS = {"node_id", "broker_id", "leader_id", "controller_id", "replica_nodes", "isr_nodes", "replicas"}
 DAY_MS = 86_400_000
 LONG_MESSAGE = 39  # beyond it an error's message is prose for people, and each server has its own
-SORTED_BY_RULE = {("JoinGroup", "members"), ("DescribeGroups", "members"), ("ConsumerGroupDescribe", "members")}
+SORTED_BY_RULE = {
+    ("JoinGroup", "members"),
+    ("DescribeGroups", "members"),
+    ("ConsumerGroupDescribe", "members"),
+    ("StreamsGroupDescribe", "members"),
+}
 
 
 class Differs(AssertionError):

@@ -21,7 +21,7 @@ Requests are `a: Api vN {...}`, with `+ 0x00` for surplus bytes behind the body;
 hand; `a: frame 0x...` for a whole frame but its length; `a: bytes 0x...` for anything. `a sends ...` does not wait at
 all. Behind a request, `, eventually` repeats it until the answer is the one written (a change that spreads in its own
 time), and `, unordered` sorts the lists of the answer (their order is a hash map's in Kafka). The members in answers of
-JoinGroup, DescribeGroups and ConsumerGroupDescribe are always sorted.
+JoinGroup, DescribeGroups, ConsumerGroupDescribe and StreamsGroupDescribe are always sorted.
 
 Other lines: `wait 500ms`; `a closes`; `a is {client_id: null, dialect: kip-792}` before a's first request; `restart`,
 a SIGKILL and a new start on the same data.

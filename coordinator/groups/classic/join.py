@@ -20,7 +20,8 @@ and joins again without a generation. *The group's own, in Stable*: it knows whe
 (enforceRebalance), so it gets one, always and at once, leader or follower, static or dynamic. In Completing the same
 request is a repetition like any other: a rebalance is on already. A member without an id is new whatever it says.
 
-A consumer group (KIP-848) takes classic members, too (consumer/classic_members.py); one without members is replaced.
+A consumer group (KIP-848) takes classic members, too (consumer/classic_members.py); a streams group (KIP-1071) does not. Either
+is replaced when it has no members.
 
 Checks come in Kafka's order; what clients cannot rely on is cleaner here: a protocol listed twice is refused, and so is an
 id given to a dynamic member that comes back with an instance id.
@@ -39,6 +40,8 @@ from coordinator.groups.consumer.records import group_tombstones
 from coordinator.groups.events import Kind, fenced_classic, group_converted, member_fenced, member_joined, quiet
 from coordinator.groups.fencing import fence_member
 from coordinator.groups.records import new_group_metadata
+from coordinator.groups.streams.group import initial_delay_key
+from coordinator.groups.streams.records import group_tombstones as streams_group_tombstones
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import JoinGroupRequest, JoinGroupResponse
 from coordinator.runtime.result import Call, Result
@@ -60,6 +63,9 @@ def join(groups: "Groups", request: JoinGroupRequest, call: Call, now_ms: int) -
     consumer = groups.consumer.get(request.group_id)
     if consumer is not None and consumer.members:
         return join_consumer_group(groups, consumer, request, call, now_ms)
+    streams = groups.streams.get(request.group_id)
+    if streams is not None and streams.members:
+        return Result(join_refused(call.api_version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
     effects = Effects()
     group = groups.classic.get(request.group_id)
     if group is None:
@@ -69,7 +75,11 @@ def join(groups: "Groups", request: JoinGroupRequest, call: Call, now_ms: int) -
             raise error
         if consumer is not None:
             effects.replaces = group_tombstones(consumer, ())
-            effects.facts.append(quiet(group_converted(request.group_id, Kind.CLASSIC, 0, "", 0)))
+            effects.facts.append(quiet(group_converted(request.group_id, Kind.CONSUMER, Kind.CLASSIC, 0, "", 0)))
+        elif streams is not None:
+            effects.replaces = streams_group_tombstones(request.group_id)
+            effects.facts.append(quiet(group_converted(request.group_id, Kind.STREAMS, Kind.CLASSIC, 0, "", 0)))
+            effects.disarm(initial_delay_key(request.group_id))
         else:
             groups.admit()
         # The group is there from now on, even if this join is refused.

@@ -21,6 +21,7 @@ def replay_group_metadata(groups: "Groups", key: GroupMetadataKey, value: GroupM
         groups.delete(key.group)
     else:
         groups.consumer.pop(key.group, None)
+        groups.streams.pop(key.group, None)
         groups.classic_or_simple(key.group).stored = value
 
 

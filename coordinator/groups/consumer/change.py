@@ -15,9 +15,10 @@ One who comes back is not made to wait for it: it would get the epoch in which i
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coordinator.groups.assignors.assignor import AssignorError, GroupSpec, MemberSpec, Partitions, run
+from coordinator.groups.change import GroupChange
 from coordinator.groups.classic.protocols import in_java_order
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import (
@@ -26,7 +27,6 @@ from coordinator.groups.consumer.group import (
     ConsumerGroup,
     ConsumerMember,
     MemberState,
-    Rebalance,
     join_key,
     rebalance_key,
     session_key,
@@ -34,37 +34,29 @@ from coordinator.groups.consumer.group import (
 )
 from coordinator.groups.consumer.reconcile import Owned, reconcile
 from coordinator.groups.consumer.subscription import check_regex, follow, metadata_hash, refresh_timer, topic_ids
-from coordinator.groups.events import Completed, Kind, quiet, rebalance_started
+from coordinator.groups.events import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
-from coordinator.runtime.result import Call, Event, Fact, Record, Result, Timer, TimerKey
+from coordinator.runtime.result import Call, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
 
 
-class Change:
+class Change(GroupChange):
     """What an operation wants done, and the group as it will be."""
 
-    __slots__ = (
-        "facts", "group", "group_epoch", "group_id", "groups", "now_ms", "on_result", "records", "replaced", "replies",
-        "timers",
-    )  # fmt: skip
+    __slots__ = ("group", "groups", "on_result", "replaced", "replies")
 
     def __init__(self, groups: "Groups", group: ConsumerGroup, now_ms: int) -> None:
+        super().__init__(Kind.CONSUMER, group.group_id, group.group_epoch, group.rebalances, now_ms)
         self.groups = groups
         self.group = group
-        self.group_id = group.group_id
-        self.now_ms = now_ms
-        self.group_epoch = group.group_epoch
         self.replaced: ConsumerMember | None = None
         """The holder of the instance id whose place the asking member takes, under another id."""
         self.on_result: Callable[[], None] | None = None
         """What is done to a classic group's round, once nothing can be refused any more."""
-        self.records: list[Record] = []
-        self.timers: list[Timer] = []
         self.replies: list[tuple[Call, Message]] = []
-        self.facts: list[Fact] = []
 
     def result(self, reply: Message | None) -> Result:
         if self.on_result is not None:
@@ -73,20 +65,11 @@ class Change:
             self.groups.begun[self.group_id] = self.group
         return Result(reply, self.records, self.timers, self.replies, self.facts)
 
-    def arm(self, key: TimerKey, delay_ms: int) -> None:
-        self.timers.append(Timer(key, delay_ms))
-
-    def disarm(self, key: TimerKey) -> None:
-        self.timers.append(Timer(key, None))
-
     def disarm_all_of(self, member_id: str) -> None:
         """A member is no more; so are its timers."""
         group_id = self.group_id
         for key in (session_key, rebalance_key, join_key, sync_key):
             self.disarm(key(group_id, member_id))
-
-    def tell(self, name: str, event: Event | None = None, /, **fields: Any) -> None:
-        self.facts.append(Fact(name, {"group_id": self.group_id, **fields}, event))
 
     # --- the steps ----------------------------------------------------------------------------------------------------
 
@@ -144,11 +127,7 @@ class Change:
         """Writes the next group epoch; the cause is remembered and told."""
         self.group_epoch += 1
         self.records.append(records.group_epoch(self.group_id, self.group_epoch, new_hash))
-        self.group.rebalances.append(
-            Rebalance(epoch=self.group_epoch, cause=cause, member_id=member_id, started_ms=self.now_ms)
-        )
-        event = rebalance_started(self.group_id, Kind.CONSUMER, self.group_epoch, cause, member_id, None)
-        self.tell("rebalance_started", event, kind="consumer", epoch=self.group_epoch, cause=cause, member_id=member_id)
+        self.begin_rebalance(cause, member_id)
 
     def _topics_changed(
         self, old: ConsumerMember, new: ConsumerMember, *, regex_dropped: bool
@@ -234,10 +213,7 @@ class Change:
                 self.records.append(records.target_of_member(self.group_id, member_id, partitions))
                 moved += 1
         self.records.append(records.target_epoch(self.group_id, self.group_epoch, self.now_ms))
-        for rebalance in group.rebalances:
-            if rebalance.assigned_ms is None:
-                rebalance.assigned_ms = self.now_ms
-        self.tell("target_assigned", epoch=self.group_epoch, assignor=name, members=len(specs), members_changed=moved)
+        self.target_made(name, len(specs), moved)
         return answer[new.member_id]
 
     def _free(
@@ -319,38 +295,9 @@ class Change:
         group = self.group
         if not after.is_reconciled_to(target_epoch) or target_epoch < self.group_epoch:
             return
-        for rebalance in group.rebalances:
-            if rebalance.ended_ms is None:
-                rebalance.waits[after.member_id] = self.now_ms - rebalance.started_ms
+        self.reached(after.member_id)
         left: AbstractSet[str] = group.unreconciled if target_epoch == group.target_epoch else group.members.keys()
         done = {after.member_id} if self.replaced is None else {after.member_id, self.replaced.member_id}
         if len(left) > sum(member_id in left for member_id in done):
             return
         self.end_rebalances(target_epoch, after.member_id, len(group.members.keys() | {after.member_id}))
-
-    def end_rebalances(self, epoch: int, last_reconciled: str, members: int) -> None:
-        """Every member has reached the epoch, or there is none any more. What was overtaken on the way ends with it."""
-        ended = [rebalance for rebalance in self.group.rebalances if rebalance.ended_ms is None]
-        for rebalance in ended:
-            rebalance.ended_ms = self.now_ms
-            rebalance.last_reconciled = last_reconciled
-            event = Completed(
-                self.group_id,
-                Kind.CONSUMER,
-                rebalance.epoch,
-                duration_ms=self.now_ms - rebalance.started_ms,
-                cause=rebalance.cause,
-                member_id=rebalance.member_id,
-                members=members,
-                waits=rebalance.waits,
-            )
-            self.facts.append(quiet(event))
-        if ended:
-            self.tell(
-                "rebalance_ended",
-                kind="consumer",
-                epoch=epoch,
-                waited_ms=self.now_ms - ended[0].started_ms,
-                last_reconciled=last_reconciled,
-                members=members,
-            )

@@ -103,7 +103,7 @@ def _join(groups: "Groups", group: ConsumerGroup, joining: Joining) -> Result:
     is_new = not request.member_id
     member_id = short_id(call.fresh_id) if is_new else request.member_id
     instance_id = request.group_instance_id
-    fence_size(groups, group, member_id, instance_id)
+    fence_size(group, groups.config.group_consumer_max_size, "consumer", member_id, instance_id)
     subscription = _subscription(group, joining)
     if is_new and instance_id is None and call.api_version >= MEMBER_ID_REQUIRED_SINCE:
         return Result(join_refused(call.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id))

@@ -85,7 +85,7 @@ def _downgrade(change: Change, members: Sequence[ConsumerMember], asked_by: str,
     effects = Effects()
     effects.timers.extend(member.session_timer for member in classic.members.values())
     change.facts.append(
-        quiet(group_converted(group.group_id, Kind.CLASSIC, change.group_epoch, asked_by, len(members)))
+        quiet(group_converted(group.group_id, Kind.CONSUMER, Kind.CLASSIC, change.group_epoch, asked_by, len(members)))
     )
     if cause is not None:
         call_together(groups, classic, cause, now_ms, effects)

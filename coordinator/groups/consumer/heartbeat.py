@@ -86,7 +86,7 @@ def _heartbeat(groups: "Groups", request: ConsumerGroupHeartbeatRequest, call: C
     else:
         change = Change(groups, _existing(groups, request.group_id), now_ms)
     member_id = request.member_id or short_id(call.fresh_id)
-    fence_size(groups, change.group, member_id, request.instance_id)
+    fence_size(change.group, groups.config.group_consumer_max_size, "consumer", member_id, request.instance_id)
     old = _member(change, request, member_id)
     return _beat(change, request, call, old)
 

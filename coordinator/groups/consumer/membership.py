@@ -1,19 +1,26 @@
-"""Who is a member of a consumer group, and whether there is room for another."""
+"""Who is a member of a consumer or streams group, and whether there is room for another."""
 
 from base64 import urlsafe_b64encode
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.protocol.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+_Member = TypeVar("_Member")
+
+
+class Membership(Protocol[_Member]):
+    """The group, as far as it matters here."""
+
+    group_id: str
+    members: dict[str, _Member]
+    static_members: dict[str, str]
+
 
 _DASH = 62
 """The six bits that url-safe base64 writes as '-'."""
 
 
-def member_of(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+def member_of(group: Membership[_Member], member_id: str) -> _Member:
     """The member of this id. Raises UNKNOWN_MEMBER_ID."""
     member = group.members.get(member_id)
     if member is None:
@@ -21,7 +28,7 @@ def member_of(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     return member
 
 
-def holder_of(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+def holder_of(group: Membership[_Member], member_id: str, instance_id: str) -> _Member:
     """The member, if it holds the instance id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     holder = group.static_members.get(instance_id)
     if holder is None:
@@ -34,16 +41,15 @@ def holder_of(group: ConsumerGroup, member_id: str, instance_id: str) -> Consume
     return group.members[holder]
 
 
-def fence_size(groups: "Groups", group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+def fence_size(group: Membership[_Member], size_max: int, kind: str, member_id: str, instance_id: str | None) -> None:
     """Raises GROUP_MAX_SIZE_REACHED for a newcomer to a full group. Who takes the place of another is none."""
-    size_max = groups.config.group_consumer_max_size
     if len(group.members) < size_max or member_id in group.members:
         return
     if instance_id is not None and instance_id in group.static_members:
         return
     raise KafkaError(
         ErrorCode.GROUP_MAX_SIZE_REACHED,
-        f"The consumer group has reached its maximum capacity of {size_max} members.",
+        f"The {kind} group has reached its maximum capacity of {size_max} members.",
     )
 
 

@@ -14,6 +14,7 @@ whatever the pattern: some 10 ms for one pattern and ten thousand topics. New to
 notices them, but not more often than once a second (`REFRESH_INTERVAL_MS`; Kafka: ten).
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from struct import pack
 from typing import TYPE_CHECKING, Any
@@ -93,7 +94,12 @@ def metadata_hash(
     """
     if is_known and not removed and not added:
         return group.metadata_hash
-    hashes = [topic_hash(catalog, name) for name in sorted((group.subscribed.keys() - removed) | added)]
+    return topics_hash(catalog, (group.subscribed.keys() - removed) | added)
+
+
+def topics_hash(catalog: "Catalog", names: Iterable[str]) -> int:
+    """Of all these topics, as far as they exist."""
+    hashes = [topic_hash(catalog, name) for name in sorted(names)]
     known = [each for each in hashes if each is not None]
     return _signed(xxh3_64_intdigest(pack(f"<{len(known)}q", *known))) if known else 0
 

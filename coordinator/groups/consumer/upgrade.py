@@ -41,6 +41,8 @@ def group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) 
     group = groups.consumer.get(group_id)
     if group is not None:
         return Change(groups, group, now_ms)
+    if group_id in groups.streams:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     classic = groups.classic.get(group_id)
     if classic is None:
         groups.admit()
@@ -51,7 +53,9 @@ def group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) 
         for pending_id in classic.pending_joins:
             change.disarm(pending_key(group_id, pending_id))
         if classic.stored is not None:
-            change.facts.append(quiet(group_converted(group_id, Kind.CONSUMER, change.group_epoch, member_id, 0)))
+            change.facts.append(
+                quiet(group_converted(group_id, Kind.CLASSIC, Kind.CONSUMER, change.group_epoch, member_id, 0))
+            )
         return change
     _refuse_unless_possible(groups, classic)
     return _upgrade(groups, classic, member_id, now_ms)
@@ -98,7 +102,7 @@ def _upgrade(groups: "Groups", classic: ClassicGroup, joining_id: str, now_ms: i
     for member in members:
         assert member.classic is not None
         change.arm(consumer_session_key(group_id, member.member_id), member.classic.session_timeout_ms)
-    event = group_converted(group_id, Kind.CONSUMER, group.group_epoch, joining_id, len(group.members))
+    event = group_converted(group_id, Kind.CLASSIC, Kind.CONSUMER, group.group_epoch, joining_id, len(group.members))
     change.tell("group_upgraded", event, epoch=group.group_epoch, members=len(group.members), state=classic.state.value)
     return change
 

@@ -1,8 +1,9 @@
 """OffsetDelete (key 47): an administrator takes back offsets; and what becomes of offsets whose topic is deleted.
 
 Offsets of a group in use are protected as far as the coordinator can tell what is in use: it understands subscriptions
-of protocol type "consumer" only. So a live group of another type refuses the whole request, and a consumer group
-refuses the topics it subscribes to - all topics, when a member's subscription cannot be read.
+of protocol type "consumer" only, and of groups that say themselves what they read. So a live classic group of another type
+refuses the whole request, and a consumer group refuses the topics it subscribes to - all topics, when a member's subscription
+cannot be read; a streams group those that its topology reads.
 
 A group outlives its last offset: it stays listed, Empty, until the next expiry. For a simple group, which consists of
 offsets only, that takes a group record of its own, or a restart would forget what a client was just told. (Kafka keeps
@@ -19,6 +20,7 @@ from coordinator.groups.classic.group import ClassicGroup, State
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.offsets.records import NO_TOPIC_ID, offset_commit_tombstone
 from coordinator.groups.records import new_group_metadata
+from coordinator.groups.streams.group import StreamsGroup
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
 from coordinator.runtime.result import Call, Fact, Record, Result
@@ -69,7 +71,7 @@ def topics_deleted(groups: "Groups", topics: Iterable[tuple[str, bytes]], now_ms
 
 
 def _take_back(
-    groups: "Groups", group: ClassicGroup | ConsumerGroup, doomed: Iterable[tuple[str, int]], now_ms: int
+    groups: "Groups", group: ClassicGroup | ConsumerGroup | StreamsGroup, doomed: Iterable[tuple[str, int]], now_ms: int
 ) -> list[Record]:
     records = [offset_commit_tombstone(group.group_id, topic, partition) for topic, partition in doomed]
     if records and isinstance(group, ClassicGroup) and group.stored is None and group.state is State.EMPTY:

@@ -10,6 +10,7 @@ in use: a consumer that reads a quiet topic commits once and may rely on that of
     "consumer" type, Stable, subscriptions readable   the commit                   topics that are subscribed
     any other with members                            -                            everything
     consumer group (KIP-848)                          the commit                   topics that are subscribed
+    streams group (KIP-1071)                          the commit                   topics that its topology reads
 
 A partition with pending offsets of a transaction is spared, and so is a group that has any: what the transaction wants to
 commit may be all that anybody relies on (KAFKA-19163).
@@ -25,17 +26,20 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import ClassicGroup, State, pending_disarmed
+from coordinator.groups.classic.group import ClassicGroup, State
 from coordinator.groups.consumer.group import ConsumerGroup
-from coordinator.groups.consumer.records import group_tombstones
+from coordinator.groups.delete_groups import ended
 from coordinator.groups.offsets.pending import Partition
 from coordinator.groups.offsets.records import NO_TIMESTAMP, offset_commit_tombstone
-from coordinator.groups.records import group_metadata_tombstone
+from coordinator.groups.streams.group import StreamsGroup
 from coordinator.protocol.messages import OffsetCommitValue
 from coordinator.runtime.result import Fact, Record, Result, Timer, TimerKey
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
+
+_Group = ClassicGroup | ConsumerGroup | StreamsGroup
+_Modern = (ConsumerGroup, StreamsGroup)
 
 TIMER: TimerKey = ("offsets-expire",)
 RECORDS_PER_TURN_MAX = 10_000
@@ -55,7 +59,7 @@ def fire(groups: "Groups", now_ms: int) -> Result:
     records: list[Record] = []
     timers: list[Timer] = []
     offsets_expired = groups_expired = 0
-    every_group: Iterator[ClassicGroup | ConsumerGroup] = chain(groups.classic.values(), groups.consumer.values())
+    every_group: Iterator[_Group] = chain(groups.classic.values(), groups.consumer.values(), groups.streams.values())
     for group in every_group:
         group_id = group.group_id
         committed = groups.offsets.by_group.get(group_id, {})
@@ -65,8 +69,11 @@ def fire(groups: "Groups", now_ms: int) -> Result:
         expired = list(islice((each for each in old if each not in pending) if pending else old, room))
         offsets_expired += len(expired)
         records += [offset_commit_tombstone(group_id, topic, partition) for topic, partition in expired]
-        if len(expired) == len(committed) and not pending:
-            groups_expired += _is_deleted(group, records, timers)
+        if len(expired) == len(committed) and not pending and _is_empty(group):
+            groups_expired += 1
+            tombstones, disarmed = ended(group)
+            records += tombstones
+            timers += disarmed
         if len(records) >= RECORDS_PER_TURN_MAX:
             break
     if not records:
@@ -76,22 +83,12 @@ def fire(groups: "Groups", now_ms: int) -> Result:
     return Result(records=records, timers=(*timers, again), facts=(Fact("offsets_expired", fields),))
 
 
-def _is_deleted(group: ClassicGroup | ConsumerGroup, records: list[Record], timers: list[Timer]) -> bool:
-    """Deletes a group that has no members and, now, no offsets."""
-    if isinstance(group, ConsumerGroup):
-        if group.members:
-            return False
-        records += group_tombstones(group, ())
-    elif group.state is State.EMPTY:
-        records.append(group_metadata_tombstone(group.group_id))
-        timers += pending_disarmed(group)
-    else:
-        return False
-    return True
+def _is_empty(group: _Group) -> bool:
+    return not group.members if isinstance(group, _Modern) else group.state is State.EMPTY
 
 
 def expired_offsets(
-    group: ClassicGroup | ConsumerGroup, committed: dict[Partition, OffsetCommitValue], now_ms: int, retention_ms: int
+    group: _Group, committed: dict[Partition, OffsetCommitValue], now_ms: int, retention_ms: int
 ) -> Iterator[Partition]:
     """The partitions of a group whose offsets may go."""
     counted_from = _counted_from(group)
@@ -105,9 +102,9 @@ def expired_offsets(
             yield partition
 
 
-def _counted_from(group: ClassicGroup | ConsumerGroup) -> Callable[[OffsetCommitValue], int] | None:
+def _counted_from(group: _Group) -> Callable[[OffsetCommitValue], int] | None:
     """The moment from which an offset's retention runs, or None while the group needs all its offsets."""
-    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
+    if isinstance(group, _Modern) or group.protocol_type is None:
         return _commit_timestamp_ms
     if group.state is State.EMPTY:
         since_ms = group.state_timestamp_ms

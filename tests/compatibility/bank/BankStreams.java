@@ -14,24 +14,33 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.state.Stores;
 
-/** The bank's worker on Kafka Streams with processing.guarantee=exactly_once_v2. It keeps the balance of each account, too. */
+/**
+ * The bank's worker on Kafka Streams with processing.guarantee=exactly_once_v2. It keeps the balance of each account, too, for
+ * which it needs a repartition topic and a changelog.
+ */
 public final class BankStreams {
     public static void main(String[] arguments) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", arguments[0]);
         settings.put("application.id", arguments[1]);
         settings.put("client.id", arguments[2]);
+        settings.put("group.protocol", arguments[3]);
         settings.put("state.dir", arguments[4]);
         settings.put("processing.guarantee", "exactly_once_v2");
         settings.put("commit.interval.ms", "100");
-        settings.put("num.stream.threads", "1");
         settings.put("replication.factor", "1");
         settings.put("producer.transaction.timeout.ms", "10000");
         settings.put("default.key.serde", Serdes.StringSerde.class.getName());
         settings.put("default.value.serde", Serdes.StringSerde.class.getName());
         settings.put("consumer.auto.offset.reset", "earliest");
-        settings.put("consumer.session.timeout.ms", "1500");
-        settings.put("consumer.heartbeat.interval.ms", "300");
+        if (arguments[3].equals("classic")) {
+            settings.put("num.stream.threads", "1");
+            settings.put("consumer.session.timeout.ms", "1500");
+            settings.put("consumer.heartbeat.interval.ms", "300");
+        } else { // each thread is a member; these times are the server's, which tells members where others are
+            settings.put("num.stream.threads", "2");
+            settings.put("application.server", arguments[2] + ":1");
+        }
         settings.put("metadata.recovery.strategy", "none");
         settings.put("reconnect.backoff.max.ms", "200");
         StreamsBuilder builder = new StreamsBuilder();

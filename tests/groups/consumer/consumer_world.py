@@ -13,7 +13,7 @@ from groups.harness import Asked, GroupHarness
 from coordinator.groups.consumer.group import MemberState
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.offsets.commit import commit
-from coordinator.groups.settings import ConsumerSettings
+from coordinator.groups.settings import ConsumerSettings, StreamsSettings
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, OffsetCommitRequest
 from coordinator.protocol.subscription import Subscription, encode_assignment, encode_subscription, parse_assignment
@@ -43,6 +43,9 @@ class ChangeableSettings:
 
     def consumer(self, group_id: str) -> ConsumerSettings:
         return self._groups.consumer(group_id)
+
+    def streams(self, group_id: str) -> StreamsSettings:
+        return self._groups.streams(group_id)
 
 
 class ConsumerHarness(GroupHarness):

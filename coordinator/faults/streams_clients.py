@@ -1,0 +1,132 @@
+"""Members of streams groups (KIP-1071) in the simulated world: threads of an application with a repartition topic and state.
+
+What may be concluded is what may be concluded of consumers (consumer_clients.py), with active tasks in the place of
+partitions: task n of a subtopology is the only reader of partition n of the topic that it reads, so a task goes by that
+partition here. It has one member at a time (I8), through every fault; a member's epoch only grows (I7); and what a member
+commits was its own (I9). Standby tasks are kept and named by those that were told to; that no process has a task twice is
+looked at from the inside (recounts.py), since nobody outside can see it.
+
+The topology's own topics are not there at first: the server has to make them, on a disk that fails.
+"""
+
+from typing import Any
+
+from coordinator.faults.clients import ASK_AGAIN, ORDERS, TOPICS, World
+from coordinator.faults.consumer_clients import JOINING, ConsumerMember, Ownership, Partition
+from coordinator.faults.wire import Lost
+from coordinator.protocol.messages import Message, StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest
+
+_Topology = StreamsGroupHeartbeatRequest.Topology
+_Subtopology = StreamsGroupHeartbeatRequest.Subtopology
+_TopicInfo = StreamsGroupHeartbeatRequest.TopicInfo
+_TaskIds = StreamsGroupHeartbeatRequest.TaskIds
+_TaskOffset = StreamsGroupHeartbeatRequest.TaskOffset
+THREADS = 2
+"""Members of one process, which share what their tasks keep."""
+
+
+class StreamsMember(ConsumerMember):
+    """A thread of a Kafka Streams application with `group.protocol=streams`."""
+
+    def __init__(self, world: World, group_id: str, number: int, ownership: Ownership) -> None:
+        super().__init__(world, group_id, number, ownership)
+        self.process_id = f"{group_id}-p{number // THREADS}"
+        self.sources = {"0": ORDERS, "1": f"{group_id}-repartition"}
+        """Subtopology -> the topic that it reads."""
+        self.subtopologies = {topic: subtopology_id for subtopology_id, topic in self.sources.items()}
+
+    def _rejoin(self) -> None:
+        super()._rejoin()
+        self.standby: dict[str, list[int]] = {}
+        self.reports = False
+
+    @property
+    def wants(self) -> set[Partition]:
+        return {(topic, index) for topic in self.sources.values() for index in range(TOPICS[ORDERS])}
+
+    # --- the protocol -------------------------------------------------------------------------------------------------
+
+    async def _heartbeat(self) -> None:
+        history = self.world.history
+        # Given up before it is said.
+        self.positions = {each: at for each, at in self.positions.items() if each in self.assigned}
+        believed, joins = set(self.positions), self.epoch == JOINING
+        request = StreamsGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch, instance_id=self.instance_id
+        )
+        if joins or self.tells:
+            request.rebalance_timeout_ms = self.world.plan.rebalance_ms
+            request.process_id = self.process_id
+        if joins:
+            request.topology = self._topology()
+        if joins or self.tells or self.acknowledges:
+            request.active_tasks = self._owned_tasks()
+            request.standby_tasks = [_TaskIds(each, numbers) for each, numbers in sorted(self.standby.items())]
+            request.warmup_tasks = []
+        if self.reports:
+            request.task_offsets = [
+                _TaskOffset(self.subtopologies[topic], index, at) for (topic, index), at in self.positions.items()
+            ]
+        member_id, asked = self.member_id, history.tick()
+        response = await self.call(request, 1)
+        if response.error_code:
+            self._refused("StreamsGroupHeartbeat", response.error_code)
+            return
+        if not joins:
+            self.ownership.heard(self.group_id, member_id, believed, asked, "heartbeat")
+        self.ownership.epoch(self.group_id, member_id, response.member_epoch, asked)
+        self.tells = self.acknowledges = self.reports = False
+        self.epoch = response.member_epoch
+        if response.active_tasks is not None:
+            await self._hear(response)
+        self.stable = not self.acknowledges
+
+    async def _hear(self, told: Any) -> None:
+        standby = {each.subtopology_id: each.partitions for each in told.standby_tasks}
+        self.assigned = {
+            (self.sources[each.subtopology_id], index) for each in told.active_tasks for index in each.partitions
+        }
+        self.acknowledges = self.assigned != set(self.positions) or standby != self.standby
+        self.standby = standby
+        gained = self.assigned - self.positions.keys()
+        if not gained:
+            return
+        self.ownership.told(self.group_id, self.member_id, gained)
+        self.positions |= dict.fromkeys(sorted(gained), 0)
+        self.world.event(f"{self.name} {self.member_id[:4]} {self.epoch}: has {len(self.assigned)} tasks")
+        await self._read()
+
+    def _owned_tasks(self) -> list[_TaskIds]:
+        owned: dict[str, list[int]] = {}
+        for topic, index in sorted(self.positions):
+            owned.setdefault(self.subtopologies[topic], []).append(index)
+        return [_TaskIds(each, numbers) for each, numbers in sorted(owned.items())]
+
+    def _topology(self) -> _Topology:
+        repartition = self.sources["1"]
+        first = _Subtopology(subtopology_id="0", source_topics=[ORDERS], repartition_sink_topics=[repartition])
+        second = _Subtopology(
+            subtopology_id="1",
+            repartition_source_topics=[_TopicInfo(repartition)],
+            state_changelog_topics=[_TopicInfo(f"{self.group_id}-changelog")],
+        )
+        return _Topology(1, [first, second])
+
+    # --- what also happens --------------------------------------------------------------------------------------------
+
+    def _change(self) -> None:
+        self.reports = True
+
+    def _leaving(self, epoch: int) -> Message:
+        return StreamsGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
+        )
+
+    # --- what must be in the end --------------------------------------------------------------------------------------
+
+    async def describe(self) -> Any:
+        """The group. Raises Lost."""
+        response = await self.call(StreamsGroupDescribeRequest([self.group_id]), 1)
+        if response.groups[0].error_code in ASK_AGAIN:
+            raise Lost
+        return response.groups[0]

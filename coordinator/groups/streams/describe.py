@@ -1,0 +1,231 @@
+"""What others may see of streams groups: ListGroups, StreamsGroupDescribe, and the whole story for people.
+
+Tasks that a member must give up are not shown as its own, as in Kafka, though nobody else gets them before it has; the whole
+story tells them apart. Of the topology's internal topics the numbers of partitions are shown once they are known, which is
+when all its topics are there.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from coordinator.groups.streams.group import NO_TASK_OFFSETS, NO_TASKS, HeldTasks, StreamsGroup, StreamsMember
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import ListGroupsResponse, StreamsGroupDescribeResponse
+
+if TYPE_CHECKING:
+    from coordinator.groups.groups import Groups
+    from coordinator.groups.streams.topology import InternalTopic
+
+KIND = "streams"
+PROTOCOL_TYPE = "streams"
+
+_Listed = ListGroupsResponse.ListedGroup
+_Described = StreamsGroupDescribeResponse.DescribedGroup
+_Topology = StreamsGroupDescribeResponse.Topology
+_Subtopology = StreamsGroupDescribeResponse.Subtopology
+_TopicInfo = StreamsGroupDescribeResponse.TopicInfo
+_KeyValue = StreamsGroupDescribeResponse.KeyValue
+_Member = StreamsGroupDescribeResponse.Member
+_Assignment = StreamsGroupDescribeResponse.Assignment
+_TaskIds = StreamsGroupDescribeResponse.TaskIds
+_TaskOffset = StreamsGroupDescribeResponse.TaskOffset
+_Endpoint = StreamsGroupDescribeResponse.Endpoint
+
+_NOT_REQUESTED, _NOT_STORED = 0, 1
+_OTHER_NAMES = {"not_ready": "notready"}
+"""Kafka 4.4 calls this state so when it filters, and by the name that it shows it finds nothing."""
+
+
+def list_groups(groups: "Groups", states: Iterable[str], types: Iterable[str]) -> list[_Listed]:
+    """The shard's streams groups. Filters as for classic ones."""
+    lowered = (state.strip().lower() for state in states)
+    wanted_states = {_OTHER_NAMES.get(state, state) for state in lowered}
+    wanted_types = {kind.strip().lower() for kind in types}
+    if wanted_types and KIND not in wanted_types:
+        return []
+    return [
+        _Listed(group.group_id, PROTOCOL_TYPE, group.state.value, KIND)
+        for group in groups.streams.values()
+        if not wanted_states or group.state.lower() in wanted_states
+    ]
+
+
+def describe_streams_group(groups: "Groups", group_id: str, *, wants_description: bool) -> _Described:
+    """`wants_description`: of the topology, as a picture for people; no member has sent us one."""
+    if not group_id:
+        return _Described(error_code=ErrorCode.INVALID_GROUP_ID, group_id=group_id)
+    group = groups.streams.get(group_id)
+    if group is None:
+        is_known = groups.group(group_id) is not None
+        return _Described(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} {'is not a streams group' if is_known else 'not found'}.",
+            group_id=group_id,
+        )
+    return _Described(
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.target_epoch,
+        topology=_topology(group),
+        members=[_described(group, member) for member in group.members.values()],
+        topology_description_status=_NOT_STORED if wants_description else _NOT_REQUESTED,
+        assignor_name=groups.settings.streams(group_id).assignor_name,
+    )
+
+
+def _topology(group: StreamsGroup) -> _Topology | None:
+    """None: a log that a crash of another server left without the topology's record."""
+    if group.topology is None:
+        return None
+    is_known = group.configured is not None and group.configured.is_ready
+    parts: Mapping[str, Any] = (
+        group.configured.subtopologies
+        if group.configured is not None and is_known
+        else dict(sorted(group.topology.subtopologies.items()))
+    )
+    return _Topology(
+        group.topology.epoch,
+        [
+            _Subtopology(
+                subtopology_id=subtopology_id,
+                source_topics=sorted(part.source_topics),
+                repartition_sink_topics=sorted(part.repartition_sink_topics),
+                state_changelog_topics=_internal(part.state_changelog_topics),
+                repartition_source_topics=_internal(part.repartition_source_topics),
+            )
+            for subtopology_id, part in parts.items()
+        ],
+    )
+
+
+def _internal(topics: "Iterable[InternalTopic]") -> list[_TopicInfo]:
+    return [
+        _TopicInfo(
+            topic.name,
+            topic.partitions,
+            topic.replication_factor,
+            [_KeyValue(key, value) for key, value in topic.configs],
+        )
+        for topic in sorted(topics, key=lambda topic: topic.name)
+    ]
+
+
+def _described(group: StreamsGroup, member: StreamsMember) -> _Member:
+    held = member.assigned
+    target = group.target.get(member.member_id, NO_TASKS)
+    reported = group.task_offsets.get(member.member_id, NO_TASK_OFFSETS)
+    endpoint = member.user_endpoint
+    return _Member(
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if endpoint is None else _Endpoint(endpoint.host, endpoint.port),
+        client_tags=[_KeyValue(key, value) for key, value in member.client_tags.items()],
+        task_offsets=_offsets(reported.offsets),
+        task_end_offsets=_offsets(reported.end_offsets),
+        assignment=_Assignment(_task_ids(held.active), _task_ids(held.standby), _task_ids(held.warmup)),
+        target_assignment=_Assignment(_task_ids(target.active), _task_ids(target.standby), _task_ids(target.warmup)),
+    )
+
+
+def _task_ids(tasks: Mapping[str, Iterable[int]]) -> list[_TaskIds]:
+    return [_TaskIds(subtopology_id, sorted(tasks[subtopology_id])) for subtopology_id in sorted(tasks)]
+
+
+def _offsets(offsets: Mapping[str, Mapping[int, int]]) -> list[_TaskOffset]:
+    return [
+        _TaskOffset(subtopology_id, number, offset)
+        for subtopology_id in sorted(offsets)
+        for number, offset in sorted(offsets[subtopology_id].items())
+    ]
+
+
+def details(groups: "Groups", group: StreamsGroup) -> dict[str, Any]:
+    """Everything about a group, as plain values: also what each member waits for, and why the group rebalanced lately."""
+    configured, settings = group.configured, groups.settings.streams(group.group_id)
+    return {
+        "group_id": group.group_id,
+        "kind": KIND,
+        "state": group.state.value,
+        "group_epoch": group.group_epoch,
+        "target_epoch": group.target_epoch,
+        "target_timestamp_ms": group.target_timestamp_ms,
+        "assignor": settings.assignor_name,
+        "num_standby_replicas": settings.num_standby_replicas,
+        "topology_epoch": None if group.topology is None else group.topology.epoch,
+        "subtopologies": {} if group.topology is None else _parts(group),
+        "topics_problem": None
+        if configured is None or configured.problem is None
+        else {"code": configured.problem.code.name, "detail": configured.problem.detail},
+        "is_delayed": group.is_delayed,
+        "shutdown_by": group.shutdown_by,
+        "members": [_details(group, member) for member in group.members.values()],
+        "waiting_for": sorted(group.unreconciled),
+        "rebalances": [asdict(rebalance) for rebalance in group.rebalances],
+    }
+
+
+def _parts(group: StreamsGroup) -> dict[str, dict[str, Any]]:
+    assert group.topology is not None
+    sized: Mapping[str, Any] = {} if group.configured is None else group.configured.subtopologies
+    return {
+        subtopology_id: {
+            "number_of_tasks": sized[subtopology_id].number_of_tasks if subtopology_id in sized else None,
+            "source_topics": sorted(part.source_topics),
+            "repartition_source_topics": sorted(topic.name for topic in part.repartition_source_topics),
+            "repartition_sink_topics": sorted(part.repartition_sink_topics),
+            "state_changelog_topics": sorted(topic.name for topic in part.state_changelog_topics),
+        }
+        for subtopology_id, part in sorted(group.topology.subtopologies.items())
+    }
+
+
+def _details(group: StreamsGroup, member: StreamsMember) -> dict[str, Any]:
+    reported = group.task_offsets.get(member.member_id, NO_TASK_OFFSETS)
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "process_id": member.process_id,
+        "user_endpoint": None
+        if member.user_endpoint is None
+        else f"{member.user_endpoint.host}:{member.user_endpoint.port}",
+        "client_tags": dict(member.client_tags),
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "topology_epoch": member.topology_epoch,
+        "state": member.state.name,
+        "member_epoch": member.member_epoch,
+        "previous_member_epoch": member.previous_member_epoch,
+        "assigned": _held(member.assigned),
+        "pending_revocation": _held(member.pending_revocation),
+        "task_offsets": {part: dict(sorted(offsets.items())) for part, offsets in sorted(reported.offsets.items())},
+        "task_end_offsets": {
+            part: dict(sorted(offsets.items())) for part, offsets in sorted(reported.end_offsets.items())
+        },
+        "waits_for": _waits_for(group, member),
+    }
+
+
+def _held(tasks: HeldTasks) -> dict[str, Any]:
+    """Active tasks with the epochs since which the member has them; of the others the numbers."""
+    return {
+        "active": {part: dict(sorted(numbers.items())) for part, numbers in sorted(tasks.active.items())},
+        "standby": {part: sorted(numbers) for part, numbers in sorted(tasks.standby.items())},
+        "warmup": {part: sorted(numbers) for part, numbers in sorted(tasks.warmup.items())},
+    }
+
+
+def _waits_for(group: StreamsGroup, member: StreamsMember) -> list[str]:
+    """The members that hold active tasks which this one should have."""
+    target = group.target.get(member.member_id, NO_TASKS)
+    owners = {group.owner(part, number) for part, numbers in target.active.items() for number in numbers}
+    return sorted(owner for owner in owners if owner is not None and owner != member.member_id)

@@ -1,0 +1,103 @@
+"""Which partitions a member's tasks read.
+
+Task `n` of a subtopology reads partition `n` of each of its source topics, the user's and the internal ones; of those that have
+so many. Members with an endpoint are told this of each other, so that a query for a key can be sent to the process that has
+its state (Interactive Queries). And offsets are committed for partitions, not for tasks: to the rules about commits
+(fencing.py), and to the event log, a member of a streams group is a reader of partitions like one of a consumer group.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from coordinator.groups.consumer.group import NO_REVOCATION_EPOCH, ConsumerMember, Epochs
+from coordinator.groups.streams.configure import Configured
+from coordinator.groups.streams.group import StreamsGroup, StreamsMember, TaskEpochs
+from coordinator.groups.streams.topology import Topology
+from coordinator.protocol.messages import StreamsGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from coordinator.groups.groups import Catalog
+
+_Told = StreamsGroupHeartbeatResponse.EndpointToPartitions
+_Endpoint = StreamsGroupHeartbeatResponse.Endpoint
+_Partitions = StreamsGroupHeartbeatResponse.TopicPartition
+
+
+def partitions_of(
+    tasks: Mapping[str, Iterable[int]], configured: Configured | None, catalog: "Catalog"
+) -> dict[str, list[int]]:
+    """Topic -> partitions, both in order; none of subtopologies that are not (yet) as the topics allow."""
+    read: dict[str, list[int]] = {}
+    for subtopology_id in sorted(tasks):
+        subtopology = None if configured is None else configured.subtopologies.get(subtopology_id)
+        for topic in () if subtopology is None else subtopology.inputs:
+            count = catalog.partition_count(topic) or 0
+            partitions = sorted(number for number in tasks[subtopology_id] if number < count)
+            if partitions:
+                read[topic] = partitions
+    return read
+
+
+def as_reader(
+    group: StreamsGroup, member: StreamsMember, topology: Topology | None, catalog: "Catalog"
+) -> ConsumerMember:
+    """The member with the partitions that its active tasks read, each with the assignment epoch of its task.
+
+    `topology`: the group's, None if there is none in the log: then it reads nothing.
+    """
+    known = group.readers.get(member.member_id)
+    if known is not None and known[0] is member and known[1] == catalog.version:
+        return known[2]
+    reader = ConsumerMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_member_epoch,
+        assigned=_read(topology, member.assigned.active, catalog),
+        pending_revocation=_read(topology, member.pending_revocation.active, catalog),
+        revocation_epoch=NO_REVOCATION_EPOCH,
+    )
+    group.readers[member.member_id] = (member, catalog.version, reader)
+    return reader
+
+
+def _read(topology: Topology | None, active: TaskEpochs, catalog: "Catalog") -> Epochs:
+    read: dict[bytes, Mapping[int, int]] = {}
+    for topic, subtopology_id in () if topology is None else topology.readers.items():
+        numbers = active.get(subtopology_id)
+        topic_id, count = catalog.topic_id(topic), catalog.partition_count(topic)
+        if numbers is not None and topic_id is not None and count is not None:
+            partitions = {number: epoch for number, epoch in numbers.items() if number < count}
+            if partitions:
+                read[topic_id] = partitions
+    return read
+
+
+def partitions_by_endpoint(
+    group: StreamsGroup, member: StreamsMember, replaced: StreamsMember | None, catalog: "Catalog"
+) -> list[_Told]:
+    """Of every member with an endpoint; `member` as it will be, in the place of `replaced` if there is one."""
+    gone = None if replaced is None else replaced.member_id
+    others = (each for each in group.members.values() if each.member_id not in (member.member_id, gone))
+    told = []
+    for each in (*others, member):
+        if each.user_endpoint is not None:
+            held = each.assigned
+            copies: dict[str, set[int]] = {}
+            for tasks in (held.standby, held.warmup):
+                for subtopology_id, numbers in tasks.items():
+                    copies.setdefault(subtopology_id, set()).update(numbers)
+            told.append(
+                _Told(
+                    _Endpoint(each.user_endpoint.host, each.user_endpoint.port),
+                    _partitions(held.active, group.configured, catalog),
+                    _partitions(copies, group.configured, catalog),
+                )
+            )
+    return told
+
+
+def _partitions(
+    tasks: Mapping[str, Iterable[int]], configured: Configured | None, catalog: "Catalog"
+) -> list[_Partitions]:
+    return [_Partitions(topic, which) for topic, which in partitions_of(tasks, configured, catalog).items()]

@@ -1,0 +1,123 @@
+"""StreamsGroupHeartbeat (key 88): how a member of a Kafka Streams application joins its group, says what it does, learns which
+tasks it has, and leaves (KIP-1071).
+
+Beside its group the request is about topics. Those of a topology must have names that topics can have, and none may be the
+server's own. Internal topics that are missing are made, behind the answer that says so (`MISSING_INTERNAL_TOPICS`): the
+member asks again and finds them. Why some could not be made is told with the next such answer.
+"""
+
+from functools import partial
+from typing import Any
+
+from coordinator.groups.groups import Groups
+from coordinator.groups.settings import STREAMS
+from coordinator.groups.streams.group import StatusCode
+from coordinator.groups.streams.heartbeat import streams_group_heartbeat
+from coordinator.groups.streams.topology import InternalTopic
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import (
+    CreateTopicsRequest,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from coordinator.requests.api import Access, Api, Operation, Resource
+from coordinator.runtime.result import Call, Result
+from coordinator.topics import names
+from coordinator.topics.wanted import Creatable, WantedTopics
+
+FAILURES_TOLD_MAX = 3
+FAILURES_KEPT_FOR_HEARTBEATS = 2
+_DEFAULT = -1
+_Config = CreateTopicsRequest.CreatableTopicConfig
+
+
+def handle(server: Any, exchange: Any) -> None:
+    request: StreamsGroupHeartbeatRequest = exchange.request
+    if STREAMS not in server.config.groups.group_coordinator_rebalance_protocols:
+        exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
+        return
+    if request.topology is not None:
+        _check_names(request.topology)
+    wanted: WantedTopics = server.wanted_topics
+
+    def beat(groups: Groups, request: StreamsGroupHeartbeatRequest, call: Call, now_ms: int) -> Result:
+        """The group's operation, and what is to be done about missing topics."""
+        result: Result = streams_group_heartbeat(groups, request, call, now_ms)
+        answer: Any = result.reply
+        for status in answer.status or ():
+            if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
+                missing = _missing(groups, request.group_id)
+                _tell_failures(wanted, missing, status)
+                keep_ms = FAILURES_KEPT_FOR_HEARTBEATS * answer.heartbeat_interval_ms
+                result.after = [*result.after, partial(wanted.make, missing, keep_ms)]
+        return result
+
+    server.groups.submit(request.group_id, beat, exchange)
+
+
+def refuse(request: StreamsGroupHeartbeatRequest, error: KafkaError, api_version: int) -> StreamsGroupHeartbeatResponse:
+    return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def _check_names(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
+    """Raises STREAMS_INVALID_TOPOLOGY."""
+    named = dict.fromkeys(
+        name
+        for part in topology.subtopologies
+        for name in (
+            *part.source_topics,
+            *part.repartition_sink_topics,
+            *(topic.name for topic in part.repartition_source_topics),
+            *(topic.name for topic in part.state_changelog_topics),
+        )
+    )
+    own = [name for name in named if name in names.INTERNAL]
+    if own:
+        raise KafkaError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            f"Use of Kafka internal topics {','.join(own)} in a Kafka Streams topology is prohibited.",
+        )
+    illegal = [name for name in named if names.complaint(name) is not None]
+    if illegal:
+        raise KafkaError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {','.join(illegal)} are not valid topic names."
+        )
+
+
+def _missing(groups: Groups, group_id: str) -> list[Creatable]:
+    """The internal topics that the group needs and that are not there."""
+    group = groups.streams.get(group_id) or groups.begun_streams[group_id]
+    return (
+        [] if group.configured is None else [_creatable(topic) for topic in group.configured.internal_topics_to_create]
+    )
+
+
+def _tell_failures(
+    wanted: WantedTopics, missing: list[Creatable], status: StreamsGroupHeartbeatResponse.Status
+) -> None:
+    failures = wanted.failures(topic.name for topic in missing)
+    if failures:
+        told = [f"{name} ({reason})" for name, reason in failures.items()]
+        more = len(told) - FAILURES_TOLD_MAX
+        listed = ", ".join(told[:FAILURES_TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
+        status.status_detail += f"; Creation failed: {listed}."
+
+
+def _creatable(topic: InternalTopic) -> Creatable:
+    return Creatable(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor or _DEFAULT,
+        configs=[_Config(name, value) for name, value in topic.configs],
+    )
+
+
+API = Api(
+    key=88,
+    name="StreamsGroupHeartbeat",
+    versions=(0, 1),
+    access=Access(Operation.READ, Resource.GROUP),
+    handle=handle,
+    refuse=refuse,
+    repeats=True,
+)

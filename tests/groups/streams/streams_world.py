@@ -1,0 +1,290 @@
+"""Streams groups in miniature: a shard (groups/harness.py), and members that behave as those of Kafka Streams do.
+
+`Thread` is one of an application's threads: it sends its topology when it joins, works on what it was told it has, stops
+working before it says so, says what it has only when that changed, and starts anew when it is fenced. Threads of one process
+share a process id. What each works on is in `active` and `copies`: no two threads that the coordinator counts as members may
+process the same task, and no two of one process may have the same task at all.
+"""
+
+from typing import Any
+
+from groups.harness import Asked, GroupHarness
+
+from coordinator.groups.streams.group import MemberState
+from coordinator.groups.streams.heartbeat import streams_group_heartbeat
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+from coordinator.requests import streams_group_heartbeat as heartbeat_api
+
+DELAY_MS = 3_000
+INTERVAL_MS = 1_000
+SESSION_MS = 45_000
+
+_Request = StreamsGroupHeartbeatRequest
+_Tasks = dict[str, list[int]]
+
+
+def part(
+    subtopology_id: str = "0",
+    sources: Any = ("t",),
+    *,
+    changelogs: Any = (),
+    repartition_sources: Any = (),
+    repartition_sinks: Any = (),
+) -> StreamsGroupHeartbeatRequest.Subtopology:
+    """One subtopology; internal topics by their names."""
+    return _Request.Subtopology(
+        subtopology_id=subtopology_id,
+        source_topics=list(sources),
+        state_changelog_topics=[_Request.TopicInfo(name) for name in changelogs],
+        repartition_source_topics=[_Request.TopicInfo(name) for name in repartition_sources],
+        repartition_sink_topics=list(repartition_sinks),
+    )
+
+
+def topology(*parts: StreamsGroupHeartbeatRequest.Subtopology, epoch: int = 1) -> StreamsGroupHeartbeatRequest.Topology:
+    return _Request.Topology(epoch, list(parts or (part(),)))
+
+
+PLAIN = topology()
+"""One subtopology without state, which reads t: 4 tasks."""
+STATEFUL = topology(part(changelogs=("t-log",)))
+TWO_PARTS = topology(part("0", ("t",)), part("1", ("u",), changelogs=("u-log",)))
+
+
+class StreamsHarness(GroupHarness):
+    """A shard with the topics t (4 partitions) and u (2), and their changelogs. No initial delay unless asked for."""
+
+    def __init__(self, topics: Any = None, **config: Any) -> None:
+        known = {"t": 4, "u": 2, "t-log": 4, "u-log": 2} if topics is None else topics
+        super().__init__(known, **{"group_streams_initial_rebalance_delay_ms": 0} | config)
+
+    def beat(
+        self,
+        member_id: str = "m",
+        epoch: int = 0,
+        *,
+        group_id: str = "g",
+        sent: StreamsGroupHeartbeatRequest.Topology | None = None,
+        active: _Tasks | None = None,
+        standby: _Tasks | None = None,
+        warmup: _Tasks | None = None,
+        process: str | None = None,
+        instance: str | None = None,
+        rack: str | None = None,
+        tags: dict[str, str] | None = None,
+        endpoint: tuple[str, int] | None = None,
+        rebalance_ms: int = -1,
+        shutdown: bool = False,
+        seen_endpoints: int = 0,
+        offsets: Any = None,
+        end_offsets: Any = None,
+        version: int = 1,
+        client_id: str | None = "client",
+    ) -> Asked:
+        """A heartbeat. Tasks and offsets are by subtopology id; one kind of tasks given, the others are empty."""
+        if active is not None or standby is not None or warmup is not None:
+            active, standby, warmup = active or {}, standby or {}, warmup or {}
+        request = _Request(
+            group_id=group_id,
+            member_id=member_id,
+            member_epoch=epoch,
+            endpoint_information_epoch=seen_endpoints,
+            instance_id=instance,
+            rack_id=rack,
+            rebalance_timeout_ms=rebalance_ms,
+            topology=sent,
+            active_tasks=_ids(active),
+            standby_tasks=_ids(standby),
+            warmup_tasks=_ids(warmup),
+            process_id=process,
+            user_endpoint=None if endpoint is None else _Request.Endpoint(*endpoint),
+            client_tags=None if tags is None else [_Request.KeyValue(*each) for each in tags.items()],
+            task_offsets=_offsets(offsets),
+            task_end_offsets=_offsets(end_offsets),
+            shutdown_application=shutdown,
+        )
+        return self.call(streams_group_heartbeat, request, version, heartbeat_api.API, client_id=client_id)
+
+    def arrive(self, member_id: str = "m", **how: Any) -> Asked:
+        """A join with all that it needs."""
+        how = {"sent": PLAIN, "process": f"p-{member_id}", "rebalance_ms": 60_000, "active": {}} | how
+        return self.beat(member_id, 0, **how)
+
+    def streams(self, group_id: str = "g") -> Any:
+        return self.groups.streams[group_id]
+
+    def member(self, member_id: str = "m", group_id: str = "g") -> Any:
+        return self.streams(group_id).members[member_id]
+
+    def kinds(self, since: int = 0) -> list[str]:
+        """The kinds of the records written since, tombstones with a minus."""
+        return [("-" if record.value is None else "") + str(record.key.API_KEY) for record in self.records[since:]]
+
+
+def _ids(tasks: _Tasks | None) -> list[StreamsGroupHeartbeatRequest.TaskIds] | None:
+    return None if tasks is None else [_Request.TaskIds(each, list(numbers)) for each, numbers in tasks.items()]
+
+
+def _offsets(offsets: Any) -> list[StreamsGroupHeartbeatRequest.TaskOffset] | None:
+    """Of (subtopology id, number, offset)."""
+    return None if offsets is None else [_Request.TaskOffset(*each) for each in offsets]
+
+
+def told(tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None) -> _Tasks | None:
+    return None if tasks is None else {each.subtopology_id: each.partitions for each in tasks}
+
+
+def active(asked: Asked) -> _Tasks | None:
+    """The active tasks of an answer; None if it says nothing of tasks."""
+    return told(asked.reply.active_tasks)
+
+
+def standby(asked: Asked) -> _Tasks | None:
+    return told(asked.reply.standby_tasks)
+
+
+def statuses(asked: Asked) -> list[int]:
+    return [each.status_code for each in asked.reply.status]
+
+
+def pairs(tasks: Any) -> set[tuple[str, int]]:
+    return {(each, number) for each, numbers in tasks.items() for number in numbers}
+
+
+def by_part(tasks: set[tuple[str, int]]) -> _Tasks:
+    result: _Tasks = {}
+    for subtopology_id, number in sorted(tasks):
+        result.setdefault(subtopology_id, []).append(number)
+    return result
+
+
+class Thread:
+    """A member of a Kafka Streams application."""
+
+    def __init__(
+        self,
+        h: StreamsHarness,
+        name: str,
+        *,
+        process: str | None = None,
+        sent: StreamsGroupHeartbeatRequest.Topology = PLAIN,
+        instance: str | None = None,
+        endpoint: tuple[str, int] | None = None,
+    ) -> None:
+        self.h, self.id, self.process, self.sent = h, name, process or f"p-{name}", sent
+        self.instance, self.endpoint = instance, endpoint
+        self.fenced = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """It was fenced, or restarts: it has nothing and knows nothing."""
+        self.epoch = 0
+        self.active: set[tuple[str, int]] = set()
+        self.copies: set[tuple[str, int]] = set()
+        self.told: tuple[set[tuple[str, int]], set[tuple[str, int]]] | None = None
+        """What it was told to have, if it has not yet come to it."""
+        self.says_tasks = True
+        self.says_all = True
+
+    @property
+    def is_in(self) -> bool:
+        group = self.h.groups.streams.get("g")
+        return group is not None and self.id in group.members
+
+    def beat(self, *, lose_answer: bool = False) -> Asked:
+        if self.told is not None:
+            self.active, self.copies = (set(each) for each in self.told)
+            self.told = None
+        full = self.says_all or self.epoch == 0
+        says = full or self.says_tasks
+        asked = self.h.beat(
+            self.id,
+            self.epoch,
+            sent=self.sent if self.epoch == 0 else None,
+            active=by_part(self.active) if says else None,
+            standby=by_part(self.copies) if says else None,
+            process=self.process if full else None,
+            instance=self.instance,
+            endpoint=self.endpoint if full else None,
+            rebalance_ms=60_000 if full else -1,
+        )
+        if lose_answer:
+            self.says_all = True
+        else:
+            self._hear(asked)
+        return asked
+
+    def _hear(self, asked: Asked) -> None:
+        if not asked.ok:
+            if asked.error not in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED):
+                self.fenced += 1
+                self.forget()
+            return
+        self.says_all = self.says_tasks = False
+        self.epoch = asked.reply.member_epoch
+        if asked.reply.active_tasks is not None:
+            self.told = (pairs(active(asked)), pairs(standby(asked)) | pairs(told(asked.reply.warmup_tasks)))
+            # What it must stop it stops now; what it gets it has when it says so.
+            self.active &= self.told[0]
+            self.copies &= self.told[1]
+            self.says_tasks = True
+
+    def leave(self, epoch: int = -1) -> Asked:
+        asked = self.h.beat(self.id, epoch, instance=self.instance)
+        self.forget()
+        return asked
+
+
+def settle(h: StreamsHarness, threads: Any, rounds: int = 20, step_ms: int = 600) -> None:
+    """Everybody is heard of again and again."""
+    for _ in range(rounds):
+        for thread in threads:
+            thread.beat()
+        h.advance(step_ms)
+
+
+def assert_one_owner(threads: Any) -> None:
+    """No two members process the same task, and no two of one process have the same task."""
+    owners: dict[tuple[str, int], str] = {}
+    holders: dict[tuple[str, str, int], str] = {}
+    for thread in threads:
+        if not thread.is_in:
+            continue
+        for task in thread.active:
+            assert task not in owners, f"{task} is processed by {owners[task]} and {thread.id}"
+            owners[task] = thread.id
+        for task in thread.active | thread.copies:
+            key = (thread.process, *task)
+            assert key not in holders, f"{task} is twice in {thread.process}"
+            holders[key] = thread.id
+
+
+def assert_sound(h: StreamsHarness) -> None:
+    """The same from inside, the order of the epochs, what states mean, and what is kept beside the members."""
+    for group in h.groups.streams.values():
+        held: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
+        processes: dict[tuple[str, str, int], str] = {}
+        for member in group.members.values():
+            assert member.member_epoch <= group.target_epoch <= group.group_epoch, member
+            if member.state is MemberState.STABLE:
+                assert not member.pending_revocation, member
+            assert (member.state is MemberState.UNREVOKED_TASKS) == bool(member.pending_revocation), member
+            for tasks in (member.assigned, member.pending_revocation):
+                for kind, of_kind in zip(held, (tasks.active, tasks.standby, tasks.warmup), strict=True):
+                    for subtopology_id, numbers in of_kind.items():
+                        assert numbers, member
+                        for number in numbers:
+                            kind.setdefault(subtopology_id, {}).setdefault(number, set()).add(member.member_id)
+                            key = (member.process_id, subtopology_id, number)
+                            assert processes.setdefault(key, member.member_id) == member.member_id, key
+                for numbers in tasks.active.values():
+                    assert all(0 <= epoch <= max(member.member_epoch, 0) for epoch in numbers.values()), member
+        owners = {each: {number: who for number, (who,) in held[0][each].items()} for each in held[0]}
+        assert (owners, held[1], held[2]) == (group.active, group.standby, group.warmup)
+        assert group.unreconciled == {
+            each for each, member in group.members.items() if not member.is_reconciled_to(group.target_epoch)
+        }
+        static = {member.instance_id: each for each, member in group.members.items() if member.instance_id is not None}
+        assert group.static_members == static
+    assert h.durable() == h.durable(h.records)

@@ -1,0 +1,160 @@
+"""Which commits and reads of offsets a streams group takes: a member has the partitions that its active tasks read."""
+
+import pytest
+from groups.consumer.consumer_world import ChangeableSettings, ConsumerHarness
+from groups.streams.streams_world import PLAIN, StreamsHarness, Thread, part, settle, topology
+
+from coordinator.groups.commit_events import Verdict
+from coordinator.groups.fencing import BEHIND, NAMES_NO_MEMBER, NOT_OWNED, NOT_OWNED_THEN
+from coordinator.groups.offsets.commit_in_transaction import VerifiedCommit, commit_in_transaction
+from coordinator.groups.offsets.fetch import fetch_group
+from coordinator.groups.settings import ASSIGNMENT_EPOCH, STRICT
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import OffsetFetchRequest, TxnOffsetCommitRequest
+from coordinator.runtime.result import Result
+
+NONE, STALE = ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+class Harness(StreamsHarness):
+    commit = ConsumerHarness.commit
+
+    def stage(self, member_id, epoch, *partitions, version=6):
+        """The error of a TxnOffsetCommit."""
+        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        entry = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+        topics = [topic(name, self.catalog.topic_id(name), [entry(index, 1, -1, "")]) for name, index in partitions]
+        request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, member_id, None, topics)
+
+        def told(groups, request, call, now_ms):
+            return Result(facts=commit_in_transaction(groups, VerifiedCommit(request, None), call, now_ms).facts)
+
+        try:
+            self.call(told, request, version)
+        except KafkaError as error:
+            self._apply(Result(facts=error.facts))
+            return error.code
+        return NONE
+
+    def fetch(self, member_id, epoch):
+        asked = OffsetFetchRequest.OffsetFetchRequestGroup("g", member_id, epoch, None)
+        return fetch_group(self.groups, asked, by_id=False, require_stable=False).error_code
+
+
+def halved(sent=PLAIN, **settings):
+    """a had all tasks at epoch 2 and has two of them at epoch 3; the others are b's. Returns (harness, kept, lost)."""
+    h = Harness()
+    h.groups.settings = ChangeableSettings(h.config)
+    h.groups.settings.set("g", **settings)
+    a, b = Thread(h, "a", sent=sent), Thread(h, "b", sent=sent)
+    settle(h, [a], 3)
+    had = set(a.active)
+    settle(h, [a, b], 8)
+    assert (a.epoch, b.epoch) == (3, 3)
+    kept, lost = ([("t", number) for _, number in sorted(tasks)] for tasks in (a.active, had - a.active))
+    return h, kept, lost
+
+
+def test_at_its_epoch_a_member_may_commit_anything():
+    h, kept, lost = halved()
+    assert h.commit("g", "a", 3, [*kept, *lost]) == [NONE] * 4
+
+
+def test_at_an_earlier_epoch_what_it_has_had_since_then():
+    h, kept, _ = halved()
+    assert h.commit("g", "a", 2, kept) == [NONE, NONE]
+
+
+def test_what_it_lost_fails_the_whole_request():
+    h, kept, lost = halved()
+    assert h.commit("g", "a", 2, [kept[0], lost[0]]) == [STALE, STALE]
+    assert h.groups.commits_fenced == {NOT_OWNED_THEN: 1}
+
+
+def test_what_it_got_later_is_refused_at_an_earlier_epoch():
+    h, _, lost = halved()
+    assert h.commit("g", "b", 2, lost[:1]) == [STALE]
+
+
+def test_under_the_strict_policy_no_earlier_epoch_is_good_enough():
+    h, kept, _ = halved(streams_fencing_policy=STRICT)
+    assert h.commit("g", "a", 2, kept[:1]) == [STALE]
+    assert h.groups.commits_fenced == {BEHIND: 1}
+
+
+def test_ownership_can_be_required_at_the_members_epoch_too():
+    h, kept, lost = halved(streams_fencing_require_ownership="true")
+    assert h.commit("g", "a", 3, kept) == [NONE, NONE]
+    assert h.commit("g", "a", 3, lost[:1]) == [STALE]
+    assert h.groups.commits_fenced == {NOT_OWNED: 1}
+
+
+def test_a_topic_that_is_not_in_the_topology_is_no_members():
+    h, _, _ = halved()
+    assert h.commit("g", "a", 2, [("u", 0)]) == [STALE]
+    assert h.commit("g", "a", 3, [("u", 0)]) == [NONE]
+
+
+def test_a_repartition_topic_is_read_by_the_tasks_of_its_part():
+    h = Harness(group_streams_assignment_interval_ms=0)
+    sent = topology(part("0", ("u",), repartition_sinks=("u-log",)), part("1", (), repartition_sources=("u-log",)))
+    h.arrive(sent=sent)
+    assert h.beat("m", 2, tags={"zone": "z"}).reply.member_epoch == 3
+    assert h.commit("g", "m", 2, [("u-log", 0), ("u-log", 1), ("u", 0)]) == [NONE] * 3
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "version", "error"),
+    [
+        ("a", 4, 9, STALE),
+        ("nobody", 3, 9, UNKNOWN),
+        ("", -1, 9, UNKNOWN),
+        ("a", 3, 8, ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_who_cannot_be_right_is_refused(member_id, epoch, version, error):
+    h, kept, _ = halved()
+    assert h.commit("g", member_id, epoch, kept[:1], version=version) == [error]
+
+
+def test_anybody_may_commit_to_a_group_without_members():
+    h, kept, _ = halved()
+    h.beat("a", -1)
+    h.beat("b", -1)
+    assert h.commit("g", "", -1, kept[:1]) == [NONE]
+
+
+@pytest.mark.parametrize(("version", "stale"), [(3, ErrorCode.ILLEGAL_GENERATION), (6, STALE)])
+def test_commits_in_transactions_are_judged_alike_in_the_words_of_their_version(version, stale):
+    h, kept, lost = halved()
+    assert h.stage("a", 3, lost[0], version=version) == NONE
+    assert h.stage("a", 2, kept[0], version=version) == NONE
+    assert h.stage("a", 2, lost[0], version=version) == stale
+    assert h.stage("a", 4, kept[0], version=version) == stale
+    assert h.stage("nobody", 3, kept[0], version=version) == UNKNOWN
+
+
+def test_a_transaction_that_names_nobody_is_let_through_unless_that_is_forbidden():
+    h, kept, _ = halved()
+    assert h.stage("", -1, kept[0]) == NONE
+    h.groups.settings.set("g", fencing_require_member="true")
+    assert h.stage("", -1, kept[0]) == UNKNOWN
+    assert h.groups.commits_fenced == {NAMES_NO_MEMBER: 1}
+
+
+def test_offsets_are_read_with_the_members_epoch_or_by_nobody():
+    h, _, _ = halved()
+    assert h.fetch("a", 3) == NONE
+    assert h.fetch("a", 2) == STALE
+    assert h.fetch("nobody", 3) == UNKNOWN
+    assert h.fetch(None, -1) == NONE
+
+
+def test_the_event_of_a_commit_says_by_which_right_it_was_made():
+    h, kept, lost = halved()
+    h.commit("g", "a", 2, [kept[0], lost[0]])
+    told = h.events_of("CommitDecided")[-1]
+    assert (told.group_kind, told.error_code, told.policy) == (2, STALE, ASSIGNMENT_EPOCH)
+    assert (told.member_epoch, told.strict_verdict) == (3, Verdict.REFUSES)
+    assert [each.assignment_epoch for topic in told.topics for each in topic.partitions] == [2, -1]

@@ -1,0 +1,214 @@
+"""Random histories of streams groups: threads of several processes, lost answers, crashes, time and topics that change.
+
+After every step, from inside: what memory holds is what the log says, also when it was compacted; an active task has one
+owner and a process has a task once; epochs only grow, and member epoch <= target epoch <= group epoch. From outside: no two
+threads that are members process the same task, or have it in one process. Commits: none with an epoch before the one in which
+a task was lost is taken, but at the member's epoch, and none that has had its task since. In the end the group comes to rest,
+with every task processed once and every copy that there can be.
+"""
+
+from groups.consumer.consumer_world import cleaned, compacted
+from groups.streams.streams_world import (
+    STATEFUL,
+    StreamsHarness,
+    Thread,
+    assert_one_owner,
+    assert_sound,
+    part,
+    settle,
+    topology,
+)
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from coordinator.groups.fencing import policies_of, reader_of, stale_because
+from coordinator.groups.streams.group import State
+
+threads = st.integers(0, 7)
+BOTH = topology(part("0", ("t",), changelogs=("t-log",)), part("1", ("u", "v")))
+"""A part with state and one without."""
+
+
+class StreamsHistories(RuleBasedStateMachine):
+    @initialize(
+        interval=st.sampled_from([0, 1_000]),
+        delay=st.sampled_from([0, 3_000]),
+        standbys=st.integers(0, 2),
+        sent=st.sampled_from([STATEFUL, BOTH]),
+    )
+    def start(self, interval, delay, standbys, sent):
+        self.h = StreamsHarness(
+            {"t": 4, "u": 2, "v": 3, "t-log": 4},
+            group_streams_assignment_interval_ms=interval,
+            group_streams_initial_rebalance_delay_ms=delay,
+            group_streams_num_standby_replicas=standbys,
+        )
+        self.standbys = standbys
+        self.sent = sent
+        self.threads = []
+        self.names = 0
+        self.epochs = {}
+        """Member id -> every epoch that it has had since it joined."""
+        self.lost = {}
+        """Member id -> task -> the last epoch in which it had a task that it then lost."""
+        self.held = {}
+        self.group_epoch = 0
+        for _ in range(2):
+            self.come("p", None)
+
+    # --- threads come and go --------------------------------------------------------------------------------------------
+
+    @rule(process=st.sampled_from(["p", "q", "r"]), instance=st.sampled_from([None, None, "i", "j"]))
+    def comes(self, process, instance):
+        if len(self.threads) < 7 and not any(each.instance == instance for each in self.threads if instance):
+            self.come(process, instance)
+
+    def come(self, process, instance):
+        self.names += 1
+        process = process if instance is None else f"p-{instance}"
+        self.threads.append(Thread(self.h, f"m{self.names}", process=process, sent=self.sent, instance=instance))
+
+    @rule(i=threads)
+    def leaves(self, i):
+        thread = self.pick(i)
+        if thread is not None and thread.is_in:
+            thread.leave()
+
+    @rule(i=threads)
+    def dies(self, i):
+        """The thread is gone; its member is not."""
+        thread = self.pick(i)
+        if thread is not None and len(self.threads) > 2:
+            self.threads.remove(thread)
+
+    @rule(i=threads)
+    def static_steps_aside(self, i):
+        thread = self.pick(i)
+        if thread is not None and thread.instance is not None and thread.is_in and thread.epoch > 0:
+            thread.leave(-2)
+            self.names += 1
+            thread.id = f"m{self.names}"
+
+    @rule(i=threads)
+    def forgets(self, i):
+        """It starts anew under the same id."""
+        thread = self.pick(i)
+        if thread is not None and thread.instance is None:
+            thread.forget()
+
+    def pick(self, i):
+        return self.threads[i % len(self.threads)] if self.threads else None
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    @rule(i=threads, lose=st.sampled_from([False, False, True]))
+    def beats(self, i, lose):
+        thread = self.pick(i)
+        if thread is not None:
+            thread.beat(lose_answer=lose)
+
+    @rule()
+    def all_beat(self):
+        for thread in self.threads:
+            thread.beat()
+
+    @rule(ms=st.sampled_from([100, 500, 1_500, 20_000, 61_000]))
+    def time_goes_by(self, ms):
+        self.h.advance(ms)
+
+    @rule()
+    def crash(self):
+        self.h.restart()
+
+    @rule(random=st.randoms(use_true_random=False))
+    def log_is_cleaned(self, random):
+        """A log that was cleaned in part says the same."""
+        assert self.h.durable(compacted(self.h.records)) == self.h.durable()
+        assert self.h.durable(cleaned(self.h, random)) == self.h.durable()
+
+    @rule(name=st.sampled_from(["u", "v"]), count=st.integers(0, 4))
+    def topic_changes(self, name, count):
+        """A topic grows, or goes and comes."""
+        if count:
+            self.h.catalog.topics[name] = max(count, self.h.catalog.topics.get(name, 0))
+        else:
+            self.h.catalog.topics.pop(name, None)
+
+    # --- what holds ---------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def sound(self):
+        if hasattr(self, "h"):
+            assert_sound(self.h)
+            assert_one_owner(self.threads)
+            self.follow()
+
+    def follow(self):
+        """Epochs only grow; what was lost is never committed with an epoch in which it was not lost yet."""
+        group = self.h.groups.streams.get("g")
+        members = {} if group is None else group.members
+        if group is not None:
+            assert group.group_epoch >= self.group_epoch
+            self.group_epoch = group.group_epoch
+        for member_id in self.epochs.keys() - members.keys():
+            del self.epochs[member_id], self.held[member_id]
+            self.lost.pop(member_id, None)
+        for member_id, member in members.items():
+            reader = reader_of(self.h.groups, group, member_id)
+            epochs = self.epochs.setdefault(member_id, [])
+            if member.member_epoch >= 0:
+                assert not epochs or member.member_epoch >= epochs[-1]
+                epochs.append(member.member_epoch)
+            held = {
+                (topic_id, partition)
+                for tasks in (reader.assigned, reader.pending_revocation)
+                for topic_id, partitions in tasks.items()
+                for partition in partitions
+            }
+            before, epoch = self.held.get(member_id, (set(), 0))
+            lost = self.lost.setdefault(member_id, {})
+            lost.update(dict.fromkeys(before - held, epoch))
+            self.held[member_id] = (held, member.member_epoch)
+            self.judge(group, member, reader, lost)
+
+    def judge(self, group, member, reader, lost):
+        settings = policies_of(self.h.groups, group)
+        for epoch in range(1, member.member_epoch):
+            for each, lost_in in lost.items():
+                if epoch <= lost_in and epoch in self.epochs[member.member_id]:
+                    assert stale_because(reader, epoch, [each], settings) is not None, (each, epoch, member)
+            for topic_id, partitions in reader.assigned.items():
+                for partition, since in partitions.items():
+                    if since <= epoch:
+                        assert stale_because(reader, epoch, [(topic_id, partition)], settings) is None
+
+    def teardown(self):
+        if not hasattr(self, "h"):
+            return
+        self.h.catalog.topics.setdefault("u", 2)
+        self.h.catalog.topics.setdefault("v", 3)
+        self.h.advance(61_000)
+        self.threads = [each for each in self.threads if each.instance is None or each.is_in]
+        settle(self.h, self.threads, rounds=16)
+        if not self.threads:
+            return
+        group = self.h.streams()
+        assert group.state is State.STABLE, (group.members, group.target)
+        parts = group.configured.subtopologies
+        wanted = {(part_id, number) for part_id in parts for number in range(parts[part_id].number_of_tasks)}
+        assert sorted(task for thread in self.threads for task in thread.active) == sorted(wanted)
+        processes = {thread.process for thread in self.threads}
+        copies = min(self.standbys, len(processes) - 1)
+        for subtopology_id, number in wanted:
+            holders = group.standby.get(subtopology_id, {}).get(number, set())
+            assert len(holders) == (copies if subtopology_id == "0" else 0), (subtopology_id, number)
+
+
+TestStreamsHistories = StreamsHistories.TestCase
+TestStreamsHistories.settings = settings(
+    max_examples=40,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)

@@ -1,0 +1,92 @@
+"""Static members of streams groups: leaving for a while, coming back, and being replaced."""
+
+import pytest
+from groups.streams.streams_world import INTERVAL_MS, SESSION_MS, StreamsHarness, active
+
+from coordinator.protocol.errors import ErrorCode
+
+ALL_OF_T = {"0": [0, 1, 2, 3]}
+
+
+@pytest.fixture
+def h():
+    h = StreamsHarness()
+    h.arrive("a", instance="i", process="p")
+    return h
+
+
+def test_the_instance_id_of_a_member_that_lives_is_not_to_be_had(h):
+    asked = h.arrive("b", instance="i", process="p")
+    assert (asked.error, asked.reply.error_message) == (
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        "Static member b with instance id i cannot join the group because the instance id is owned by a member.",
+    )
+
+
+def test_a_member_that_leaves_for_a_while_keeps_its_tasks(h):
+    asked = h.beat("a", -2, instance="i")
+    assert (asked.error, asked.reply.member_epoch) == (ErrorCode.NONE, -2)
+    away = h.member("a")
+    assert away.assigned.active == {"0": dict.fromkeys(range(4), 0)}
+    assert h.streams().group_epoch == 2
+
+
+def test_its_successor_has_its_tasks_at_once_in_the_same_group_epoch(h):
+    h.beat("a", -2, instance="i")
+    asked = h.arrive("b", instance="i", process="p")
+    assert (asked.reply.member_epoch, active(asked), h.streams().group_epoch) == (2, ALL_OF_T, 2)
+    assert h.streams().members.keys() == {"b"}
+    assert h.streams().target.keys() == {"b"}
+
+
+def test_it_may_come_back_under_its_own_id(h):
+    """Kafka 4.4.0 gives it no tasks then, and nobody processes them until the next rebalance."""
+    h.beat("a", -2, instance="i")
+    asked = h.arrive("a", instance="i", process="p")
+    assert (asked.reply.member_epoch, active(asked)) == (2, ALL_OF_T)
+
+
+def test_a_successor_in_another_process_makes_another_target(h):
+    h.advance(INTERVAL_MS)
+    h.beat("a", -2, instance="i")
+    asked = h.arrive("b", instance="i", process="q")
+    assert (asked.reply.member_epoch, active(asked)) == (3, ALL_OF_T)
+
+
+def test_another_client_id_of_a_static_member_makes_no_other_target(h):
+    h.beat("a", 2, instance="i", client_id="other")
+    assert h.member("a").client_id == "other"
+    assert h.streams().group_epoch == 2
+
+
+def test_another_client_id_of_another_member_does(h):
+    h.advance(INTERVAL_MS)
+    h.arrive("b")
+    h.beat("b", 3, client_id="other")
+    assert h.streams().group_epoch == 4
+
+
+def test_the_old_id_is_fenced_for_good(h):
+    h.beat("a", -2, instance="i")
+    h.arrive("b", instance="i", process="p")
+    assert h.beat("a", 2, instance="i").error is ErrorCode.FENCED_INSTANCE_ID
+    assert h.beat("a", -1, instance="i").error is ErrorCode.FENCED_INSTANCE_ID
+    assert h.beat("a", 2).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_instance_id_that_nobody_has_is_unknown(h):
+    assert h.beat("a", 2, instance="other").error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_who_does_not_come_back_within_its_session_is_removed(h):
+    h.beat("a", -2, instance="i")
+    h.advance(SESSION_MS)
+    assert h.streams().members == {}
+    assert h.streams().static_members == {}
+
+
+def test_a_full_group_takes_the_successor_of_a_member():
+    h = StreamsHarness(group_streams_max_size=1)
+    h.arrive("a", instance="i", process="p")
+    h.beat("a", -2, instance="i")
+    assert h.arrive("b", instance="i", process="p").ok

@@ -1,0 +1,91 @@
+"""Members of streams groups that are not heard of, or do not give up what they should; and leaving."""
+
+import pytest
+from groups.streams.streams_world import INTERVAL_MS, SESSION_MS, StreamsHarness, active
+
+from coordinator.groups.streams.group import MemberState, State
+from coordinator.protocol.errors import ErrorCode
+
+
+@pytest.fixture
+def h():
+    return StreamsHarness()
+
+
+def _two(h):
+    """`a` has been told to give up half of its tasks."""
+    h.arrive("a", rebalance_ms=10_000)
+    h.arrive("b")
+    h.advance(INTERVAL_MS)
+    h.beat("b", 2)
+    assert active(h.beat("a", 2)) is not None
+    assert h.member("a").state is MemberState.UNREVOKED_TASKS
+
+
+def test_a_silent_member_is_removed_after_its_session(h):
+    h.arrive()
+    h.advance(SESSION_MS - 1)
+    assert h.beat("m", 2).ok
+    h.advance(SESSION_MS)
+    assert h.beat("m", 2).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert (h.streams().state, h.streams().group_epoch, h.streams().target_epoch) == (State.EMPTY, 3, 3)
+
+
+def test_sessions_start_anew_after_a_crash(h):
+    h.arrive()
+    h.advance(SESSION_MS - 1)
+    h.restart()
+    h.advance(SESSION_MS - 1)
+    assert "m" in h.streams().members
+    h.advance(1)
+    assert h.streams().members == {}
+
+
+def test_who_does_not_give_up_its_tasks_in_time_is_removed_though_it_is_heard_of(h):
+    _two(h)
+    h.advance(9_999)
+    h.beat("a", 2)
+    h.advance(1)
+    assert h.streams().members.keys() == {"b"}
+    assert h.streams().active == {}
+
+
+def test_that_time_is_counted_after_a_crash_too(h):
+    _two(h)
+    h.restart()
+    h.advance(10_000)
+    assert "a" not in h.streams().members
+
+
+def test_who_gives_up_in_time_stays(h):
+    _two(h)
+    kept = {"0": sorted(h.member("a").assigned.active["0"])}
+    assert h.beat("a", 2, active=kept).reply.member_epoch == 3
+    h.advance(20_000)
+    assert h.streams().members.keys() == {"a", "b"}
+
+
+def test_what_a_member_that_leaves_had_goes_to_the_others(h):
+    _two(h)
+    h.beat("a", -1)
+    h.advance(INTERVAL_MS)
+    assert active(h.beat("b", 3, active={})) == {"0": [0, 1, 2, 3]}
+
+
+def test_the_last_member_leaves_a_target_of_its_epoch_behind(h):
+    h.arrive()
+    h.beat("m", -1)
+    assert (h.streams().group_epoch, h.streams().target_epoch, h.streams().target_timestamp_ms) == (3, 3, 0)
+
+
+def test_a_member_of_an_unknown_state_starts_anew_without_tasks(h):
+    """Its record was written by a newer Kafka."""
+    h.arrive()
+    record = h.records[-1]
+    record.value.state = 99
+    h.restart()
+    assert h.member().state is MemberState.UNKNOWN
+    assert h.beat("m", 2).error is ErrorCode.FENCED_MEMBER_EPOCH
+    h.advance(INTERVAL_MS)
+    asked = h.arrive()
+    assert active(asked) == {"0": [0, 1, 2, 3]}

@@ -1,0 +1,45 @@
+"""Java's hash maps and heaps bring things up in an order of their own, which decides between equals."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.protocol.java import PriorityQueue, hash_map_order
+
+
+def test_a_hash_map_lists_its_keys_by_their_hashes():
+    # 'A' is 65: place 1 of 16, and so on; 'P' is 80: place 0.
+    assert hash_map_order("PBA") == ["P", "A", "B"]
+
+
+def test_keys_of_one_place_come_as_they_were_put_in():
+    # "A" and "Q" differ by 16.
+    assert hash_map_order(["A", "Q"]) == ["A", "Q"]
+    assert hash_map_order(["Q", "A"]) == ["Q", "A"]
+    assert hash_map_order(["Q", "A"], computed=True) == ["A", "Q"]
+
+
+def test_a_map_grows_when_it_is_three_quarters_full():
+    few, many = list("ABCDEFGHIJKL"), list("ABCDEFGHIJKLM")
+    assert hash_map_order([*few[:-1], "Q"])[:2] == ["A", "Q"]
+    assert hash_map_order([*many[:-1], "Q"])[-1] == "Q"
+    assert hash_map_order("ABCD", capacity=4) == ["A", "B", "C", "D"]
+    assert hash_map_order("ABCD", capacity=4, computed=True) == ["D", "A", "B", "C"]
+
+
+def test_of_equals_the_last_leaf_takes_the_place_of_the_first():
+    queue = PriorityQueue((0, each) for each in "ABC")
+    assert [queue.pop() for _ in "ABC"] == ["A", "C", "B"]
+
+
+def test_one_that_comes_back_stands_behind_its_equal():
+    queue = PriorityQueue((0, each) for each in "AB")
+    first = queue.pop()
+    queue.push(0, first)
+    assert queue.pop() == "B"
+
+
+@given(st.lists(st.integers(0, 5)))
+def test_the_least_comes_first(numbers):
+    queue = PriorityQueue((number, number) for number in numbers)
+    assert [queue.pop() for _ in numbers] == sorted(numbers)
+    assert not queue

@@ -1,0 +1,144 @@
+"""A heartbeat that misses internal topics has them made, once its answer stands, and tells why some could not be."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from groups.streams.streams_world import StreamsHarness, part, topology
+
+from coordinator.groups.settings import CLASSIC, CONSUMER
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import StreamsGroupHeartbeatRequest as Request
+from coordinator.requests.streams_group_heartbeat import API, handle
+
+MISSING = 3
+
+
+class Wanted:
+    """Stands in for what makes topics."""
+
+    def __init__(self) -> None:
+        self.made: list[Any] = []
+        self.keep_ms = 0
+        self.failed: dict[str, str] = {}
+
+    def make(self, topics: Any, keep_ms: int) -> None:
+        self.made += topics
+        self.keep_ms = keep_ms
+
+    def failures(self, names: Any) -> dict[str, str]:
+        return {name: self.failed[name] for name in names if name in self.failed}
+
+
+class Server:
+    """A server of one shard."""
+
+    def __init__(self, **config: Any) -> None:
+        self.shard = StreamsHarness({"t": 4}, **config)
+        self.config = SimpleNamespace(groups=self.shard.config)
+        self.wanted_topics = Wanted()
+        self.groups = self
+        self.after: list[Any] = []
+        self.answer: Any = None
+
+    def submit(self, group_id: str, operation: Any, exchange: Any) -> None:
+        def with_after(*arguments: Any) -> Any:
+            result = operation(*arguments)
+            self.after = list(result.after)
+            return result
+
+        assert group_id == exchange.request.group_id
+        self.answer = self.shard.call(with_after, exchange.request, 1, API).reply
+
+    def beat(self, request: Any) -> Any:
+        """The answer; an error that is raised before a shard is asked is one, too."""
+        refused: list[ErrorCode] = []
+        handle(self, SimpleNamespace(request=request, api_version=1, refuse=refused.append))
+        return refused[0] if refused else self.answer
+
+    def join(self, *parts: Any, member_id: str = "m") -> Any:
+        return self.beat(
+            Request(
+                group_id="g",
+                member_id=member_id,
+                rebalance_timeout_ms=1_000,
+                process_id="p",
+                topology=topology(*parts),
+                active_tasks=[],
+                standby_tasks=[],
+                warmup_tasks=[],
+            )
+        )
+
+    def after_all(self) -> None:
+        for following in self.after:
+            following()
+
+
+def details(answer: Any) -> list[tuple[int, str]]:
+    return [(each.status_code, each.status_detail) for each in answer.status]
+
+
+def test_missing_topics_are_made_when_the_answer_stands() -> None:
+    server = Server()
+    wanted = Request.TopicInfo("c", 0, 0, [Request.KeyValue("cleanup.policy", "compact")])
+    answer = server.join(Request.Subtopology(subtopology_id="0", source_topics=["t"], state_changelog_topics=[wanted]))
+    assert details(answer) == [(MISSING, "Internal topics are missing: c")]
+    assert server.wanted_topics.made == []
+    server.after_all()
+    (made,) = server.wanted_topics.made
+    assert (made.name, made.num_partitions, made.replication_factor) == ("c", 4, -1)
+    assert [(config.name, config.value) for config in made.configs] == [("cleanup.policy", "compact")]
+    assert server.wanted_topics.keep_ms == 2 * answer.heartbeat_interval_ms
+
+
+def test_nothing_is_made_when_all_is_there() -> None:
+    server = Server()
+    assert details(server.join(part(sources=["t"]))) == []
+    assert server.after == []
+
+
+def test_why_topics_could_not_be_made_is_told() -> None:
+    server = Server()
+    server.wanted_topics.failed = {"c": "no room"}
+    answer = server.join(part(changelogs=["c", "d"]))
+    assert details(answer) == [(MISSING, "Internal topics are missing: c, d; Creation failed: c (no room).")]
+
+
+def test_of_many_reasons_three_are_told() -> None:
+    server = Server()
+    server.wanted_topics.failed = dict.fromkeys("abcde", "no")
+    ((_, detail),) = details(server.join(part(changelogs="abcde")))
+    assert detail.endswith("; Creation failed: a (no), b (no), c (no) and 2 more.")
+
+
+def test_a_replication_factor_of_its_own_is_asked_for() -> None:
+    server = Server()
+    wanted = Request.TopicInfo("c", 0, 3)
+    server.join(Request.Subtopology(subtopology_id="0", source_topics=["t"], state_changelog_topics=[wanted]))
+    server.after_all()
+    assert server.wanted_topics.made[0].replication_factor == 3
+
+
+@pytest.mark.parametrize(
+    ("parts", "named"),
+    [
+        (part(sources=["t", "__consumer_offsets"]), "__consumer_offsets"),
+        (part(repartition_sinks=["__transaction_state"]), "__transaction_state"),
+        (part(changelogs=["no spaces"]), "no spaces"),
+        (part(repartition_sources=[".."]), r"\.\."),
+    ],
+)
+def test_names_that_no_topic_of_an_application_may_have_are_refused_before_the_group_is_asked(
+    parts: Any, named: str
+) -> None:
+    server = Server()
+    with pytest.raises(KafkaError, match=named) as refused:
+        server.join(parts)
+    assert refused.value.code is ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert server.answer is None
+
+
+def test_a_server_without_the_protocol_does_not_know_the_request() -> None:
+    server = Server(group_coordinator_rebalance_protocols=(CLASSIC, CONSUMER))
+    assert server.join(part()) is ErrorCode.UNSUPPORTED_VERSION

@@ -1,0 +1,65 @@
+"""Known mistakes in streams groups are caught by the simulation."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator.faults import simulator
+from coordinator.faults.plan import draw
+from coordinator.groups.streams import reconcile
+from coordinator.groups.streams.change import Change
+from coordinator.groups.streams.group import StreamsGroup
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def given_before_it_was_given_up(patch: pytest.MonkeyPatch) -> None:
+    """Every active task passes for free."""
+    patch.setattr(StreamsGroup, "owner", lambda self, subtopology_id, number: None)
+
+
+def not_waited_for_revocation(patch: pytest.MonkeyPatch) -> None:
+    """A member that is told to give up tasks is taken to have done so."""
+    patch.setattr(reconcile, "_has_given_up", lambda owned, tasks: True)
+
+
+def what_is_given_up_stays_taken(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StreamsGroup, "_disown", lambda self, subtopology_id, numbers, member_id: None)
+
+
+def a_process_has_a_task_twice(patch: pytest.MonkeyPatch) -> None:
+    """Nobody asks what the other threads of a process have."""
+    for asked in ("runs_in", "has_standby"):
+        patch.setattr(StreamsGroup, asked, lambda self, subtopology_id, number, process_id: False)
+
+
+def timers_outlive_their_members(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Change, "disarm_all_of", lambda self, member_id: None)
+
+
+MISTAKES: Mapping[Patch, tuple[str, Mapping[str, Any]]] = {
+    given_before_it_was_given_up: ("I8", {}),
+    not_waited_for_revocation: ("I8", {}),
+    what_is_given_up_stays_taken: ("I", {}),
+    a_process_has_a_task_twice: ("I8", {"num_standby_replicas": 1, "members": 5}),
+    timers_outlive_their_members: ("I16", {}),
+}
+"""The mistake -> the invariant that breaks, and how a plan is changed so that it can show."""
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_known_mistake_in_streams_groups_is_caught(mistake: Patch, monkeypatch: pytest.MonkeyPatch):
+    invariant, changes = MISTAKES[mistake]
+    mistake(monkeypatch)
+    for seed in range(1, 21):
+        how = {
+            "streams_groups": 2, "consumer_groups": 0, "mixed_groups": 0, "groups": 1, "members": 3, "think_s": 0.3,
+            "accountants": 0, "counters": 0, **changes,
+        }  # fmt: skip
+        broken = simulator.run(replace(draw(seed, 40.0), **how)).broken
+        if broken is not None:
+            assert broken.startswith(invariant), broken
+            return
+    pytest.fail(f"{mistake.__name__} was not caught")
