@@ -181,11 +181,16 @@ class Thread:
         """It was fenced, or restarts: it has nothing and knows nothing."""
         self.epoch = 0
         self.active: set[tuple[str, int]] = set()
-        self.copies: set[tuple[str, int]] = set()
-        self.told: tuple[set[tuple[str, int]], set[tuple[str, int]]] | None = None
+        self.standby: set[tuple[str, int]] = set()
+        self.warmup: set[tuple[str, int]] = set()
+        self.told: list[set[tuple[str, int]]] | None = None
         """What it was told to have, if it has not yet come to it."""
         self.says_tasks = True
         self.says_all = True
+
+    @property
+    def copies(self) -> set[tuple[str, int]]:
+        return self.standby | self.warmup
 
     @property
     def is_in(self) -> bool:
@@ -194,7 +199,7 @@ class Thread:
 
     def beat(self, *, lose_answer: bool = False) -> Asked:
         if self.told is not None:
-            self.active, self.copies = (set(each) for each in self.told)
+            self.active, self.standby, self.warmup = (set(each) for each in self.told)
             self.told = None
         full = self.says_all or self.epoch == 0
         says = full or self.says_tasks
@@ -203,7 +208,8 @@ class Thread:
             self.epoch,
             sent=self.sent if self.epoch == 0 else None,
             active=by_part(self.active) if says else None,
-            standby=by_part(self.copies) if says else None,
+            standby=by_part(self.standby) if says else None,
+            warmup=by_part(self.warmup) if says else None,
             process=self.process if full else None,
             instance=self.instance,
             endpoint=self.endpoint if full else None,
@@ -224,10 +230,11 @@ class Thread:
         self.says_all = self.says_tasks = False
         self.epoch = asked.reply.member_epoch
         if asked.reply.active_tasks is not None:
-            self.told = (pairs(active(asked)), pairs(standby(asked)) | pairs(told(asked.reply.warmup_tasks)))
+            self.told = [pairs(each) for each in (active(asked), standby(asked), told(asked.reply.warmup_tasks))]
             # What it must stop it stops now; what it gets it has when it says so.
             self.active &= self.told[0]
-            self.copies &= self.told[1]
+            self.standby &= self.told[1]
+            self.warmup &= self.told[2]
             self.says_tasks = True
 
     def leave(self, epoch: int = -1) -> Asked:

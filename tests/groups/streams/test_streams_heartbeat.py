@@ -223,6 +223,14 @@ def test_members_with_an_endpoint_are_told_who_has_which_partitions(h):
     assert told.standby_partitions == []
 
 
+def test_an_endpoint_in_a_group_whose_topics_are_missing_has_no_partitions(h):
+    """Kafka 4.4.0 answers UNKNOWN_SERVER_ERROR."""
+    asked = h.arrive(sent=topology(part("0", ("nothing",))), endpoint=("here", 1), seen_endpoints=-1)
+    (told,) = asked.reply.partitions_by_user_endpoint
+    assert (told.user_endpoint.host, told.active_partitions, told.standby_partitions) == ("here", [], [])
+    assert statuses(asked) == [StatusCode.MISSING_SOURCE_TOPICS]
+
+
 def test_endpoints_are_told_again_only_when_they_changed(h):
     h.arrive(endpoint=("here", 1))
     asked = h.beat("m", 2, endpoint=("there", 2))

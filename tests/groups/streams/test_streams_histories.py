@@ -5,7 +5,12 @@ owner and a process has a task once; epochs only grow, and member epoch <= targe
 threads that are members process the same task, or have it in one process. Commits: none with an epoch before the one in which
 a task was lost is taken, but at the member's epoch, and none that has had its task since. In the end the group comes to rest,
 with every task processed once and every copy that there can be.
+
+Half of the histories have an assignor that throws dice: it moves tasks between threads, processes and roles as `sticky` never
+would, but gives a process no task twice.
 """
+
+from random import Random
 
 from groups.consumer.consumer_world import cleaned, compacted
 from groups.streams.streams_world import (
@@ -23,21 +28,47 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coordinator.groups.fencing import policies_of, reader_of, stale_because
-from coordinator.groups.streams.group import State
+from coordinator.groups.streams import change, sticky
+from coordinator.groups.streams.group import State, TasksTuple
 
 threads = st.integers(0, 7)
 BOTH = topology(part("0", ("t",), changelogs=("t-log",)), part("1", ("u", "v")))
 """A part with state and one without."""
 
 
+def thrown(random, spec):
+    """Tasks by chance: every active one to somebody, copies and warm-ups to some other processes."""
+    given = {member_id: ({}, {}, {}) for member_id in sorted(spec.members)}
+    processes = {}
+    for member_id in given:
+        processes.setdefault(spec.members[member_id].process_id, []).append(member_id)
+    for subtopology_id, part_ in sorted(spec.subtopologies.items()):
+        for number in range(part_.number_of_tasks):
+            chosen = random.sample(sorted(processes), len(processes))
+            for place, process in enumerate(chosen):
+                kind = 0 if place == 0 else random.choice([1, 1, 2, None])
+                if kind is not None:
+                    tasks = given[random.choice(processes[process])][kind]
+                    tasks.setdefault(subtopology_id, set()).add(number)
+    return {
+        member_id: TasksTuple(*({each: frozenset(numbers) for each, numbers in kind.items()} for kind in kinds))
+        for member_id, kinds in given.items()
+    }
+
+
 class StreamsHistories(RuleBasedStateMachine):
     @initialize(
+        dice=st.none() | st.integers(0, 1_000_000),
         interval=st.sampled_from([0, 1_000]),
         delay=st.sampled_from([0, 3_000]),
         standbys=st.integers(0, 2),
         sent=st.sampled_from([STATEFUL, BOTH]),
     )
-    def start(self, interval, delay, standbys, sent):
+    def start(self, dice, interval, delay, standbys, sent):
+        self.throws = dice is not None
+        if self.throws:
+            random = Random(dice)
+            change.assign = lambda spec: thrown(random, spec)
         self.h = StreamsHarness(
             {"t": 4, "u": 2, "v": 3, "t-log": 4},
             group_streams_assignment_interval_ms=interval,
@@ -184,8 +215,13 @@ class StreamsHistories(RuleBasedStateMachine):
                         assert stale_because(reader, epoch, [(topic_id, partition)], settings) is None
 
     def teardown(self):
-        if not hasattr(self, "h"):
-            return
+        try:
+            if hasattr(self, "h"):
+                self.comes_to_rest()
+        finally:
+            change.assign = sticky.assign
+
+    def comes_to_rest(self):
         self.h.catalog.topics.setdefault("u", 2)
         self.h.catalog.topics.setdefault("v", 3)
         self.h.advance(61_000)
@@ -198,6 +234,8 @@ class StreamsHistories(RuleBasedStateMachine):
         parts = group.configured.subtopologies
         wanted = {(part_id, number) for part_id in parts for number in range(parts[part_id].number_of_tasks)}
         assert sorted(task for thread in self.threads for task in thread.active) == sorted(wanted)
+        if self.throws:
+            return
         processes = {thread.process for thread in self.threads}
         copies = min(self.standbys, len(processes) - 1)
         for subtopology_id, number in wanted:
