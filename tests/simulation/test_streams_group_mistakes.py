@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.faults import simulator
 from coordinator.faults.plan import draw
-from coordinator.groups.streams import reconcile
+from coordinator.groups.streams import heartbeat, reconcile
 from coordinator.groups.streams.change import Change
 from coordinator.groups.streams.group import StreamsGroup
 
@@ -39,12 +39,18 @@ def timers_outlive_their_members(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Change, "disarm_all_of", lambda self, member_id: None)
 
 
+def tasks_are_told_once(patch: pytest.MonkeyPatch) -> None:
+    """Found by this simulation, and so in Kafka."""
+    patch.setattr(heartbeat, "_lacks_some", lambda request, member: False)
+
+
 MISTAKES: Mapping[Patch, tuple[str, Mapping[str, Any]]] = {
     given_before_it_was_given_up: ("I8", {}),
     not_waited_for_revocation: ("I8", {}),
     what_is_given_up_stays_taken: ("I", {}),
     a_process_has_a_task_twice: ("I8", {"num_standby_replicas": 1, "members": 5}),
     timers_outlive_their_members: ("I16", {}),
+    tasks_are_told_once: ("I12", {"kill_s": 5.0, "cut_s": 0.5, "members": 2}),
 }
 """The mistake -> the invariant that breaks, and how a plan is changed so that it can show."""
 

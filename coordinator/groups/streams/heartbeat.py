@@ -11,6 +11,9 @@ answer; any other is fenced. What a streams member is told beside its tasks is a
 topology or its topics, that the assignment is delayed, that somebody wants the whole application to stop. Errors of topics are
 no errors of the request: the member stays and asks again.
 
+Tasks are told when a member joins and when they change, and again to a member that says what it owns and does not have all of
+them: the answer may be lost. (Kafka 4.4.0 tells it nothing then, and the tasks rest until the next rebalance.)
+
 Internal topics that are missing are for the caller to make: they are in the group's `configured`.
 
 How far the tasks' states have come (task offsets) is kept in memory only, as in Kafka; members say it again from time to time.
@@ -59,6 +62,7 @@ _UNCHANGED = -1
 _TaskIds = StreamsGroupHeartbeatResponse.TaskIds
 _Status = StreamsGroupHeartbeatResponse.Status
 _Owned = Iterable[StreamsGroupHeartbeatRequest.TaskIds]
+_NO_NUMBERS: frozenset[int] = frozenset()
 
 
 def streams_group_heartbeat(groups: "Groups", request: StreamsGroupHeartbeatRequest, call: Call, now_ms: int) -> Result:
@@ -169,7 +173,7 @@ def _answer(
         acceptable_recovery_lag=settings.acceptable_recovery_lag,
     )
     has_changed = old.assigned is not new.assigned and old.assigned != new.assigned
-    if is_joining or has_changed:
+    if is_joining or has_changed or _lacks_some(request, new):
         answer.active_tasks = _told(new.assigned.active)
         answer.standby_tasks = _told(new.assigned.standby)
         answer.warmup_tasks = _told(new.assigned.warmup)
@@ -248,6 +252,16 @@ def _owns_all(request: StreamsGroupHeartbeatRequest, member: StreamsMember) -> b
         return False
     assigned = {subtopology_id: frozenset(numbers) for subtopology_id, numbers in member.assigned.active.items()}
     return _tasks(request.active_tasks) == assigned
+
+
+def _lacks_some(request: StreamsGroupHeartbeatRequest, member: StreamsMember) -> bool:
+    """Whether it says what it owns, and has not all that it is assigned: the answer that gave it the rest may be lost."""
+    owned, held = _owned(request), member.assigned
+    return owned is not None and any(
+        not said.get(subtopology_id, _NO_NUMBERS).issuperset(numbers)
+        for said, kept in ((owned.active, held.active), (owned.standby, held.standby), (owned.warmup, held.warmup))
+        for subtopology_id, numbers in kept.items()
+    )
 
 
 def _tasks(owned: _Owned) -> Tasks:
