@@ -5,7 +5,7 @@ A place is a varint of one or of two bytes, and a record's length counts it, so 
 border between the two or behind thousands of records, goes the ordinary way, by which the forms are made, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.log.batch import DELTAS, NEAR, BatchBuilder
 from coordinator.protocol.form import WriteForm
@@ -17,14 +17,13 @@ Pairs = Sequence[tuple[bytes, bytes]]
 class RecordsForm:
     """The form of some records that come together, and are alike but for the lengths of their keys and values."""
 
-    __slots__ = ("_codes", "_count", "_far", "_near", "_other", "_sample")
+    __slots__ = ("_codes", "_count", "_far", "_near", "_samples")
 
-    def __init__(self, sample: Pairs, other: Pairs, codes: Mapping[int, str]) -> None:
-        """Two samples (protocol/form.py) of the same records, in which each has the same blanks."""
-        self._sample = sample
-        self._other = other
+    def __init__(self, samples: Callable[[], tuple[Pairs, Pairs]], count: int, codes: Mapping[int, str]) -> None:
+        """`samples` gives two (protocol/form.py) of the same `count` records, in which each has the same blanks."""
+        self._samples = samples
         self._codes = {**codes, 1: "1s", 2: "2s"}
-        self._count = len(sample)
+        self._count = count
         self._near: _Placed | None = None
         self._far: _Placed | None = None
 
@@ -46,12 +45,14 @@ class RecordsForm:
         return True
 
     def _placed_near(self) -> "_Placed":
-        self._near = _Placed(self._sample, 0, self._other, 1, self._codes)
+        sample, other = self._samples()
+        self._near = _Placed(sample, 0, other, 1, self._codes)
         return self._near
 
     def _placed_far(self) -> "_Placed":
-        # So far from the first that both bytes of each place differ.
-        self._far = _Placed(self._sample, NEAR, self._other, 2 * NEAR + 1, self._codes)
+        sample, other = self._samples()
+        # So far apart that both bytes of each place differ.
+        self._far = _Placed(sample, NEAR, other, 2 * NEAR + 1, self._codes)
         return self._far
 
 

@@ -7,6 +7,7 @@ commit, and by the caller whether the topics are still the same. Tests say that 
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from sys import intern
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from coordinator.groups.offsets.accept import accept
 from coordinator.groups.offsets.commit import ANSWERS
 from coordinator.groups.offsets.records import NO_TIMESTAMP, NO_TOPIC_ID, OffsetCommits
 from coordinator.log.batch import BatchBuilder
-from coordinator.log.record_form import RecordsForm
+from coordinator.log.record_form import Pairs, RecordsForm
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.form import Filled
 from coordinator.protocol.messages import Message, OffsetCommitRequest, OffsetCommitValue
@@ -98,10 +99,8 @@ class CommitForm:
 
     def prepare(self, catalog: "Catalog", encode: Callable[[Message], bytes]) -> None:
         """Every topic of the request has its name and its id now, and every partition exists. `encode`: an answer's body."""
-        answer, commits, _ = accept(self.request, ANSWERS, 0, 0, None)
-        _, others, _ = accept(inverted(self.request), ANSWERS, 0, _OTHER_TIME_MS, None)
-        self.answer = encode(answer)
-        self.records = RecordsForm(commits.encoded(), others.encoded(), _BLANKS)
+        self.answer = encode(accept(self.request, ANSWERS, 0, 0, None)[0])
+        self.records = RecordsForm(partial(_samples, self.request), self.count, _BLANKS)
         topics = self.request.topics
         self.partitions = [(intern(topic.name), each.partition_index) for topic in topics for each in topic.partitions]
         self.ids = [catalog.topic_id(topic.name) or NO_TOPIC_ID for topic in topics for _ in topic.partitions]
@@ -111,6 +110,13 @@ class CommitForm:
     def message(self, numbers: tuple[int, ...]) -> OffsetCommitRequest:
         """The commit with these numbers, as it would have been decoded."""
         return renumbered(self.request, iter(numbers[1::2]), iter(numbers[2::2]))
+
+
+def _samples(request: OffsetCommitRequest) -> tuple[Pairs, Pairs]:
+    """The records of the request and of an inverted one."""
+    _, records, _ = accept(request, ANSWERS, 0, 0, None)
+    _, others, _ = accept(inverted(request), ANSWERS, 0, _OTHER_TIME_MS, None)
+    return records.encoded(), others.encoded()
 
 
 class OffsetCommitsAgain(Records):
