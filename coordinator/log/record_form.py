@@ -37,10 +37,10 @@ class RecordsForm:
             form = self._far or self._placed_far()
         else:
             return False
-        parts, stride = form.parts, form.stride
-        parts[1::stride] = DELTAS[first:end]
-        for blank, column in zip(form.blanks, columns):  # noqa: B905 - noticed with every commit
-            parts[blank::stride] = column
+        parts = form.parts
+        parts[form.places] = DELTAS[first:end]
+        for where, column in zip(form.columns, columns):  # noqa: B905 - noticed with every commit
+            parts[where] = column
         batch.add_encoded(form.pack(*parts), count)
         return True
 
@@ -57,15 +57,15 @@ class RecordsForm:
 
 
 class _Placed(WriteForm):
-    """Such a form where places have one size: the same parts for each record, behind the first."""
+    """Such a form where places have one size: behind the first, the same parts for each record, whose place is the first."""
 
-    __slots__ = ("stride",)
+    __slots__ = ("columns", "places")
 
     def __init__(self, sample: Pairs, at: int, other: Pairs, other_at: int, codes: Mapping[int, str]) -> None:
         super().__init__(_encoded(sample, at), _encoded(other, other_at), codes)
-        self.stride = (len(self.parts) - 1) // len(sample)
-        self.blanks = self.blanks[1 : len(self.blanks) // len(sample)]
-        """Of a record, without its place, which is the first."""
+        count = len(sample)
+        stride = (len(self.parts) - 1) // count
+        self.places, *self.columns = (slice(blank, None, stride) for blank in self.blanks[: len(self.blanks) // count])
 
 
 def _encoded(records: Pairs, first: int) -> bytes:

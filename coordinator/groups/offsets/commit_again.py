@@ -32,6 +32,8 @@ _BLANKS = {8: "q", 12: "qi"}
 """A time; an offset and a leader epoch."""
 _OTHER_TIME_MS = (1 << 63) - 1
 """Differs from zero in every byte."""
+_OFFSETS, _EPOCHS = slice(1, None, 2), slice(2, None, 2)
+"""Where they are among a form's numbers."""
 _new = object.__new__
 
 
@@ -109,7 +111,7 @@ class CommitForm:
 
     def message(self, numbers: tuple[int, ...]) -> OffsetCommitRequest:
         """The commit with these numbers, as it would have been decoded."""
-        return renumbered(self.request, iter(numbers[1::2]), iter(numbers[2::2]))
+        return renumbered(self.request, iter(numbers[_OFFSETS]), iter(numbers[_EPOCHS]))
 
 
 def _samples(request: OffsetCommitRequest) -> tuple[Pairs, Pairs]:
@@ -174,11 +176,11 @@ def commit_again(groups: "Groups", filled: Filled, call: Call, now_ms: int) -> R
     except KafkaError as error:
         error.facts = commit_decided(groups, form.message(numbers), call, error.code, partly_refused=False)
         raise
-    offsets = numbers[1::2]
+    offsets = numbers[_OFFSETS]
     groups.offsets.commits += form.count
     facts: tuple[Fact, ...] = ()
     if groups.tells_accepted:
         if form.accepted is None or not form.accepted.is_of(groups):
             form.accepted = AcceptedForm(groups, form.request, inverted(form.request), call)
         facts = form.accepted.told(offsets)
-    return Result(form.answer, OffsetCommitsAgain(form, offsets, numbers[2::2], now_ms), timers, (), facts)
+    return Result(form.answer, OffsetCommitsAgain(form, offsets, numbers[_EPOCHS], now_ms), timers, (), facts)
