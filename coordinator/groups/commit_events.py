@@ -48,6 +48,8 @@ _ABOUT_BYTES_MAX = 512
 _VERSION_BYTES = 2
 _BLANKS = {8: "q", 16: "qq"}
 """An offset; the state's offset and a time."""
+_OFFSETS = slice(4, None, 2)
+"""Where they are among the parts."""
 _new_fact = partial(tuple.__new__, Fact)
 """Without the call of its constructor."""
 
@@ -344,6 +346,6 @@ class _AcceptedAgain:
         form = self._form
         parts = form.parts
         parts[1], parts[2] = state_offset, time_ms
-        parts[4::2] = self._offsets
+        parts[_OFFSETS] = self._offsets
         value = form.pack(*parts)
         return form.key, value if state_end < 0 else value[:-1] + STATE_END(1, 0, 8, state_end)

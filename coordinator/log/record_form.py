@@ -5,7 +5,7 @@ A place is a varint of one or of two bytes, and a record's length counts it, so 
 border between the two or behind thousands of records, goes the ordinary way, by which the forms are made, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.log.batch import DELTAS, NEAR, BatchBuilder
 from coordinator.protocol.form import WriteForm
@@ -17,14 +17,13 @@ Pairs = Sequence[tuple[bytes, bytes]]
 class RecordsForm:
     """The form of some records that come together, and are alike but for the lengths of their keys and values."""
 
-    __slots__ = ("_codes", "_count", "_far", "_near", "_other", "_sample")
+    __slots__ = ("_codes", "_count", "_far", "_near", "_samples")
 
-    def __init__(self, sample: Pairs, other: Pairs, codes: Mapping[int, str]) -> None:
-        """Two samples (protocol/form.py) of the same records, in which each has the same blanks."""
-        self._sample = sample
-        self._other = other
+    def __init__(self, samples: Callable[[], tuple[Pairs, Pairs]], count: int, codes: Mapping[int, str]) -> None:
+        """`samples` gives two (protocol/form.py) of the same `count` records, in which each has the same blanks."""
+        self._samples = samples
         self._codes = {**codes, 1: "1s", 2: "2s"}
-        self._count = len(sample)
+        self._count = count
         self._near: _Placed | None = None
         self._far: _Placed | None = None
 
@@ -38,33 +37,35 @@ class RecordsForm:
             form = self._far or self._placed_far()
         else:
             return False
-        parts, stride = form.parts, form.stride
-        parts[1::stride] = DELTAS[first:end]
-        for blank, column in zip(form.blanks, columns):  # noqa: B905 - noticed with every commit
-            parts[blank::stride] = column
+        parts = form.parts
+        parts[form.places] = DELTAS[first:end]
+        for where, column in zip(form.columns, columns):  # noqa: B905 - noticed with every commit
+            parts[where] = column
         batch.add_encoded(form.pack(*parts), count)
         return True
 
     def _placed_near(self) -> "_Placed":
-        self._near = _Placed(self._sample, 0, self._other, 1, self._codes)
+        sample, other = self._samples()
+        self._near = _Placed(sample, 0, other, 1, self._codes)
         return self._near
 
     def _placed_far(self) -> "_Placed":
-        # So far from the first that both bytes of each place differ.
-        self._far = _Placed(self._sample, NEAR, self._other, 2 * NEAR + 1, self._codes)
+        sample, other = self._samples()
+        # So far apart that both bytes of each place differ.
+        self._far = _Placed(sample, NEAR, other, 2 * NEAR + 1, self._codes)
         return self._far
 
 
 class _Placed(WriteForm):
-    """Such a form where places have one size: the same parts for each record, behind the first."""
+    """Such a form where places have one size: behind the first, the same parts for each record, whose place is the first."""
 
-    __slots__ = ("stride",)
+    __slots__ = ("columns", "places")
 
     def __init__(self, sample: Pairs, at: int, other: Pairs, other_at: int, codes: Mapping[int, str]) -> None:
         super().__init__(_encoded(sample, at), _encoded(other, other_at), codes)
-        self.stride = (len(self.parts) - 1) // len(sample)
-        self.blanks = self.blanks[1 : len(self.blanks) // len(sample)]
-        """Of a record, without its place, which is the first."""
+        count = len(sample)
+        stride = (len(self.parts) - 1) // count
+        self.places, *self.columns = (slice(blank, None, stride) for blank in self.blanks[: len(self.blanks) // count])
 
 
 def _encoded(records: Pairs, first: int) -> bytes:

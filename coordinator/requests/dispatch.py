@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 API_VERSIONS = 18
 REPEATED_BYTES_MAX = 512
 """A larger request is not kept, for each connection may have one."""
-FORM_BYTES_MAX = 1_024
-"""Nor is there a form of a larger one: with all that comes of it, it takes thirty times as much."""
+FORM_BYTES_MAX = 512
+"""Nor is there a form of a larger one, which with all that is made of it takes forty times as much."""
 FORM_PAYS_AFTER, UNLIKE_MAX = 8, 16
 """To make a form costs as much as a few requests save by it. So one that has served is replaced by the first request that is
 unlike it, any other after so many. (A client may commit other partitions each time.)"""

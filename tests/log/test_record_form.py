@@ -22,7 +22,8 @@ def records(keys, offsets, epochs, time_ms):
 def form_of(keys):
     zeros = [0] * len(keys)
     ones = [-1] * len(keys)
-    return RecordsForm(records(keys, zeros, zeros, FIRST_MS), records(keys, ones, ones, OTHER_MS), CODES)
+    samples = records(keys, zeros, zeros, FIRST_MS), records(keys, ones, ones, OTHER_MS)
+    return RecordsForm(lambda: samples, len(keys), CODES)
 
 
 @given(

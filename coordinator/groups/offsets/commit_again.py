@@ -7,6 +7,7 @@ commit, and by the caller whether the topics are still the same. Tests say that 
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from sys import intern
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from coordinator.groups.offsets.accept import accept
 from coordinator.groups.offsets.commit import ANSWERS
 from coordinator.groups.offsets.records import NO_TIMESTAMP, NO_TOPIC_ID, OffsetCommits
 from coordinator.log.batch import BatchBuilder
-from coordinator.log.record_form import RecordsForm
+from coordinator.log.record_form import Pairs, RecordsForm
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.form import Filled
 from coordinator.protocol.messages import Message, OffsetCommitRequest, OffsetCommitValue
@@ -31,6 +32,8 @@ _BLANKS = {8: "q", 12: "qi"}
 """A time; an offset and a leader epoch."""
 _OTHER_TIME_MS = (1 << 63) - 1
 """Differs from zero in every byte."""
+_OFFSETS, _EPOCHS = slice(1, None, 2), slice(2, None, 2)
+"""Where they are among a form's numbers."""
 _new = object.__new__
 
 
@@ -98,10 +101,8 @@ class CommitForm:
 
     def prepare(self, catalog: "Catalog", encode: Callable[[Message], bytes]) -> None:
         """Every topic of the request has its name and its id now, and every partition exists. `encode`: an answer's body."""
-        answer, commits, _ = accept(self.request, ANSWERS, 0, 0, None)
-        _, others, _ = accept(inverted(self.request), ANSWERS, 0, _OTHER_TIME_MS, None)
-        self.answer = encode(answer)
-        self.records = RecordsForm(commits.encoded(), others.encoded(), _BLANKS)
+        self.answer = encode(accept(self.request, ANSWERS, 0, 0, None)[0])
+        self.records = RecordsForm(partial(_samples, self.request), self.count, _BLANKS)
         topics = self.request.topics
         self.partitions = [(intern(topic.name), each.partition_index) for topic in topics for each in topic.partitions]
         self.ids = [catalog.topic_id(topic.name) or NO_TOPIC_ID for topic in topics for _ in topic.partitions]
@@ -110,7 +111,14 @@ class CommitForm:
 
     def message(self, numbers: tuple[int, ...]) -> OffsetCommitRequest:
         """The commit with these numbers, as it would have been decoded."""
-        return renumbered(self.request, iter(numbers[1::2]), iter(numbers[2::2]))
+        return renumbered(self.request, iter(numbers[_OFFSETS]), iter(numbers[_EPOCHS]))
+
+
+def _samples(request: OffsetCommitRequest) -> tuple[Pairs, Pairs]:
+    """The records of the request and of an inverted one."""
+    _, records, _ = accept(request, ANSWERS, 0, 0, None)
+    _, others, _ = accept(inverted(request), ANSWERS, 0, _OTHER_TIME_MS, None)
+    return records.encoded(), others.encoded()
 
 
 class OffsetCommitsAgain(Records):
@@ -168,11 +176,11 @@ def commit_again(groups: "Groups", filled: Filled, call: Call, now_ms: int) -> R
     except KafkaError as error:
         error.facts = commit_decided(groups, form.message(numbers), call, error.code, partly_refused=False)
         raise
-    offsets = numbers[1::2]
+    offsets = numbers[_OFFSETS]
     groups.offsets.commits += form.count
     facts: tuple[Fact, ...] = ()
     if groups.tells_accepted:
         if form.accepted is None or not form.accepted.is_of(groups):
             form.accepted = AcceptedForm(groups, form.request, inverted(form.request), call)
         facts = form.accepted.told(offsets)
-    return Result(form.answer, OffsetCommitsAgain(form, offsets, numbers[2::2], now_ms), timers, (), facts)
+    return Result(form.answer, OffsetCommitsAgain(form, offsets, numbers[_EPOCHS], now_ms), timers, (), facts)
