@@ -6,7 +6,9 @@ and the clients' own deletions are consulted.
 
 Whoever is in a group keeps the offsets of the topics that it reads. Others are kept for the retention, from the commit on,
 or from the moment when a classic group became Empty. What is pending in a transaction keeps the offset of its partition.
-A group goes when it has neither members nor offsets; or it lives on as one of the other kind.
+A group goes when it has neither members nor offsets. One without members may also become one of another kind, which keeps the
+offsets: a classic group that does so is followed by the records of the new one; but when an empty consumer or streams group
+becomes a classic one, that has no record yet.
 """
 
 import re
@@ -147,6 +149,8 @@ class _Groups:
         classic = self._classic.get(group_id)
         if self._consumer.get(group_id) or self._streams.get(group_id) or (classic is not None and classic.members):
             return "it has members"
+        if classic is None:
+            return None
         pending = (partition for ended in self._pending.values() for partition, _ in ended)
         left = [partition for partition in (*self._offsets, *pending) if partition[0] == group_id]
         return f"it has {left}" if left else None
