@@ -69,7 +69,7 @@ class Expiry:
         if batch[0].attributes & (CONTROL | TRANSACTIONAL):
             return
         records = [None if each.key is None else self._serde.decode(each.key, each.value) for each in batch]
-        living = {_group_of(record) for record in records if record is not None and record.value is not None}
+        living = {_lives(record.key) for record in records if record is not None and record.value is not None}
         for place, record in enumerate(records):
             if record is None or record.value is not None:
                 continue
@@ -81,7 +81,7 @@ class Expiry:
                 self._expires(partition, groups.needs(*partition, self.latest_ms - self._retention_ms))
                 self._history.expired(partition)
             else:
-                group_id = _group_of(record)
+                group_id = _ended(record.key)
                 if group_id is None or group_id in living or self._history.group_may_be_deleted(group_id):
                     continue
                 self._expires(group_id, self._groups(before + batch[:place]).is_in_use(group_id))
@@ -104,12 +104,16 @@ class Expiry:
         return groups
 
 
-def _group_of(record: Record) -> str | None:
-    """The group that a record is the metadata of."""
-    key: Any = record.key
+def _ended(key: Any) -> str | None:
+    """The group that is gone when the record of this key is."""
     if isinstance(key, GroupMetadataKey):
         return key.group
     return key.group_id if isinstance(key, ConsumerGroupMetadataKey | StreamsGroupMetadataKey) else None
+
+
+def _lives(key: Any) -> str | None:
+    """The group that is there if a record of this key is: the first ones of a group may be its members'."""
+    return None if isinstance(key, OffsetCommitKey) else getattr(key, "group_id", None) or getattr(key, "group", None)
 
 
 class _Groups:
