@@ -166,7 +166,7 @@ def test_in_batches_and_over_deaths_it_says_what_a_fold_over_all_says(spark, sto
     dying = Dying(monkeypatch)
     # The events lag behind the state by more than a batch, and come alone.
     parts = cuts(story, (0.4, 0.3), (1.0, 0.3), (1.0, 1.0))
-    for number, (piece, dies_at) in enumerate(zip(pieces(spark, log, *parts), (None, 7, 2), strict=True)):
+    for number, (piece, dies_at) in enumerate(zip(pieces(spark, log, *parts), (None, 7, None), strict=True)):
 
         def history() -> follow.History:
             return follow.History(spark, out, follow.Archive(out, source), [], lambda _: None)
