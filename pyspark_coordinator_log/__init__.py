@@ -13,9 +13,10 @@ import those below it:
     reading    a range of offsets from its files
     folders    a data folder as it lies on the disk
     views      records as the columns of a view
-    commits, decisions     what is frequent, a column at a time
+    commits, decisions, assignments     what is frequent, a column at a time
     messages               everything else, one by one
     records, batches       where the records are; whole, sound, plain batches
+    fields     one field after the other, of many records at once
     gather     many values at once from one buffer
     columns    the columns of the views
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark_coordinator_log import messages
 from pyspark_coordinator_log.columns import PARTITION
 from pyspark_coordinator_log.commits import TOPIC_ID_BYTES, topic_ids
-from pyspark_coordinator_log.fields import Text, Walk, key_texts, named, places
+from pyspark_coordinator_log.fields import Text, Walk, chosen, key_texts, named, places
 from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers
 
 TARGET, CURRENT = 7, 8
@@ -59,10 +59,9 @@ class Assignments:
 
     def column(self, name: str, kind: pa.DataType) -> Any:
         """An Arrow column of the plain records; all null for what they do not have."""
-        count = int(self.plain.sum())
+        count = len(self._front)
         if name in self._texts:
-            text = self._texts[name]
-            return self._keys.texts(text.start[self.plain], text.length[self.plain], None)
+            return self._keys.texts(self._texts[name].start, self._texts[name].length, None)
         if name in self._topics:
             return self._partitions(self._topics[name])
         match name:
@@ -71,12 +70,11 @@ class Assignments:
             case "tombstone":
                 return pa.repeat(pa.scalar(value=False), count)
             case "state" if name in self._front.dtype.names:
-                return named(self._front[name][self.plain], messages.member_state)
+                return named(self._front[name], messages.member_state)
             case "revocation_epoch" if "state" in self._front.dtype.names:
-                epoch = self._revocation_epoch[self.plain]
-                return numbers(epoch.astype(np.int32), epoch >= 0)
+                return numbers(self._revocation_epoch.astype(np.int32), self._revocation_epoch >= 0)
             case _ if name in self._front.dtype.names:
-                return numbers(self._front[name][self.plain])
+                return numbers(self._front[name])
             case _:
                 return pa.nulls(count, kind)
 
@@ -125,14 +123,15 @@ def decode(
     else:
         walk.no_tags()
     plain = walk.sound & alive & fits & (front["version"] == _VERSION) & (walk.position == end)
+    some = chosen(plain)
     return Assignments(
         plain=plain,
         _type=messages.key_names()[record_type].removesuffix("Key"),
         _values=values,
         _keys=keys,
-        _texts={"group": group, "member_id": member},
-        _front=front,
-        _revocation_epoch=revocation_epoch,
+        _texts={"group": group.of(some), "member_id": member.of(some)},
+        _front=front[some],
+        _revocation_epoch=revocation_epoch[some],
         _topics=topics,
     )
 

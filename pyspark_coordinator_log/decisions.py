@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyspark_coordinator_log import messages
 from pyspark_coordinator_log.columns import COMMITTED
 from pyspark_coordinator_log.commits import TOPIC_ID_BYTES, topic_ids
-from pyspark_coordinator_log.fields import Text, Walk, key_texts, named, places
+from pyspark_coordinator_log.fields import Text, Walk, chosen, key_texts, named, places
 from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers
 
 RECORD_TYPE = 1002
@@ -79,20 +79,16 @@ class Decisions:
     def column(self, name: str, kind: pa.DataType) -> Any:
         """An Arrow column of the plain events; all null for what a decision does not have."""
         if name in self._texts:
-            return self._text(self._source, self._texts[name])
+            return _text(self._source, self._texts[name])
         if name == "group":
-            return self._text(self._keys, self._group)
+            return _text(self._keys, self._group)
         if name == "partitions":
             return self._partitions()
-        chosen = self._numbers(name)
-        return pa.nulls(int(self.plain.sum()), kind) if chosen is None else chosen
-
-    def _text(self, source: Bytes, text: Text) -> Any:
-        present = text.present[self.plain]
-        return source.texts(text.start[self.plain], np.where(present, text.length[self.plain], 0), present)
+        found = self._numbers(name)
+        return pa.nulls(len(self._front), kind) if found is None else found
 
     def _numbers(self, name: str) -> Any:
-        front, claim, judged = self._front[self.plain], self._claim[self.plain], self._judged[self.plain]
+        front, claim, judged = self._front, self._claim, self._judged
         match name:
             case "type":
                 return pa.repeat(pa.scalar("CommitDecided"), len(front))
@@ -115,8 +111,7 @@ class Decisions:
             case "tombstone":
                 return pa.repeat(pa.scalar(value=False), len(front))
             case "state_end_offset":
-                values = self._state_end[self.plain]
-                return numbers(values, values >= 0)
+                return numbers(self._state_end, self._state_end >= 0)
             case _:
                 return None
 
@@ -167,18 +162,23 @@ def decode(
     walk.position = walk.position + np.where(tagged, _END_TAG.itemsize, 1)
     plain = walk.sound & alive & fits & (front["version"] == _VERSION) & (tagged | (back["count"] == 0))
     plain &= walk.position == end
+    some = chosen(plain)
     return Decisions(
         plain=plain,
         _source=values,
         _keys=keys,
-        _group=group,
-        _front=front,
-        _claim=claim,
-        _judged=judged,
-        _texts=texts,
-        _state_end=np.where(tagged, back["state_end_offset"], -1),
+        _group=group.of(some),
+        _front=front[some],
+        _claim=claim[some],
+        _judged=judged[some],
+        _texts={name: text.of(some) for name, text in texts.items()},
+        _state_end=np.where(tagged, back["state_end_offset"], -1)[some],
         _topics=topics,
     )
+
+
+def _text(source: Bytes, text: Text) -> Any:
+    return source.texts(text.start, np.where(text.present, text.length, 0), text.present)
 
 
 def _topics(walk: Walk) -> _Topics:

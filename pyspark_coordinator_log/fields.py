@@ -16,6 +16,8 @@ import pyarrow as pa
 from pyspark_coordinator_log.gather import Bytes, Ints, Mask
 
 _TEXT_MAX = 0x7FFF
+Chosen = Mask | slice
+"""Which records; all of them as a slice, which copies nothing."""
 
 
 @dataclass(slots=True)
@@ -25,6 +27,10 @@ class Text:
     start: Ints
     length: Ints
     present: Mask
+
+    def of(self, chosen: Chosen) -> "Text":
+        """Those of some records."""
+        return Text(self.start[chosen], self.length[chosen], self.present[chosen])
 
 
 class Walk:
@@ -118,6 +124,17 @@ def places(counts: Ints) -> tuple[Ints, Ints]:
 
 
 def named(numbered: npt.NDArray[Any], name_of: Callable[[int], str | None]) -> Any:
-    """Names for numbers of which there are few different ones."""
-    different, which = np.unique(numbered, return_inverse=True)
-    return pa.array([name_of(int(number)) for number in different], pa.string()).take(pa.array(which))
+    """Names for small numbers of which there are few different ones."""
+    if not len(numbered):
+        return pa.nulls(0, pa.string())
+    low = int(numbered.min())
+    place = numbered.astype(np.int64) - low
+    there = np.flatnonzero(np.bincount(place))
+    rank = np.zeros(int(there[-1]) + 1, np.int32)
+    rank[there] = np.arange(len(there))
+    return pa.array([name_of(number) for number in (there + low).tolist()], pa.string()).take(pa.array(rank[place]))
+
+
+def chosen(plain: Mask) -> Chosen:
+    """The records that a mask names."""
+    return slice(None) if plain.all() else plain

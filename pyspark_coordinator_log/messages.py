@@ -1,8 +1,8 @@
 """The records that are not commits, one by one: decoded by the definitions in protocol_schemas, told as columns.
 
-There are few of them (a group's records at a rebalance, an event per request), so what counts here is that every type
-is read, not how fast: a type without columns of its own is whole in `value_json`, an unknown one is there with its bytes.
-CommitDecided alone is as frequent as commits are and has a path of its own (decisions.py).
+What counts here is that every type is read, not how fast: a type without columns of its own is whole in `value_json`, an
+unknown one is there with its bytes. What is frequent has paths of its own (commits.py, decisions.py, assignments.py), which
+leave to this one what they do not know.
 
 A row is a dict of the columns that it has; a column that is not named is null.
 """

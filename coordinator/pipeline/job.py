@@ -40,8 +40,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     _check_out(options.out)
-    if getattr(options, "format", None) == DELTA and importlib.util.find_spec("deltalake") is None:
-        raise CannotRun(f"--format {DELTA}: deltalake is not installed: pip install deltalake")
+    if getattr(options, "format", None) == DELTA:
+        _check_delta(options.out)
     try:
         from pyspark.errors import AnalysisException  # noqa: PLC0415 - as above
 
@@ -170,6 +170,13 @@ def _check_out(out: str) -> None:
     folder = arguments.local_folder(out)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise CannotRun(f"--out {out}: it is no folder")
+
+
+def _check_delta(out: str) -> None:
+    if importlib.util.find_spec("deltalake") is None:
+        raise CannotRun(f"--format {DELTA}: deltalake is not installed: pip install deltalake")
+    if arguments.local_folder(out) is None:
+        raise CannotRun(f"--out {out}: with --format {DELTA} tables are written to a local folder")
 
 
 def _read_options(options: argparse.Namespace) -> dict[str, str]:

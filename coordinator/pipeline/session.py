@@ -29,10 +29,18 @@ LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    # Each action tells listeners its whole plan as text; nobody here listens.
+    "spark.sql.maxPlanStringLength": "0",
 }
 """Where driver and executors are this process."""
-QUICK = {"spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""For jobs whose work is done in Python: what Java's second compiler would take is more than it would save."""
+QUICK = {
+    "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+}
+"""For jobs whose work is done in Python: what Java's second compiler would take is more than it would save.
+
+The classes are Spark's own, from where pip put them: what it takes to verify all of them is a part in six of its start.
+"""
 
 
 def session(master: str | None, settings: dict[str, str], *, quick: bool = False) -> SparkSession:

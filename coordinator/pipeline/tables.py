@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from coordinator.pipeline import broken, evidence, intervals, rebalances, transactions, verdicts
-from coordinator.pipeline.arguments import DELTA
+from coordinator.pipeline.arguments import DELTA, local_folder
 from coordinator.pipeline.evidence import Evidence
 from coordinator.pipeline.files import DAY
 from coordinator.pipeline.findings import Sums
@@ -180,7 +182,7 @@ class Store:
 
     def __init__(self, spark: SparkSession, folder: str, form: str) -> None:
         self._spark = spark
-        self._folder = folder
+        self._folder = str(local_folder(folder) or folder)
         self._form = form
 
     def path(self, name: str) -> str:
@@ -200,7 +202,7 @@ class Store:
             # Not a file system whose folders we can rename: Spark's own commit protocol has to do.
             self._save(dated, self.path(name), time_column)
         else:
-            with self._replaced(name) as new:
+            with self._replaced(name, to_arrow_schema(frame.schema)) as new:
                 self._save(dated, str(new), time_column)
         return self.read(name, frame.schema)
 
@@ -209,7 +211,7 @@ class Store:
         name = "commit_verdicts"
         if self._is_remote or not in_one_process(self._spark):
             return self.write(name, judging.rows()), put_away(judging.found())
-        with self._replaced(name) as new:
+        with self._replaced(name, SCHEMA) as new:
             found = put_away(judging.found(new))
         return self.read(name, from_arrow_schema(SCHEMA)), found
 
@@ -218,15 +220,18 @@ class Store:
         return "://" in self._folder
 
     @contextmanager
-    def _replaced(self, name: str) -> Iterator[Path]:
-        """A folder for a table's files, which takes the place of what was there."""
+    def _replaced(self, name: str, schema: pa.Schema) -> Iterator[Path]:
+        """A folder for a table's files, which takes the place of what was there. The schema is without its day."""
         path = Path(self.path(name)).absolute()
         new = path.with_name(f".{name}.new")
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
         yield new
+        if next(new.rglob("*.parquet"), None) is None:
+            # A folder without a file could not say what the columns of its table are.
+            pq.write_table(schema.empty_table(), new / "none.parquet")
         if self._form == DELTA:
-            _to_delta(new, str(path), BY_NAME[name].time_column)
+            _to_delta(new, str(path), schema, is_by_day=BY_NAME[name].time_column is not None)
             shutil.rmtree(new)
         else:
             shutil.rmtree(path, ignore_errors=True)
@@ -251,23 +256,27 @@ class Store:
 
     def remove(self, name: str) -> None:
         """A table that this evidence has not got: that of an earlier job would be taken for its own."""
-        if "://" not in self._folder:
+        if not self._is_remote:
             shutil.rmtree(self.path(name), ignore_errors=True)
 
 
-def _to_delta(parquet: Path, path: str, time_column: str | None) -> None:
-    import pyarrow as pa  # noqa: PLC0415 - only where it is asked for
+def _to_delta(parquet: Path, path: str, schema: pa.Schema, *, is_by_day: bool) -> None:
     import pyarrow.dataset as ds  # noqa: PLC0415 - only where it is asked for
     from deltalake import write_deltalake  # noqa: PLC0415 - as above, and it is an extra of its own
 
-    by_day = ds.partitioning(pa.schema([(DAY, pa.date32())]), flavor="hive")
-    rows = ds.dataset(parquet, format="parquet", partitioning=by_day if time_column is not None else None)
+    day = pa.field(DAY, pa.date32())
+    rows = ds.dataset(
+        parquet,
+        schema=schema.append(day) if is_by_day else schema,
+        format="parquet",
+        partitioning=ds.partitioning(pa.schema([day]), flavor="hive") if is_by_day else None,
+    )
     write_deltalake(
         path,
         rows.scanner().to_reader(),
         mode="overwrite",
         schema_mode="overwrite",
-        partition_by=[DAY] if time_column is not None else None,
+        partition_by=[DAY] if is_by_day else None,
     )
 
 

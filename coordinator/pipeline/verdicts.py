@@ -46,6 +46,7 @@ Batches = Iterator[Any]
 Decided = Callable[[Callable[[Batches], Batches], StructType], DataFrame]
 """Applies a function to the batches of the events, wherever those are: `judging.EVENTS` in, rows of the schema out."""
 _TIME = "time_ms"
+_SOUGHT = ("shard", "group", "offset", "state_offset", _TIME, "truth", "outcome")
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Pass:
             noted, context = Findings(), TaskContext.get()
             assert into is not None
             assert context is not None
-            with DayFiles(into, context.partitionId(), _TIME) as files:
+            with DayFiles(into, context.partitionId(), _TIME, _SOUGHT) as files:
                 for each in judged(events):
                     files.add(each.batch())
                     yield from noted.add(each)

@@ -166,7 +166,7 @@ def test_in_batches_and_over_deaths_it_says_what_a_fold_over_all_says(spark, sto
     dying = Dying(monkeypatch)
     # The events lag behind the state by more than a batch, and come alone.
     parts = cuts(story, (0.4, 0.3), (1.0, 0.3), (1.0, 1.0))
-    for number, (piece, dies_at) in enumerate(zip(pieces(spark, log, *parts), (None, 7, 2), strict=True)):
+    for number, (piece, dies_at) in enumerate(zip(pieces(spark, log, *parts), (None, 7, None), strict=True)):
 
         def history() -> follow.History:
             return follow.History(spark, out, follow.Archive(out, source), [], lambda _: None)
@@ -205,32 +205,37 @@ def test_as_a_stream_that_dies_and_goes_on_it_keeps_every_record_once_for_the_ot
 @pytest.mark.skipif(not KILLS, reason="takes minutes; PIPELINE_KILLS=3 in the environment asks for it")
 @pytest.mark.timeout(1800)
 def test_killed_again_and_again_under_a_live_writer_it_keeps_every_offset_once(spark, tmp_path):
-    log, out = tmp_path / "log" / "__consumer_offsets-0", tmp_path / "out"
+    log, out, said = tmp_path / "log" / "__consumer_offsets-0", tmp_path / "out", tmp_path / "said.txt"
     done, written = threading.Event(), [0]
 
     def write() -> None:
-        while not done.is_set():
-            now = int(time.time() * 1000)
-            records = [
-                Record(OffsetCommitKey("g", "t", offset % 7), OffsetCommitValue(offset, -1, "", now, -1, bytes(16)), 4)
-                for offset in range(written[0], written[0] + 100)
-            ]
-            write_log(log, encoded(records, RECORD_KEYS), [now] * 100, first=written[0])
-            written[0] += 100
-            time.sleep(0.05)
+        now = int(time.time() * 1000)
+        records = [
+            Record(OffsetCommitKey("g", "t", offset % 7), OffsetCommitValue(offset, -1, "", now, -1, bytes(16)), 4)
+            for offset in range(written[0], written[0] + 100)
+        ]
+        write_log(log, encoded(records, RECORD_KEYS), [now] * 100, first=written[0])
+        written[0] += 100
 
-    writer = threading.Thread(target=write)
+    def go_on_writing() -> None:
+        while not done.wait(0.05):
+            write()
+
+    # There is a log before anybody reads it, and what writing needs is imported in this thread.
+    write()
+    writer = threading.Thread(target=go_on_writing)
     writer.start()
     command = [sys.executable, "-m", "coordinator", "pipeline", "follow", "--log", str(tmp_path / "log"), "--out", str(out),
                "--interval", "0.5", "--conf", "spark.sql.shuffle.partitions=2"]  # fmt: skip
     commits = out / "archive" / "commits"
     try:
         for kill in range(KILLS):
-            process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+            with said.open("ab") as errors:
+                process = subprocess.Popen(command, stderr=errors)
             before = len(list(commits.glob("batch=*"))) if commits.exists() else 0
 
             def goes_on(process: Any = process, wanted: int = before + 2 + kill) -> bool:
-                assert process.poll() is None
+                assert process.poll() is None, said.read_text()[-2000:]
                 return len(list(commits.glob("batch=*"))) >= wanted
 
             wait_until(goes_on, "batches to be kept", within_s=400)
@@ -239,7 +244,9 @@ def test_killed_again_and_again_under_a_live_writer_it_keeps_every_offset_once(s
     finally:
         done.set()
         writer.join()
-    subprocess.run([*command, "--once"], check=True, stderr=subprocess.DEVNULL, timeout=600)
+    with said.open("ab") as errors:
+        code = subprocess.run([*command, "--once"], stderr=errors, timeout=600, check=False).returncode
+    assert code == 0, said.read_text()[-2000:]
     found = [row["offset"] for row in spark.read.parquet(str(commits)).select("offset").collect()]
     assert len(found) == written[0]
     assert sorted(found) == list(range(written[0]))

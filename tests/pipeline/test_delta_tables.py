@@ -1,0 +1,53 @@
+"""`--format delta`: the tables of a whole audit as Delta tables, which anything that reads Delta reads without us."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pipeline.histories import Story
+from pipeline.pipeline_rows import quick
+
+pytest.importorskip("pyspark")
+pytest.importorskip("deltalake", reason="deltalake is not installed: pip install deltalake")
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from coordinator.pipeline import audit, evidence, tables
+from coordinator.pipeline.arguments import DELTA, PARQUET
+
+
+def rows_of(path: Path) -> tuple[list[str], list[str]]:
+    """A Delta table's columns without its day, and its rows as text, in an order."""
+    table = pa.table(DeltaTable(str(path)).to_pyarrow_dataset().to_table())
+    names = [name for name in table.column_names if name != tables.DAY]
+    return names, sorted(repr(row) for row in table.select(names).to_pylist())
+
+
+def test_an_audit_writes_the_same_tables_as_delta_and_as_parquet(spark: Any, tmp_path: Path) -> None:
+    """Those without a row among them, which have their columns all the same."""
+    log = Story(5).live(80).write(tmp_path / "log")
+    found, made = {}, {}
+    for form in (PARQUET, DELTA):
+        with quick(spark):
+            made[form] = tables.Derived(evidence=evidence.from_log(spark, str(log), {}))
+            *_, (_, found[form]) = audit.audit(made[form], tables.Store(spark, str(tmp_path / form), form))
+    assert found[DELTA] == found[PARQUET]
+    for name in audit.WRITTEN:
+        as_parquet = getattr(made[PARQUET], name).toArrow()
+        names, rows = rows_of(tmp_path / DELTA / name)
+        assert names == as_parquet.column_names
+        assert rows == sorted(repr(row) for row in as_parquet.to_pylist())
+    assert rows_of(tmp_path / DELTA / "invariants_broken")[1] == []
+
+
+def test_a_delta_table_is_replaced_and_keeps_its_history(spark: Any, tmp_path: Path) -> None:
+    store = tables.Store(spark, f"file://{tmp_path}", DELTA)
+    for said in ("before", "after"):
+        frame = spark.createDataFrame([(said, 86_400_000), (said, None)], "group string, time_ms bigint")
+        read_back = store.write("epochs", frame)
+        assert {tuple(row) for row in read_back.collect()} == {(said, 86_400_000), (said, None)}
+        assert to_arrow_schema(read_back.schema) == to_arrow_schema(frame.schema)
+    assert DeltaTable(str(tmp_path / "epochs")).version() == 1
+    assert DeltaTable(str(tmp_path / "epochs")).metadata().partition_columns == [tables.DAY]
