@@ -139,8 +139,6 @@ class _Groups:
                 self._pending[producer.id].append((partition, record.value))
         elif isinstance(key, GroupMetadataKey):
             self._put(self._classic, key.group, record.value)
-        elif isinstance(key, ConsumerGroupMetadataKey):
-            self._put(self._consumer, key.group_id, None if record.value is None else {})
         elif isinstance(key, ConsumerGroupMemberMetadataKey):
             self._put(self._consumer.setdefault(key.group_id, {}), key.member_id, record.value)
         elif isinstance(key, StreamsGroupMemberMetadataKey):
