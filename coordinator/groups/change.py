@@ -8,8 +8,8 @@ that epoch, or of a later one; it is remembered in the group, and told.
 from collections import deque
 from typing import Any
 
-from coordinator.groups.consumer.group import Rebalance
 from coordinator.groups.events import Completed, Kind, quiet, rebalance_started
+from coordinator.groups.modern import Rebalance
 from coordinator.runtime.result import Event, Fact, Record, Timer, TimerKey
 
 

@@ -16,8 +16,9 @@ from enum import IntEnum
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, Epochs
+from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.groups.consumer.reconcile import Owned
+from coordinator.groups.modern import Epochs
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (

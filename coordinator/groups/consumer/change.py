@@ -22,7 +22,6 @@ from coordinator.groups.change import GroupChange
 from coordinator.groups.classic.protocols import in_java_order
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import (
-    JOINING_EPOCH,
     NO_PARTITIONS,
     ConsumerGroup,
     ConsumerMember,
@@ -35,6 +34,7 @@ from coordinator.groups.consumer.group import (
 from coordinator.groups.consumer.reconcile import Owned, reconcile
 from coordinator.groups.consumer.subscription import check_regex, follow, metadata_hash, refresh_timer, topic_ids
 from coordinator.groups.events import Kind
+from coordinator.groups.modern import JOINING_EPOCH
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Call, Result

@@ -29,7 +29,6 @@ from coordinator.groups.classic.joining import Joining
 from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.downgrade import downgrade_replacing, encoded, may_downgrade_replacing
 from coordinator.groups.consumer.group import (
-    LEAVING_FOR_A_WHILE_EPOCH,
     NO_PARTITIONS,
     ClassicPart,
     ConsumerGroup,
@@ -56,6 +55,7 @@ from coordinator.groups.events import (
     member_left,
     quiet,
 )
+from coordinator.groups.modern import LEAVING_FOR_A_WHILE_EPOCH
 from coordinator.groups.settings import DISABLED
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.groups.classic.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.classic.protocols import in_java_order
-from coordinator.groups.consumer.group import NO_PARTITIONS, ConsumerGroup, ConsumerMember, Epochs
+from coordinator.groups.consumer.group import NO_PARTITIONS, ConsumerGroup, ConsumerMember
+from coordinator.groups.modern import Epochs
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ConsumerGroupDescribeResponse, ListGroupsResponse
 

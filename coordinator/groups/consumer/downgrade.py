@@ -19,8 +19,9 @@ from coordinator.groups.classic.protocols import select_protocol
 from coordinator.groups.classic.rebalance import call_together, read_subscriptions
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.change import Change
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, Epochs, regex_key
+from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, regex_key
 from coordinator.groups.events import Kind, group_converted, quiet
+from coordinator.groups.modern import Epochs
 from coordinator.groups.records import group_metadata
 from coordinator.groups.settings import BIDIRECTIONAL, DOWNGRADE
 from coordinator.protocol.codec import DecodeError

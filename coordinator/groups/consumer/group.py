@@ -1,13 +1,7 @@
 """A consumer group (KIP-848): the state that its operations work on.
 
-Nobody stops here to agree on anything. The coordinator keeps three things and lets each member walk from one to the next
-in its own time:
-
-    the group epoch        moves on when the group's metadata change: members, subscriptions, topics
-    the target assignment  who should read what; computed by an assignor for a group epoch, and then bears its number
-    the members            what each holds now, and the *member epoch* it has reached on the way to the target
-
-A member is told by heartbeats what to give up and what it gets. It reaches the target's epoch when it has given up what it
+What it shares with streams groups, epochs and a target, is in groups/modern.py. Shared out are partitions: a member is told by
+heartbeats what to give up and what it gets. It reaches the target's epoch when it has given up what it
 must; a partition is given to it when nobody else holds it any more (reconcile.py). So
 
     RevocationEpoch < MemberEpoch <= target assignment epoch <= group epoch
@@ -20,27 +14,18 @@ Who holds a partition is kept by partition as well (`owners`), so that "is it fr
 must give up is still its own.
 """
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
 
 from coordinator.groups.assignors.assignor import MemberSpec, Partitions
-from coordinator.groups.classic.group import REBALANCES_KEPT
+from coordinator.groups.modern import JOINING_EPOCH, Epochs, ModernGroup
 from coordinator.groups.settings import ConsumerSettings
 from coordinator.runtime.result import Result, TimerKey
 
-EPOCH_AT_FIRST = 1
-"""Group epoch and target assignment epoch of a group that has just come into being, with an empty target."""
-JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
-LEAVING_FOR_A_WHILE_EPOCH = -2
 NO_REVOCATION_EPOCH = -1
 """The log does not know: the record was written by a Kafka that has no such field."""
-
-Epochs = Mapping[bytes, Mapping[int, int]]
-"""Topic id -> partition -> the epoch at which the member was given it (KIP-1251). No topic is empty."""
 
 NOTHING: Epochs = {}
 NO_PARTITIONS: Partitions = {}
@@ -159,24 +144,6 @@ class ResolvedRegex:
     timestamp_ms: int
 
 
-@dataclass(slots=True, kw_only=True)
-class Rebalance:
-    """Why a group's epoch moved on, and how far the group has come since. Wall clock; None until reached."""
-
-    epoch: int
-    cause: str
-    member_id: str
-    started_ms: int
-    assigned_ms: int | None = None
-    """A target for this epoch, or a later one, was computed."""
-    last_reconciled: str = ""
-    """The member that was the last to reach the target: the one the others waited for."""
-    ended_ms: int | None = None
-    """Every member has reached it."""
-    waits: dict[str, int] = field(default_factory=dict)
-    """Member id -> how long after the start it reached the target."""
-
-
 class Steady:
     """The answer to a member that has nothing to say and nothing to hear, made once (heartbeat.py)."""
 
@@ -193,61 +160,38 @@ class Steady:
         """The target is for the group's epoch; otherwise the answer is good as long as the target stands."""
 
 
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     """One consumer group. Only replay.py calls what is under "replay"."""
 
     __slots__ = (
-        "acknowledged",
         "assignors",
         "called",
         "catalog_version",
         "classic_members",
         "classic_protocols",
-        "delivered",
-        "departed",
         "epoch_reached",
-        "group_epoch",
-        "group_id",
         "has_partition_metadata",
         "meant",
         "meant_count",
-        "members",
-        "metadata_hash",
         "owners",
-        "rebalances",
         "regex_members",
         "regexes",
         "regexes_looked_at_ms",
-        "regexes_version", "specs",
-        "static_members",
+        "regexes_version",
+        "specs",
         "steady",
         "subscribed",
-        "target",
-        "target_epoch",
-        "target_timestamp_ms",
         "target_version",
         "topic_ids",
-        "unreconciled",
-    )  # fmt: skip
+    )
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.group_epoch = EPOCH_AT_FIRST
-        self.metadata_hash = 0
-        """Of the subscribed topics as they were when the group epoch last moved on (subscription.py)."""
-        self.target_epoch = EPOCH_AT_FIRST
-        self.target_timestamp_ms = 0
-        """When the target was computed; 0: the log does not say."""
-        self.target: dict[str, Partitions] = {}
-        """Member id -> what it should hold."""
-        self.members: dict[str, ConsumerMember] = {}
+        super().__init__(group_id)
         self.regexes: dict[str, ResolvedRegex] = {}
         self.has_partition_metadata = False
         """The log has a record of type 4, which only a Kafka before 4.1 writes; it is taken back when there is a chance."""
 
         # Follows from the members and patterns, kept as they change.
-        self.static_members: dict[str, str] = {}
-        """Instance id -> member id."""
         self.subscribed: dict[str, int] = {}
         """Topic name -> members that subscribe to it by name + patterns that it matched."""
         self.regex_members: dict[str, int] = {}
@@ -265,18 +209,10 @@ class ConsumerGroup:
         """Partitions in all parts of the target. As many as in `meant`, if no partition is meant for two members."""
         self.epoch_reached = 0
         """No member has been further than this epoch."""
-        self.unreconciled: set[str] = set()
-        """Members that have not reached the target."""
-        self.departed: set[str] = set()
-        """Ids of members that had reached the target's epoch and are gone. Should one come back, it must not get this epoch
-        again: a commit that it made before it left would pass for one made after."""
 
         # Not in the log.
         self.called: set[str] = set()
         """Classic members that were told to join again and have not yet."""
-        self.delivered: dict[str, tuple[int, Epochs]] = {}
-        """Member id -> epoch and assignment that it was told last; and those that it said it has (events.py)."""
-        self.acknowledged: dict[str, tuple[int, Epochs]] = {}
         self.steady: dict[str, Steady] = {}
         """By member id. One that is here has reached the target."""
         self.catalog_version: int | None = None
@@ -290,7 +226,6 @@ class ConsumerGroup:
         self.regexes_version: int | None = None
         """The catalog that the patterns were last matched against."""
         self.regexes_looked_at_ms = 0
-        self.rebalances: deque[Rebalance] = deque(maxlen=REBALANCES_KEPT)
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
@@ -301,10 +236,6 @@ class ConsumerGroup:
         if self.group_epoch > self.target_epoch:
             return State.ASSIGNING
         return State.RECONCILING if self.unreconciled else State.STABLE
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     @property
     def durable(self) -> dict[str, Any]:
@@ -319,11 +250,6 @@ class ConsumerGroup:
             "regexes": self.regexes,
             "owners": self.owners,
         }
-
-    def target_stands(self, interval_ms: int, now_ms: int) -> bool:
-        """Whether the target was computed so short a time ago that there is no other yet. A wall clock that was set back says
-        nothing about that, and is not waited for."""
-        return self.target_timestamp_ms > 0 and 0 <= now_ms - self.target_timestamp_ms < interval_ms
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscribed
@@ -356,53 +282,32 @@ class ConsumerGroup:
                 self.static_members[member.instance_id] = member.member_id
             if old is None or not _looks_the_same(old, member):
                 self.specs.pop(member.member_id, None)
-        if member.is_reconciled_to(self.target_epoch):
-            self.unreconciled.discard(member.member_id)
-        else:
-            self.unreconciled.add(member.member_id)
+        self._walked(member)
 
     def drop(self, member_id: str) -> None:
         """Takes a member out; nothing if it is not in."""
         old = self.members.pop(member_id, None)
         if old is None:
             return
-        self._depart(old)
+        self._gone(old)
         self._count(old, -1)
-        self._release(old)
         self._own(old, None)
         self.called.discard(member_id)
         self.specs.pop(member_id, None)
         self.steady.pop(member_id, None)
-        self.delivered.pop(member_id, None)
-        self.acknowledged.pop(member_id, None)
-        self.unreconciled.discard(member_id)
-
-    def remember(self, begun: "ConsumerGroup") -> None:
-        """Takes over what is not in the log from the group that an operation had before there was one."""
-        self.rebalances = begun.rebalances
-        self.delivered = begun.delivered
-        self.acknowledged = begun.acknowledged
 
     def set_group_epoch(self, epoch: int, metadata_hash: int) -> None:
         self.group_epoch = epoch
         self.metadata_hash = metadata_hash
         self.steady.clear()
 
-    def _depart(self, member: ConsumerMember) -> None:
-        if member.member_epoch >= self.target_epoch:
-            self.departed.add(member.member_id)
-
     def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        self.departed.clear()
-        self.target_epoch = epoch
-        self.target_timestamp_ms = timestamp_ms
+        self._retarget(epoch, timestamp_ms)
         self.steady.clear()
         if epoch > self.epoch_reached:
             self.unreconciled = set(self.members)
-            return
-        self.unreconciled = {
-            member_id for member_id, member in self.members.items() if not member.is_reconciled_to(epoch)
-        }
+        else:
+            self._look_who_is_there()
 
     def set_target(self, member_id: str, partitions: Partitions | None) -> None:
         """What a member should hold, or None: nothing is meant for it."""

@@ -27,7 +27,8 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from coordinator.groups.assignors.assignor import Partitions
-from coordinator.groups.consumer.group import NOTHING, ConsumerMember, Epochs, MemberState
+from coordinator.groups.consumer.group import NOTHING, ConsumerMember, MemberState
+from coordinator.groups.modern import Epochs
 
 Owned = Iterable[tuple[bytes, Iterable[int]]] | None
 """What a member says it owns, by topic id; None: it does not say."""

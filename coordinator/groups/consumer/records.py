@@ -11,7 +11,8 @@ skip it.
 from collections.abc import Iterable
 
 from coordinator.groups.assignors.assignor import Partitions
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, Epochs, ResolvedRegex
+from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, ResolvedRegex
+from coordinator.groups.modern import Epochs
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,

@@ -14,16 +14,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordinator.groups.consumer.group import (
-    EPOCH_AT_FIRST,
-    LEAVING_EPOCH,
     NO_REVOCATION_EPOCH,
     NOTHING,
     ClassicPart,
     ConsumerMember,
-    Epochs,
     MemberState,
     ResolvedRegex,
 )
+from coordinator.groups.modern import EPOCH_AT_FIRST, LEAVING_EPOCH, Epochs
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,

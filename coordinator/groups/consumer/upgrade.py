@@ -19,10 +19,11 @@ from coordinator.groups.classic.answers import join_refused, sync_refused
 from coordinator.groups.classic.group import ClassicGroup, ClassicMember, State, pending_key, session_key, sync_key
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.change import Change
-from coordinator.groups.consumer.group import EPOCH_AT_FIRST, ClassicPart, ConsumerGroup, ConsumerMember
+from coordinator.groups.consumer.group import ClassicPart, ConsumerGroup, ConsumerMember
 from coordinator.groups.consumer.group import session_key as consumer_session_key
 from coordinator.groups.consumer.subscription import metadata_hash
 from coordinator.groups.events import Kind, group_converted, quiet
+from coordinator.groups.modern import EPOCH_AT_FIRST
 from coordinator.groups.records import group_metadata_tombstone
 from coordinator.groups.settings import BIDIRECTIONAL, UPGRADE
 from coordinator.protocol.codec import DecodeError

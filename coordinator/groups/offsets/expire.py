@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from coordinator.groups.classic.group import ClassicGroup, State
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.delete_groups import ended
+from coordinator.groups.modern import ModernGroup
 from coordinator.groups.offsets.pending import Partition
 from coordinator.groups.offsets.records import NO_TIMESTAMP, offset_commit_tombstone
 from coordinator.groups.streams.group import StreamsGroup
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
 
 _Group = ClassicGroup | ConsumerGroup | StreamsGroup
-_Modern = (ConsumerGroup, StreamsGroup)
 
 TIMER: TimerKey = ("offsets-expire",)
 RECORDS_PER_TURN_MAX = 10_000
@@ -84,7 +84,7 @@ def fire(groups: "Groups", now_ms: int) -> Result:
 
 
 def _is_empty(group: _Group) -> bool:
-    return not group.members if isinstance(group, _Modern) else group.state is State.EMPTY
+    return not group.members if isinstance(group, ModernGroup) else group.state is State.EMPTY
 
 
 def expired_offsets(
@@ -104,7 +104,7 @@ def expired_offsets(
 
 def _counted_from(group: _Group) -> Callable[[OffsetCommitValue], int] | None:
     """The moment from which an offset's retention runs, or None while the group needs all its offsets."""
-    if isinstance(group, _Modern) or group.protocol_type is None:
+    if isinstance(group, ModernGroup) or group.protocol_type is None:
         return _commit_timestamp_ms
     if group.state is State.EMPTY:
         since_ms = group.state_timestamp_ms

@@ -22,9 +22,9 @@ A topology that the topics do not allow has a target, too: nobody has tasks.
 from typing import TYPE_CHECKING
 
 from coordinator.groups.change import GroupChange
-from coordinator.groups.consumer.group import JOINING_EPOCH
 from coordinator.groups.consumer.subscription import topics_hash
 from coordinator.groups.events import Kind
+from coordinator.groups.modern import JOINING_EPOCH
 from coordinator.groups.streams import records
 from coordinator.groups.streams.configure import Configured, configure
 from coordinator.groups.streams.group import (

@@ -2,7 +2,7 @@
 
 A streams group is to a Kafka Streams application what a consumer group is to consumers, and goes the same way: a group epoch
 that moves on when something changes, a target made by an assignor for that epoch, and members that each walk to the target
-in their own time (groups/consumer/group.py). What it shares out are not partitions but *tasks*:
+in their own time (groups/modern.py). What it shares out are not partitions but *tasks*:
 
     topology       what the application does: its subtopologies, with the topics each reads and keeps its state in
     subtopology    is cut into as many tasks as its largest source topic has partitions
@@ -23,14 +23,13 @@ was right when the group's epoch last moved on is in the log (`validated_topolog
 Everything above `Not in the log` is, and `replay.py` is the only code that changes it.
 """
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.groups.classic.group import REBALANCES_KEPT
-from coordinator.groups.consumer.group import EPOCH_AT_FIRST, JOINING_EPOCH, ConsumerMember, Epochs, Rebalance
+from coordinator.groups.consumer.group import ConsumerMember
+from coordinator.groups.modern import JOINING_EPOCH, ModernGroup
 from coordinator.groups.settings import StreamsSettings
 from coordinator.runtime.result import Result, TimerKey
 
@@ -191,46 +190,30 @@ class Steady(NamedTuple):
     api_version: int
 
 
-class StreamsGroup:
+class StreamsGroup(ModernGroup[StreamsMember, TasksTuple]):
     """One streams group. Only replay.py calls what is under "replay"."""
 
     __slots__ = (
-        "acknowledged",
         "active",
         "assignment_configs",
         "configured",
         "configured_version",
-        "delivered",
-        "departed",
         "endpoint_epoch",
         "failed_description_epoch",
-        "group_epoch",
-        "group_id",
         "is_delayed",
-        "members",
-        "metadata_hash",
         "readers",
-        "rebalances",
         "shutdown_by",
         "standby",
-        "static_members",
         "steady",
         "stored_description_epoch",
-        "target",
-        "target_epoch",
-        "target_timestamp_ms",
         "task_offsets",
         "topology",
-        "unreconciled",
         "validated_topology_epoch",
         "warmup",
     )
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.group_epoch = EPOCH_AT_FIRST
-        self.metadata_hash = 0
-        """Of the topology's topics as they were when the group epoch last moved on."""
+        super().__init__(group_id)
         self.validated_topology_epoch = NO_TOPOLOGY_EPOCH
         """The epoch of the topology whose topics were found to be right."""
         self.assignment_configs: Mapping[str, str] = {}
@@ -239,27 +222,13 @@ class StreamsGroup:
         """Written by a Kafka that keeps descriptions of topologies (KIP-1331), and kept for it; and the next one, too."""
         self.failed_description_epoch = NO_TOPOLOGY_EPOCH
         self.topology: Topology | None = None
-        self.target_epoch = EPOCH_AT_FIRST
-        self.target_timestamp_ms = 0
-        """When the target was computed; 0: the log does not say."""
-        self.target: dict[str, TasksTuple] = {}
-        """Member id -> what it should hold."""
-        self.members: dict[str, StreamsMember] = {}
 
         # Follows from the members, kept as they change.
-        self.static_members: dict[str, str] = {}
-        """Instance id -> member id."""
         self.active: dict[str, dict[int, str]] = {}
         """Subtopology id -> number -> the member that has the active task."""
         self.standby: _Holders = {}
         """Who has standby tasks, and who has warm-up tasks."""
         self.warmup: _Holders = {}
-        self.unreconciled: set[str] = set()
-        """Members that have not reached the target."""
-
-        self.departed: set[str] = set()
-        """Ids of members that had reached the target's epoch and are gone. Should one come back, it must not get this epoch
-        again: a commit that it made before it left would pass for one made after."""
 
         # Not in the log.
         self.configured: Configured | None = None
@@ -275,12 +244,8 @@ class StreamsGroup:
         """The first target is not made yet, so that it is made for all who come at the same time."""
         self.readers: dict[str, tuple[StreamsMember, int, ConsumerMember]] = {}
         """Members as readers of partitions, with what that was made of (partitions.py)."""
-        self.delivered: dict[str, tuple[int, Epochs]] = {}
-        """Member id -> epoch and partitions that it was told last; and those that it said it has (events.py)."""
-        self.acknowledged: dict[str, tuple[int, Epochs]] = {}
         self.steady: dict[str, Steady] = {}
         """By member id."""
-        self.rebalances: deque[Rebalance] = deque(maxlen=REBALANCES_KEPT)
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
@@ -293,10 +258,6 @@ class StreamsGroup:
         if self.group_epoch > self.target_epoch:
             return State.ASSIGNING
         return State.RECONCILING if self.unreconciled else State.STABLE
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     @property
     def durable(self) -> dict[str, Any]:
@@ -315,11 +276,6 @@ class StreamsGroup:
             "standby": self.standby,
             "warmup": self.warmup,
         }
-
-    def target_stands(self, interval_ms: int, now_ms: int) -> bool:
-        """Whether the target was computed so short a time ago that there is no other yet. A wall clock that was set back says
-        nothing about that, and is not waited for."""
-        return self.target_timestamp_ms > 0 and 0 <= now_ms - self.target_timestamp_ms < interval_ms
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a subtopology of a group with members reads the topic."""
@@ -361,46 +317,33 @@ class StreamsGroup:
             self._release(old)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
-        if member.is_reconciled_to(self.target_epoch):
-            self.unreconciled.discard(member.member_id)
-        else:
-            self.unreconciled.add(member.member_id)
+        self._walked(member)
 
     def drop(self, member_id: str) -> None:
         """Takes a member out; nothing if it is not in."""
         old = self.members.pop(member_id, None)
         if old is None:
             return
-        self._depart(old)
-        self._release(old)
+        self._gone(old)
         self._hold(old, None)
-        self.unreconciled.discard(member_id)
         self.task_offsets.pop(member_id, None)
         self.readers.pop(member_id, None)
         self.steady.pop(member_id, None)
-        self.delivered.pop(member_id, None)
-        self.acknowledged.pop(member_id, None)
         if not self.members:
             self.shutdown_by = None
 
     def remember(self, begun: "StreamsGroup") -> None:
         """Takes over what is not in the log from the group that an operation had before there was one."""
+        super().remember(begun)
         self.configured = begun.configured
         self.configured_version = begun.configured_version
         self.task_offsets = begun.task_offsets
         self.shutdown_by = begun.shutdown_by
         self.is_delayed = begun.is_delayed
-        self.rebalances = begun.rebalances
-        self.delivered = begun.delivered
-        self.acknowledged = begun.acknowledged
 
     def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        self.departed.clear()
-        self.target_epoch = epoch
-        self.target_timestamp_ms = timestamp_ms
-        self.unreconciled = {
-            member_id for member_id, member in self.members.items() if not member.is_reconciled_to(epoch)
-        }
+        self._retarget(epoch, timestamp_ms)
+        self._look_who_is_there()
 
     def set_topology(self, topology: "Topology | None") -> None:
         if self.topology is not None and topology != self.topology:
@@ -409,15 +352,6 @@ class StreamsGroup:
             self.configured_version = None
         self.topology = topology
         self.readers.clear()
-
-    def _depart(self, member: StreamsMember) -> None:
-        if member.member_epoch >= self.target_epoch:
-            self.departed.add(member.member_id)
-
-    def _release(self, member: StreamsMember) -> None:
-        instance_id = member.instance_id
-        if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
-            del self.static_members[instance_id]
 
     def _hold(self, old: StreamsMember | None, new: StreamsMember | None) -> None:
         """Whoever took an active task last has it: while a log is read, the record by which it was given up may be gone."""

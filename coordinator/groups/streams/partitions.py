@@ -9,7 +9,8 @@ its state (Interactive Queries). And offsets are committed for partitions, not f
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from coordinator.groups.consumer.group import NO_REVOCATION_EPOCH, ConsumerMember, Epochs
+from coordinator.groups.consumer.group import NO_REVOCATION_EPOCH, ConsumerMember
+from coordinator.groups.modern import Epochs
 from coordinator.groups.streams.configure import Configured
 from coordinator.groups.streams.group import StreamsGroup, StreamsMember, TaskEpochs
 from coordinator.groups.streams.topology import Topology

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from coordinator.groups.consumer.group import EPOCH_AT_FIRST, LEAVING_EPOCH
+from coordinator.groups.modern import EPOCH_AT_FIRST, LEAVING_EPOCH
 from coordinator.groups.streams.group import (
     NO_HELD_TASKS,
     Endpoint,

@@ -8,7 +8,7 @@ group's epoch stays as it is, unless the new one differs from the old in what an
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from coordinator.groups.consumer.group import JOINING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH
+from coordinator.groups.modern import JOINING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH
 from coordinator.groups.streams import records
 from coordinator.groups.streams.change import Change
 from coordinator.groups.streams.group import NO_HELD_TASKS, NO_TASKS, HeldTasks, StreamsMember
