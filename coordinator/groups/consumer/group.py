@@ -1,14 +1,14 @@
 """A consumer group (KIP-848): the state that its operations work on.
 
-What it shares with streams groups, epochs and a target, is in groups/modern.py. Shared out are partitions: a member is told by
-heartbeats what to give up and what it gets. It reaches the target's epoch when it has given up what it
-must; a partition is given to it when nobody else holds it any more (reconcile.py). So
+What it shares with streams groups, epochs and a target, is in groups/modern.py. What it shares out are partitions: a member is
+told by heartbeats what to give up and what it gets. It reaches the target's epoch when it has given up what it must; a
+partition is given to it when nobody else holds it any more (reconcile.py). So
 
     RevocationEpoch < MemberEpoch <= target assignment epoch <= group epoch
 
-Everything above is in the log. Members are immutable values fully backed by two records; `replay.py` is the only code that
-puts another in their place, live and at load. What is not in the log is at the end of this class: what is cached, and the
-memory of why the group rebalanced. An operation may change that directly; a crash loses it and nothing depends on it.
+All of these are in the log. Members are immutable values fully backed by two records; `replay.py` is the only code that puts
+another in their place, live and at load. What is not in the log is at the end of this class: what is cached, and the memory of
+why the group rebalanced. An operation may change that directly; a crash loses it and nothing depends on it.
 
 Who holds a partition is kept by partition as well (`owners`), so that "is it free?" is a look-up. A partition that a member
 must give up is still its own.
