@@ -40,7 +40,6 @@ from coordinator.groups.consumer.group import (
     sync_key,
 )
 from coordinator.groups.consumer.leave import remove
-from coordinator.groups.consumer.membership import fence_size, holder_of, member_of, short_id
 from coordinator.groups.consumer.reconcile import Owned, holds_on
 from coordinator.groups.consumer.static_members import from_the_start
 from coordinator.groups.consumer.static_members import join as join_static
@@ -55,6 +54,7 @@ from coordinator.groups.events import (
     member_left,
     quiet,
 )
+from coordinator.groups.membership import fence_size, holder_of, member_of, short_id
 from coordinator.groups.modern import LEAVING_FOR_A_WHILE_EPOCH
 from coordinator.groups.settings import DISABLED
 from coordinator.protocol.codec import DecodeError

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, Steady, join_key, session_key, sync_key
 from coordinator.groups.consumer.leave import leave
-from coordinator.groups.consumer.membership import fence_size, holder_of, member_of, short_id
 from coordinator.groups.consumer.reconcile import Owned
 from coordinator.groups.consumer.static_members import join
 from coordinator.groups.consumer.subscription import refresh_timer
 from coordinator.groups.consumer.upgrade import group_to_join
 from coordinator.groups.events import Kind, acknowledged, delivered, fenced, member_joined
+from coordinator.groups.membership import fence_size, holder_of, member_of, short_id
 from coordinator.groups.modern import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH, Epochs
 from coordinator.groups.settings import ConsumerSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError

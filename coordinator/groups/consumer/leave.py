@@ -12,10 +12,10 @@ from coordinator.groups.consumer import records
 from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.downgrade import downgrade_without, may_downgrade_without
 from coordinator.groups.consumer.group import ConsumerMember, rebalance_key
-from coordinator.groups.consumer.membership import holder_of, member_of
 from coordinator.groups.consumer.static_members import step_aside
 from coordinator.groups.consumer.subscription import follow, metadata_hash
 from coordinator.groups.events import Kind, member_left
+from coordinator.groups.membership import holder_of, member_of
 from coordinator.groups.modern import LEAVING_FOR_A_WHILE_EPOCH
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse

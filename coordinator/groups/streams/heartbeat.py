@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import State as ClassicState
 from coordinator.groups.classic.group import pending_disarmed
-from coordinator.groups.consumer.membership import fence_size, holder_of, member_of
 from coordinator.groups.events import Kind, delivered, fenced, group_converted, member_joined, owns_all, quiet
+from coordinator.groups.membership import fence_size, holder_of, member_of
 from coordinator.groups.modern import JOINING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH
 from coordinator.groups.records import group_metadata_tombstone
 from coordinator.groups.streams import static_members

@@ -5,8 +5,8 @@ Whatever they held is free from that moment, and the group's epoch is raised so 
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.consumer.membership import holder_of, member_of
 from coordinator.groups.events import Kind, member_left
+from coordinator.groups.membership import holder_of, member_of
 from coordinator.groups.modern import LEAVING_FOR_A_WHILE_EPOCH
 from coordinator.groups.streams import records
 from coordinator.groups.streams.change import Change
