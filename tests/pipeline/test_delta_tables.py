@@ -8,7 +8,7 @@ from pipeline.histories import Story
 from pipeline.pipeline_rows import quick
 
 pytest.importorskip("pyspark")
-pytest.importorskip("deltalake", reason="deltalake is not installed: pip install deltalake")
+pytest.importorskip("deltalake")
 
 import pyarrow as pa
 from deltalake import DeltaTable

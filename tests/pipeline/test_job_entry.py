@@ -1,6 +1,5 @@
 """The jobs as the script that `spark-submit` is given: what makes no sense is one line and exit code 2, before Spark starts."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +10,18 @@ pytest.importorskip("pyspark")
 
 from coordinator.pipeline import job
 
+WITHOUT_DELTALAKE = """
+import runpy, sys
+sys.modules["deltalake"] = None
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
-def submitted(*arguments: str) -> subprocess.CompletedProcess[str]:
+
+def submitted(*arguments: str, by: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """The script, from its own folder's path, as Spark runs it."""
     return subprocess.run(
-        [sys.executable, job.__file__, *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *by, job.__file__, *arguments], capture_output=True, text=True, timeout=120, check=False
     )
 
 
@@ -28,10 +34,10 @@ def test_a_log_that_is_not_there_is_one_line_and_nothing_is_written(name, tmp_pa
     assert not out.exists()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("deltalake") is not None, reason="deltalake is installed")
 def test_delta_tables_without_deltalake_are_refused_before_anything_is_made(tmp_path):
     out = tmp_path / "out"
-    done = submitted("tables", "--log", str(Path(__file__).parent), "--out", str(out), "--format", "delta")
+    asked = ["tables", "--log", str(Path(__file__).parent), "--out", str(out), "--format", "delta"]
+    done = submitted(*asked, by=("-c", WITHOUT_DELTALAKE))
     assert done.returncode == 2
     assert done.stderr == "coordinator: --format delta: deltalake is not installed: pip install deltalake\n"
     assert not out.exists()
