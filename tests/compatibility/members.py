@@ -34,11 +34,16 @@ class ClientError(Exception):
 class Client:
     """One kind of client: how to start its program, and what it can do."""
 
-    def __init__(self, name: str, *, cooperative: bool, admin: frozenset[str], static: bool = True):
+    def __init__(
+        self, name: str, *, cooperative: bool, admin: frozenset[str], static: bool = True, patient: bool = True
+    ):
         self.name = name
         self.cooperative = cooperative
         self.admin = admin
         self.static = static
+        self.patient = patient
+        """Whether it stays a member, whatever it was doing, while there is no broker for a second. kafkajs starts its consumer
+        anew if it looks for brokers to fetch from at that moment (KafkaJSNoBrokerAvailableError)."""
 
     def command(self, bootstrap: str) -> list[str]:
         return [sys.executable, str(HERE / "clients" / f"{self.name}_client.py"), bootstrap]
@@ -111,7 +116,7 @@ CLIENTS = {
     "aiokafka": Client("aiokafka", cooperative=False, admin=frozenset()),
     "java": JavaClient("java", cooperative=True, admin=EVERYTHING),
     "franz_go": GoClient("franz_go", cooperative=True, admin=EVERYTHING),
-    "kafkajs": NodeClient("kafkajs", cooperative=False, admin=EVERYTHING, static=False),
+    "kafkajs": NodeClient("kafkajs", cooperative=False, admin=EVERYTHING, static=False, patient=False),
 }
 
 
