@@ -13,7 +13,9 @@ from coordinator.requests.dispatch import spoken_apis
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = REPOSITORY / "coordinator"
-NOT_AN_API = {"config_resources", "__init__", "api", "authorized", "dispatch", "exchange", "judged_commit"}
+NOT_AN_API = {
+    "config_resources", "__init__", "api", "authorized", "described", "dispatch", "exchange", "judged_commit",
+}  # fmt: skip
 """Files of `requests` that are the machinery of the others."""
 
 

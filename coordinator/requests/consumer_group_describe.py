@@ -10,7 +10,7 @@ from coordinator.groups.settings import CONSUMER
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.authorized import GROUP
+from coordinator.requests.described import in_order
 from coordinator.runtime.result import Call, Result
 
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
@@ -23,14 +23,7 @@ def handle(server: Any, exchange: Any) -> None:
         return
 
     def combine(parts: list[Any]) -> ConsumerGroupDescribeResponse:
-        described: dict[str, _Described] = {group.group_id: group for part in parts for group in part}
-        if request.include_authorized_operations:
-            for group in described.values():
-                if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = GROUP
-        # Kafka answers for names that cannot be before it looks for groups.
-        in_order = sorted(request.group_ids, key=bool)
-        return ConsumerGroupDescribeResponse(groups=[described[group_id] for group_id in in_order])
+        return ConsumerGroupDescribeResponse(groups=in_order(request, parts))
 
     server.groups.gather_by_group(dict.fromkeys(request.group_ids), _describe, exchange, combine)
 

@@ -12,7 +12,7 @@ from coordinator.groups.streams.describe import describe_streams_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.authorized import GROUP
+from coordinator.requests.described import in_order
 from coordinator.runtime.result import Call, Result
 
 _Described = StreamsGroupDescribeResponse.DescribedGroup
@@ -25,14 +25,7 @@ def handle(server: Any, exchange: Any) -> None:
         return
 
     def combine(parts: list[Any]) -> StreamsGroupDescribeResponse:
-        described: dict[str, _Described] = {group.group_id: group for part in parts for group in part}
-        if request.include_authorized_operations:
-            for group in described.values():
-                if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = GROUP
-        # Kafka answers for names that cannot be before it looks for groups.
-        in_order = sorted(request.group_ids, key=bool)
-        return StreamsGroupDescribeResponse(groups=[described[group_id] for group_id in in_order])
+        return StreamsGroupDescribeResponse(groups=in_order(request, parts))
 
     describe = partial(_describe, request.include_topology_description)
     server.groups.gather_by_group(dict.fromkeys(request.group_ids), describe, exchange, combine)

@@ -15,6 +15,7 @@ from record_batch import CONTROL, TRANSACTIONAL, Batch, read_batches
 from scenarios.functions import FUNCTIONS, read_assignment
 from scenarios.notation import BARE, Made, Spread, StoryError, Word, layout, parse, plain
 from scenarios.story import Step, Story
+from waiting import wait_until
 from wire import Connection, ConnectionClosed, definition, fields_of, snake
 
 from coordinator.protocol.errors import ErrorCode
@@ -115,17 +116,16 @@ class Conversation:
             self.learn_node(link)
 
     def learn_topic(self, link: Connection, name: str) -> None:
-        deadline = time.monotonic() + EVENTUALLY_WITHIN_S
         wanted = [{"name": self.real[name]}]
-        while True:
+
+        def made() -> dict[str, Any] | None:
             (topic,) = link.call("Metadata", 12, topics=wanted, allow_auto_topic_creation=False)["topics"]
-            if topic["error_code"] == 0 and all(p["leader_id"] >= 0 for p in topic["partitions"]):
-                break
-            assert time.monotonic() < deadline, f"topic {name} was not made: {topic}"
-            time.sleep(0.02)
-        while not self.partitions_serve(link, topic):
-            assert time.monotonic() < deadline, f"topic {name} does not serve"
-            time.sleep(0.02)
+            has_leaders = all(partition["leader_id"] >= 0 for partition in topic["partitions"])
+            return topic if topic["error_code"] == 0 and has_leaders else None
+
+        topic = wait_until(made, f"topic {name}", EVENTUALLY_WITHIN_S)
+        assert topic is not None
+        wait_until(lambda: self.partitions_serve(link, topic), f"topic {name} to serve", EVENTUALLY_WITHIN_S)
         self.topic_ids[topic["topic_id"]] = f"<{name}>"
         self.symbols[f"<{name}>"] = topic["topic_id"]
 
