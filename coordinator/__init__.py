@@ -32,6 +32,7 @@ The packages, in the order in which they may import: each only from those below 
     admin       HTTP: health, metrics, views of groups and transactions
     network     listeners and connections; answers leave in the order of the requests
     requests    one file per Kafka API: its key, versions and access; ApiVersions is derived from them
+    api         what every API file needs: how an API is declared, how a frame reaches it, how its answer leaves
     config      from a file, the environment and the command line to a server's configuration
     settings    every setting: name, type, range, unit, reason
     variables   the names that settings have as environment variables

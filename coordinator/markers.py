@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.runtime.errand import Errand
+from coordinator.runtime.internal_request import InternalRequest
 from coordinator.runtime.result import Fact, Marker
 from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Operation, Status
@@ -50,7 +50,7 @@ class Markers:
         write_to_groups: Operation,
         *,
         schedule: Schedule,
-        told: Callable[[Fact], None],
+        on_fact: Callable[[Fact], None],
     ) -> None:
         """`write_to_groups(groups, marker, call, now_ms)`: what a group shard does with a marker."""
         self._topics = topics
@@ -58,7 +58,7 @@ class Markers:
         self._groups_topic = groups_topic
         self._write_to_groups = write_to_groups
         self._schedule = schedule
-        self._told = told
+        self._on_fact = on_fact
         self.stopped = False
 
     def stop(self) -> None:
@@ -78,7 +78,7 @@ class Markers:
         def answered(outcome: Any) -> None:
             done(outcome.code if isinstance(outcome, KafkaError) else ErrorCode.NONE)
 
-        shards[partition].submit(self._write_to_groups, Errand(marker, answered))
+        shards[partition].submit(self._write_to_groups, InternalRequest(marker, answered))
 
     def write(self, marker: Marker, partitions: set[tuple[str, int]], done: Callable[[], None]) -> None:
         """Writes to all; `done` when none of them needs the marker any more. Takes out of `partitions` those that have it."""
@@ -124,7 +124,7 @@ class Markers:
     def _tell(self, marker: Marker, topic: str, partition: int, error: ErrorCode, never: bool) -> None:
         name = "marker_not_needed" if never else "marker_failed"
         fields = {"topic": topic, "partition": partition, "producer_id": marker.producer_id, "error": error.name}
-        self._told(Fact(name, fields))
+        self._on_fact(Fact(name, fields))
 
 
 class Deliveries:
@@ -154,7 +154,7 @@ class Deliveries:
             else:
                 self._under_way.discard(completion)
 
-        shard.submit(complete, Errand(completion, answered))
+        shard.submit(complete, InternalRequest(completion, answered))
 
     def _again(self, completion: Completion) -> None:
         if not self._markers.stopped:

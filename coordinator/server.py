@@ -22,10 +22,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from coordinator import requests
 from coordinator.admin.api import api_routes
 from coordinator.admin.health import health_routes
 from coordinator.admin.http import AdminServer
 from coordinator.admin.metrics import metrics_routes
+from coordinator.api.declaration import Api
+from coordinator.api.dispatch import Dispatcher, spoken_apis
 from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.events import EVENT_KEYS
@@ -41,8 +44,6 @@ from coordinator.network.connection import ConnectionLimits
 from coordinator.network.listener import Listener
 from coordinator.producer_ids import ProducerIds
 from coordinator.protocol.codec import Codec, DecodeError
-from coordinator.requests.api import Api
-from coordinator.requests.dispatch import Dispatcher, spoken_apis
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.event_log import EventLog, Run
 from coordinator.runtime.loader import StateMachine
@@ -55,8 +56,8 @@ from coordinator.runtime.statistics import Statistics
 from coordinator.runtime.timers import Handle
 from coordinator.settings import ListenerConfig, ServerConfig
 from coordinator.topics import names
+from coordinator.topics.auto_creation import WantedTopics
 from coordinator.topics.engine import Topics
-from coordinator.topics.wanted import WantedTopics
 from coordinator.transactions import transactions
 from coordinator.transactions.transactions import Transactions
 from coordinator.verification import Verification
@@ -104,7 +105,7 @@ class Server:
         self.statistics = Statistics()
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
         self.stopping = False
-        self.apis: dict[int, Api] = spoken_apis()
+        self.apis: dict[int, Api] = spoken_apis(requests)
         self.listeners: list[Listener] = []
         self._loop = loop
         self._disk = disk
@@ -121,7 +122,7 @@ class Server:
             entropy=entropy,
             run=self._run,
             schedule=self._schedule,
-            told=self._topics_told,
+            on_fact=self._on_topics_fact,
         )
         self.topics.has_room = self.memory.has_room
         self.wanted_topics = WantedTopics(self.topics, clock.monotonic_ms)
@@ -142,7 +143,7 @@ class Server:
         self.topics.on_topics_deleted = self._topics_deleted
         self.producer_ids = ProducerIds(self.topics)
         self.markers = Markers(
-            self.topics, self.groups, OFFSETS_TOPIC, write_marker, schedule=self._schedule, told=self._topics_told
+            self.topics, self.groups, OFFSETS_TOPIC, write_marker, schedule=self._schedule, on_fact=self._on_topics_fact
         )
         self._deliveries = Deliveries(self.markers, self._schedule)
         self.transactions = Router(
@@ -302,7 +303,7 @@ class Server:
             soon=self._loop.call_soon,
             schedule=self._schedule,
             commit_timeout_ms=config.log.offsets_commit_timeout_ms,
-            told=self._told,
+            on_fact=self._on_fact,
             on_durable=lambda index: self.topics.wake(topic, index),
             events=events,
         )
@@ -310,17 +311,17 @@ class Server:
     def _schedule(self, delay_ms: int, callback: Callable[[], None]) -> Handle:
         return self._loop.call_later(delay_ms / 1000, callback)
 
-    def _told(self, shard: int, fact: Fact) -> None:
+    def _on_fact(self, shard: int, fact: Fact) -> None:
         self.statistics.count(fact)
         _say(fact, f" shard={shard}")
 
-    def _topics_told(self, fact: Fact) -> None:
+    def _on_topics_fact(self, fact: Fact) -> None:
         self.statistics.count(fact)
         _say(fact, "")
 
     def _topics_deleted(self, topics: Sequence[tuple[str, bytes]]) -> None:
         for shard in self.groups.shards:
-            shard.tell(lambda state, now_ms: topics_deleted(state, topics, now_ms))
+            shard.run_internal(lambda state, now_ms: topics_deleted(state, topics, now_ms))
 
     # --- running ------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.runtime.errand import Errand
+from coordinator.runtime.internal_request import InternalRequest
 from coordinator.runtime.result import Producer
 from coordinator.runtime.router import Router
 from coordinator.runtime.timers import Schedule
@@ -63,7 +63,7 @@ class Verification:
 
         def ask() -> None:
             operation = add_partitions if adds else verify_partitions
-            self._transactions.submit(transactional_id, operation, Errand(addition, answered, writes=adds))
+            self._transactions.submit(transactional_id, operation, InternalRequest(addition, answered, writes=adds))
 
         def answered(outcome: Any) -> None:
             nonlocal waited_ms

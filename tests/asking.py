@@ -2,10 +2,11 @@
 
 from topics.data_plane import FOLDER, DataPlane
 
+from coordinator import requests
+from coordinator.api.dispatch import spoken_apis
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
-from coordinator.requests.dispatch import spoken_apis
 from coordinator.settings import ServerConfig
 
 CLUSTER_ID = "x1yZ2nQGS_mE4bIq5yQZ0A"
@@ -17,13 +18,13 @@ class Server:
     def __init__(self, **settings):
         self.plane = DataPlane(**settings)
         self.topics = self.plane.topics
-        self.apis = spoken_apis()
+        self.apis = spoken_apis(requests)
         self.config = ServerConfig(log_dir=FOLDER, topics=self.topics.config)
         self.cluster_id = CLUSTER_ID
         self.node_id = 1
 
 
-class Asker:
+class ReplyTarget:
     """An exchange: keeps the answer as it would be read on the other side, in the version of the request."""
 
     advertised = ("kafka.example", 9092)
@@ -60,7 +61,7 @@ def ask(server, name, version, **fields):
     """The exchange after its request was handled; `answer` is None while it waits."""
     api = next(api for api in server.apis.values() if api.name == name)
     request = getattr(messages, f"{name}Request")(**fields)
-    asker = Asker(api, version, request, server.apis)
+    asker = ReplyTarget(api, version, request, server.apis)
     try:
         api.handle(server, asker)
     except KafkaError as error:

@@ -7,7 +7,7 @@ waits for that, this does not.
 from typing import Any
 
 from coordinator.admin.http import RefusedRequest, Request, Response, Routes, json_response
-from coordinator.admin.served import Served
+from coordinator.admin.server_view import Served
 from coordinator.groups.classic.group import ClassicGroup, ClassicMember, Rebalance
 from coordinator.groups.consumer.describe import details as consumer_details
 from coordinator.groups.streams.describe import details as streams_details

@@ -8,7 +8,7 @@ so is an event log that takes nothing, under `events_lost`; but they keep nobody
 """
 
 from coordinator.admin.http import Request, Response, Routes, json_response
-from coordinator.admin.served import Served
+from coordinator.admin.server_view import Served
 from coordinator.runtime import event_log
 from coordinator.runtime.shard import Status
 

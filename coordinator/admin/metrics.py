@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from coordinator.admin.http import Request, Response, Routes
-from coordinator.admin.served import Served
+from coordinator.admin.server_view import Served
+from coordinator.api.exchange import Route
 from coordinator.groups.fencing import STALE_REASONS, TXN_CHECKS
 from coordinator.protocol.errors import ErrorCode
-from coordinator.requests.exchange import Route
 from coordinator.runtime import event_log
 from coordinator.runtime.event_log import EventLog
 from coordinator.runtime.shard import Status
 from coordinator.runtime.statistics import Histogram
-from coordinator.transactions.decide import ENDS
+from coordinator.transactions.prepare import ENDS
 from coordinator.transactions.transaction import NAMES as TRANSACTION_STATES
 from coordinator.transactions.transactions import FENCING_APIS
 

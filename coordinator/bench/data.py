@@ -93,7 +93,7 @@ def fetch(partition: int) -> FetchRequest:
     return FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=READ_BYTES, session_epoch=-1, topics=[topic])
 
 
-class Asker(asyncio.Protocol):
+class ReplyTarget(asyncio.Protocol):
     """One connection in a closed loop; counts answers and throws them away as they come."""
 
     def __init__(self, requests: list[bytes], in_flight: int) -> None:
@@ -179,7 +179,7 @@ async def run(plan: DataPlan) -> DataOutcome:
     loop = asyncio.get_running_loop()
     askers = []
     for _ in range(plan.connections):
-        _, asker = await loop.create_connection(partial(Asker, requests, plan.in_flight), plan.host, plan.port)
+        _, asker = await loop.create_connection(partial(ReplyTarget, requests, plan.in_flight), plan.host, plan.port)
         askers.append(asker)
     for asker in askers:
         asker.begin()

@@ -16,9 +16,9 @@ walk over the segment files, batch by batch.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from coordinator.faults import recounts
+from coordinator.faults import derived_state_invariants
+from coordinator.faults.event_log_invariants import Telling
 from coordinator.faults.expiry import Appended, Expiry
-from coordinator.faults.told import Telling
 from coordinator.groups.groups import RECORD_KEYS, Groups
 from coordinator.log.batch import (
     CONTROL,
@@ -127,7 +127,7 @@ class Invariants:
 
     def check(self, server: Server) -> None:
         """Between two callbacks of a running server."""
-        recounts.check(server, self._broken)
+        derived_state_invariants.check(server, self._broken)
         for shard in server.groups.shards:
             if shard.status is Status.FAILED or shard.has_unwritten:  # which cannot be compared
                 continue

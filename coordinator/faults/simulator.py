@@ -21,9 +21,9 @@ from random import Random
 from typing import Any
 
 from coordinator.faults import clients, counters, data_clients, transaction_clients
-from coordinator.faults.calm import Calm, Crowd
 from coordinator.faults.clock import LoopClock
 from coordinator.faults.consumer_clients import ConsumerMember, Ownership
+from coordinator.faults.convergence import Calm, Crowd
 from coordinator.faults.disk import Node, PowerCut, SimulatedDisk, SimulatedFile
 from coordinator.faults.entropy import SeededEntropy
 from coordinator.faults.expiry import Expiry

@@ -8,7 +8,7 @@ that epoch, or of a later one; it is remembered in the group, and told.
 from collections import deque
 from typing import Any
 
-from coordinator.groups.events import Completed, Kind, quiet, rebalance_started
+from coordinator.groups.events import Completed, Kind, event_only, rebalance_started
 from coordinator.groups.modern import Rebalance
 from coordinator.runtime.result import Event, Fact, Record, Timer, TimerKey
 
@@ -36,7 +36,7 @@ class GroupChange:
     def disarm(self, key: TimerKey) -> None:
         self.timers.append(Timer(key, None))
 
-    def tell(self, name: str, event: Event | None = None, /, **fields: Any) -> None:
+    def emit(self, name: str, event: Event | None = None, /, **fields: Any) -> None:
         self.facts.append(Fact(name, {"group_id": self.group_id, **fields}, event))
 
     # --- rebalances ---------------------------------------------------------------------------------------------------
@@ -46,14 +46,14 @@ class GroupChange:
         epoch, kind = self.group_epoch, self.kind
         self.rebalances.append(Rebalance(epoch=epoch, cause=cause, member_id=member_id, started_ms=self.now_ms))
         event = rebalance_started(self.group_id, kind, epoch, cause, member_id, None)
-        self.tell("rebalance_started", event, kind=kind.name.lower(), epoch=epoch, cause=cause, member_id=member_id)
+        self.emit("rebalance_started", event, kind=kind.name.lower(), epoch=epoch, cause=cause, member_id=member_id)
 
     def target_made(self, assignor: str, members: int, members_changed: int) -> None:
         """There is a target for the group's epoch."""
         for rebalance in self.rebalances:
             if rebalance.assigned_ms is None:
                 rebalance.assigned_ms = self.now_ms
-        self.tell(
+        self.emit(
             "target_assigned",
             epoch=self.group_epoch,
             assignor=assignor,
@@ -83,9 +83,9 @@ class GroupChange:
                 members=members,
                 waits=rebalance.waits,
             )
-            self.facts.append(quiet(event))
+            self.facts.append(event_only(event))
         if ended:
-            self.tell(
+            self.emit(
                 "rebalance_ended",
                 kind=self.kind.name.lower(),
                 epoch=epoch,

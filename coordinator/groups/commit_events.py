@@ -16,13 +16,13 @@ from coordinator.groups.consumer.group import ConsumerMember
 from coordinator.groups.events import FENCES, HEAD, NO_FIELDS, STATE_END, Kind, count_bytes, key_bytes
 from coordinator.groups.fencing import Policies, policies_of, reader_of, verdicts
 from coordinator.groups.offsets.metadata import is_too_large
+from coordinator.protocol.bounded_cache import BoundedCache
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.form import WriteForm
-from coordinator.protocol.memo import Memo
 from coordinator.protocol.messages import CommitDecidedKey, CommitDecidedValue, TxnOffsetCommitRequest
 from coordinator.protocol.wire import COMPACT, NULLABLE_COMPACT
-from coordinator.runtime.result import Call, Fact, Record
+from coordinator.runtime.result import Fact, Record, RequestContext
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -257,10 +257,10 @@ def _about(
     )
 
 
-_ABOUT = Memo(lambda what: _about(*what), _ABOUT_BYTES_MAX)
-_TOPIC_HEAD = Memo(lambda topic: COMPACT[topic[0]] + topic[1] + count_bytes(topic[2]))
+_ABOUT = BoundedCache(lambda what: _about(*what), _ABOUT_BYTES_MAX)
+_TOPIC_HEAD = BoundedCache(lambda topic: COMPACT[topic[0]] + topic[1] + count_bytes(topic[2]))
 """By name, id and count of partitions."""
-_KEY = Memo(lambda group_id: key_bytes(CommitDecidedKey.API_KEY, group_id))
+_KEY = BoundedCache(lambda group_id: key_bytes(CommitDecidedKey.API_KEY, group_id))
 
 
 def _held(member: ConsumerMember | None, topic_id: bytes) -> tuple[Mapping[int, int], Mapping[int, int]]:
@@ -270,18 +270,18 @@ def _held(member: ConsumerMember | None, topic_id: bytes) -> tuple[Mapping[int, 
 
 
 def commit_decided(
-    groups: "Groups", request: Any, call: Call, error: ErrorCode, *, partly_refused: bool
+    groups: "Groups", request: Any, context: RequestContext, error: ErrorCode, *, partly_refused: bool
 ) -> tuple[Fact, ...]:
     """Tells that a commit (OffsetCommit or TxnOffsetCommit) was accepted (NONE) or refused as a whole.
 
     To be asked before anything of the commit is replayed. Every topic of the request has its name and its id. Nothing
     is told where the event log does not want it.
     """
-    if not (groups.tells_refused if error or partly_refused else groups.tells_accepted):
+    if not (groups.emits_refused if error or partly_refused else groups.emits_accepted):
         return ()
     committer = _committer(groups, request.group_id, request.member_id)
     metadata_max = groups.config.offset_metadata_max_bytes
-    decision = CommitDecision(request, call.client_id, error, metadata_max, *committer)
+    decision = CommitDecision(request, context.client_id, error, metadata_max, *committer)
     return (_new_fact(("", NO_FIELDS, decision)),)
 
 
@@ -305,13 +305,13 @@ class AcceptedForm:
 
     __slots__ = ("_committer", "_member_id", "group_id", "key", "pack", "parts")
 
-    def __init__(self, groups: "Groups", request: Any, inverted: Any, call: Call) -> None:
+    def __init__(self, groups: "Groups", request: Any, inverted: Any, context: RequestContext) -> None:
         """Two samples (protocol/form.py) of such commits."""
         self.group_id = request.group_id
         self._member_id = request.member_id
         self._committer = _committer(groups, self.group_id, self._member_id)
         decisions = [
-            CommitDecision(each, call.client_id, ErrorCode.NONE, 0, *self._committer) for each in (request, inverted)
+            CommitDecision(each, context.client_id, ErrorCode.NONE, 0, *self._committer) for each in (request, inverted)
         ]
         self.key, sample = decisions[0].encoded(0, 0, NO_END)
         _, other = decisions[1].encoded(~0, ~0, NO_END)

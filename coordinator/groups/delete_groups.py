@@ -19,7 +19,7 @@ from coordinator.groups.streams.group import StreamsGroup, initial_delay_key
 from coordinator.groups.streams.records import group_tombstones as streams_group_tombstones
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DeleteGroupsResponse
-from coordinator.runtime.result import Call, Fact, Record, Result, Timer
+from coordinator.runtime.result import Fact, Record, RequestContext, Result, Timer
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -28,7 +28,7 @@ _Result = DeleteGroupsResponse.DeletableGroupResult
 _EMPTY = (State.EMPTY, ConsumerState.EMPTY, StreamsState.EMPTY)
 
 
-def delete_groups(groups: "Groups", group_ids: Sequence[str], call: Call, now_ms: int) -> Result:
+def delete_groups(groups: "Groups", group_ids: Sequence[str], context: RequestContext, now_ms: int) -> Result:
     """The group ids, all different, are those of this shard; so are the results of the reply."""
     results: list[_Result] = []
     records: list[Record] = []

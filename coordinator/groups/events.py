@@ -47,7 +47,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.protocol.subscription import parse_assignment
 from coordinator.protocol.wire import COMPACT, NULLABLE_COMPACT, PLAIN, SHORT, DecodeError, size_prefix
-from coordinator.runtime.result import Call, Event, Fact, Record, Told
+from coordinator.runtime.result import Event, Fact, MessageEvent, Record, RequestContext
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Catalog, Groups
@@ -75,7 +75,7 @@ class Kind(IntEnum):
     STREAMS = 2
 
 
-def quiet(event: Event) -> Fact:
+def event_only(event: Event) -> Fact:
     """A fact for the event log alone."""
     return Fact("", NO_FIELDS, event)
 
@@ -110,14 +110,14 @@ class Joined:
     __slots__ = ("client_host", "client_id", "epoch", "group_id", "instance_id", "kind", "member_id")
 
     def __init__(
-        self, group_id: str, kind: Kind, member_id: str, instance_id: str | None, call: Call, epoch: int
+        self, group_id: str, kind: Kind, member_id: str, instance_id: str | None, context: RequestContext, epoch: int
     ) -> None:
         self.group_id = group_id
         self.kind = kind
         self.member_id = member_id
         self.instance_id = instance_id
-        self.client_id = call.client_id
-        self.client_host = call.client_host
+        self.client_id = context.client_id
+        self.client_host = context.client_host
         self.epoch = epoch
 
     def record(self, state_offset: int, time_ms: int) -> Record:
@@ -146,9 +146,11 @@ class Joined:
         return key_bytes(MemberJoinedKey.API_KEY, self.group_id), b"".join(parts)
 
 
-def member_joined(group_id: str, kind: Kind, member_id: str, instance_id: str | None, call: Call, epoch: int) -> Fact:
+def member_joined(
+    group_id: str, kind: Kind, member_id: str, instance_id: str | None, context: RequestContext, epoch: int
+) -> Fact:
     """`epoch`: the generation it is to be in, or its first member epoch."""
-    return quiet(Joined(group_id, kind, member_id, instance_id, call, epoch))
+    return event_only(Joined(group_id, kind, member_id, instance_id, context, epoch))
 
 
 def member_left(
@@ -158,7 +160,7 @@ def member_left(
     value = MemberLeftValue(
         group_kind=kind, member_id=member_id, group_instance_id=instance_id, epoch=epoch, reason=reason
     )
-    return quiet(Told(MemberLeftKey(group_id), value))
+    return event_only(MessageEvent(MemberLeftKey(group_id), value))
 
 
 def member_expired(
@@ -167,7 +169,7 @@ def member_expired(
     value = MemberExpiredValue(
         group_kind=kind, member_id=member_id, group_instance_id=instance_id, epoch=epoch, timeout=timeout
     )
-    return Told(MemberExpiredKey(group_id), value)
+    return MessageEvent(MemberExpiredKey(group_id), value)
 
 
 def member_fenced(
@@ -177,19 +179,19 @@ def member_fenced(
     value = MemberFencedValue(
         group_kind=kind, member_id=member_id, group_instance_id=instance_id, epoch=epoch, error_code=error, api=api
     )
-    return Told(MemberFencedKey(group_id), value)
+    return MessageEvent(MemberFencedKey(group_id), value)
 
 
 def fenced(
     groups: "Groups", group_id: str, member_id: str, instance_id: str | None, epoch: int, error: int, api: str
 ) -> tuple[Fact, ...]:
     """Tells that somebody was refused as not being who it said, if it was: nothing for other errors, or without a name."""
-    if not groups.tells_refused or error not in FENCES or not (member_id or instance_id):
+    if not groups.emits_refused or error not in FENCES or not (member_id or instance_id):
         return ()
     kind = (
         Kind.CONSUMER if group_id in groups.consumer else Kind.STREAMS if group_id in groups.streams else Kind.CLASSIC
     )
-    return (quiet(member_fenced(group_id, kind, member_id, instance_id, epoch, ErrorCode(error), api)),)
+    return (event_only(member_fenced(group_id, kind, member_id, instance_id, epoch, ErrorCode(error), api)),)
 
 
 def fenced_classic(
@@ -213,7 +215,7 @@ def fenced_classic(
 def rebalance_started(group_id: str, kind: Kind, epoch: int, cause: str, member_id: str, reason: str | None) -> Event:
     """`epoch`: to which it leads."""
     value = RebalanceStartedValue(group_kind=kind, epoch=epoch, cause=cause, member_id=member_id or None, reason=reason)
-    return Told(RebalanceStartedKey(group_id), value)
+    return MessageEvent(RebalanceStartedKey(group_id), value)
 
 
 class Completed:
@@ -281,7 +283,7 @@ def group_converted(group_id: str, was: Kind, to: Kind, epoch: int, member_id: s
         member_id=member_id or None,
         members=members,
     )
-    return Told(GroupConvertedKey(group_id), value)
+    return MessageEvent(GroupConvertedKey(group_id), value)
 
 
 # --- assignments ------------------------------------------------------------------------------------------------------
@@ -432,7 +434,7 @@ def delivered(
         return ()
     group.delivered[member.member_id] = now
     key, value = AssignmentDeliveredKey, AssignmentDeliveredValue
-    return (quiet(Holding(key, value, kind, group.group_id, groups.catalog, member.member_id, *now)),)
+    return (event_only(Holding(key, value, kind, group.group_id, groups.catalog, member.member_id, *now)),)
 
 
 def acknowledged(groups: "Groups", group: ConsumerGroup, member: ConsumerMember, owned: Owned) -> tuple[Fact, ...]:
@@ -452,7 +454,7 @@ def owns_all(groups: "Groups", group: WithEpochs, member: ConsumerMember, kind: 
         return ()
     group.acknowledged[member.member_id] = now
     key, value = AssignmentAcknowledgedKey, AssignmentAcknowledgedValue
-    return (quiet(Holding(key, value, kind, group.group_id, groups.catalog, member.member_id, *now)),)
+    return (event_only(Holding(key, value, kind, group.group_id, groups.catalog, member.member_id, *now)),)
 
 
 EVENT_KEYS: tuple[str, ...] = (

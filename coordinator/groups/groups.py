@@ -87,8 +87,21 @@ class Groups:
     """
 
     __slots__ = (
-        "_count_all", "assignors", "begun", "begun_streams", "catalog", "classic", "commits_fenced", "config", "consumer",
-        "offsets", "settings", "streams", "tells_accepted", "tells_refused", "txn_commits",
+        "_count_all",
+        "assignors",
+        "begun",
+        "begun_streams",
+        "catalog",
+        "classic",
+        "commits_fenced",
+        "config",
+        "consumer",
+        "emits_accepted",
+        "emits_refused",
+        "offsets",
+        "settings",
+        "streams",
+        "txn_commits",
     )  # fmt: skip
 
     def __init__(
@@ -106,9 +119,9 @@ class Groups:
         self.settings = ConfiguredGroups(config) if settings is None else settings
         self.assignors = assignors
         self._count_all: Callable[[], int] = count_all or (lambda: self.count)
-        self.tells_accepted = config.coordinator_events == ALL_EVENTS
+        self.emits_accepted = config.coordinator_events == ALL_EVENTS
         """Whether commits that are accepted are told as events; and those that are refused."""
-        self.tells_refused = config.coordinator_events != NO_EVENTS
+        self.emits_refused = config.coordinator_events != NO_EVENTS
         self.classic: dict[str, ClassicGroup] = {}
         """Simple groups (offsets only) are classic groups without members."""
         self.consumer: dict[str, ConsumerGroup] = {}

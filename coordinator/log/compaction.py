@@ -59,7 +59,7 @@ from coordinator.log.batch import (
 from coordinator.log.log import Log
 from coordinator.log.reader import read_segments
 from coordinator.log.segment import Segment, segment_name
-from coordinator.log.swap import begin_swap, cleaned_list_name, cleaned_name, finish_swap
+from coordinator.log.segment_swap import begin_swap, cleaned_list_name, cleaned_name, finish_swap
 from coordinator.world.disk import File
 
 STEP_RECORDS = 1_000

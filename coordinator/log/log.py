@@ -37,7 +37,7 @@ from coordinator.log.reader import read_segments
 from coordinator.log.record import LogRecord
 from coordinator.log.recovery import DamagedLog, RecoveryReport, examine, is_torn_tail
 from coordinator.log.segment import SUFFIX, Segment, aborted_name, remove_files, segment_name
-from coordinator.log.swap import finish_swaps
+from coordinator.log.segment_swap import finish_swaps
 from coordinator.world.disk import Disk, File
 
 __all__ = ["DamagedLog", "Log", "LogSettings", "OffsetOutOfRange", "RecoveryReport", "SyncJob", "TimestampOffset"]

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import cast
 
-from coordinator.network.once import OncePerClient
+from coordinator.api.dispatch import NO_FORM, NOTHING_REPEATED, UNLIKE_AT_FIRST, Dispatcher, RefusedFrame
+from coordinator.api.exchange import Exchange, Parts
+from coordinator.network.log_once import LogOncePerClient
 from coordinator.protocol.frame import FrameError, FrameSplitter
-from coordinator.requests.dispatch import NO_FORM, NOTHING_REPEATED, UNLIKE_AT_FIRST, Dispatcher, RefusedFrame
-from coordinator.requests.exchange import Exchange, Parts
 from coordinator.runtime.memory import COUNTED_BYTES, Memory
 
 
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         dispatcher: Dispatcher,
         limits: ConnectionLimits,
         turn: Turn,
-        once: OncePerClient,
+        once: LogOncePerClient,
         memory: Memory,
         advertised: tuple[str, int],
         now_ms: Callable[[], int],

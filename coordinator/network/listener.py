@@ -5,9 +5,9 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
+from coordinator.api.dispatch import Dispatcher
 from coordinator.network.connection import Closed, Connection, ConnectionLimits, Turn
-from coordinator.network.once import OncePerClient
-from coordinator.requests.dispatch import Dispatcher
+from coordinator.network.log_once import LogOncePerClient
 from coordinator.runtime.memory import Memory
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Listener:
         self._second = (0, 0)
         """The second of the clock in which the last connection came, and how many came in it."""
         self._now_ms = now_ms
-        self._once = OncePerClient(_log)
+        self._once = LogOncePerClient(_log)
         self._per_ip: dict[str, int] = {}
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None

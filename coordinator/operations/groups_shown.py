@@ -9,7 +9,7 @@ from typing import Any
 from coordinator.operations import groups
 from coordinator.operations.client import Client, OperationFailed
 from coordinator.operations.groups import EARLIEST, LATEST, CommittedOffset, DescribedGroup, Selection, Target
-from coordinator.operations.plain import table
+from coordinator.operations.json_values import table
 
 
 def show_list(client: Client, states: Sequence[str], types: Sequence[str], *, as_json: bool) -> int:

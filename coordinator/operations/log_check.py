@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.log.batch import BatchHeader, CorruptBatch, UnsupportedCompression, decode_records
+from coordinator.operations.json_values import table
 from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, find_log_folders
 from coordinator.operations.log_records import kind_of, show_control, shower
-from coordinator.operations.plain import table
 from coordinator.operations.progress import Advance, progress
 from coordinator.protocol.codec import DecodeError
 

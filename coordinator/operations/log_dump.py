@@ -20,9 +20,9 @@ from coordinator.log.batch import (
     decode_records,
 )
 from coordinator.log.record import LogRecord
+from coordinator.operations.json_values import bytes_as_plain
 from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, find_log_folders
 from coordinator.operations.log_records import ShownRecord, kind_of, show_control, shower
-from coordinator.operations.plain import bytes_as_plain
 from coordinator.protocol.codec import DecodeError
 
 Write = Callable[[dict[str, Any]], None]

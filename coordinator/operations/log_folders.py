@@ -18,7 +18,7 @@ from coordinator.log import checkpoint
 from coordinator.log.batch import BatchHeader
 from coordinator.log.recovery import Fault, examine, is_torn_tail
 from coordinator.log.segment import SUFFIX
-from coordinator.log.swap import CLEANED_SUFFIX, SWAP_SUFFIX
+from coordinator.log.segment_swap import CLEANED_SUFFIX, SWAP_SUFFIX
 
 _PARTITION = re.compile(r"(.+)-([0-9]+)")
 _NOWHERE = 1 << 62

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from coordinator.log.batch import CorruptBatch, read_end_transaction
 from coordinator.log.record import LogRecord, raw_varint
-from coordinator.operations.plain import as_plain, bytes_as_plain
+from coordinator.operations.json_values import as_plain, bytes_as_plain
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import Message

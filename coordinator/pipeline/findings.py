@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from coordinator.pipeline.holdings import NONE, Ints, Mask
 from coordinator.pipeline.judging import UNSAID, Judged
-from coordinator.pipeline.words import (
+from coordinator.pipeline.vocabulary import (
     ACCEPTED,
     EVENT_LOG,
     FAILED,

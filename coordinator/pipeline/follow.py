@@ -36,17 +36,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from coordinator.pipeline import broken, intervals, verdicts
-from coordinator.pipeline.evidence import (
-    ARCHIVE_NOTE,
-    COMPLETE_FROM,
-    FORMAT,
-    KAFKA_LOG,
-    DecidedRows,
-    complete_from,
-    event_folder,
-    kafka_partitions,
-)
+from coordinator.pipeline import intervals, invariants, verdicts
 from coordinator.pipeline.intervals import (
     CLASSIC_GROUP,
     CURRENT_ASSIGNMENT,
@@ -59,6 +49,16 @@ from coordinator.pipeline.intervals import (
     readable,
 )
 from coordinator.pipeline.rebalances import GROUP_EPOCH, TARGET_EPOCH
+from coordinator.pipeline.sources import (
+    ARCHIVE_NOTE,
+    COMPLETE_FROM,
+    FORMAT,
+    KAFKA_LOG,
+    DecidedRows,
+    complete_from,
+    event_folder,
+    kafka_partitions,
+)
 from pyspark_coordinator_log import columns
 from pyspark_coordinator_log import kafka as adapter
 from pyspark_coordinator_log.folders import STATE_TOPIC, open_folder
@@ -418,7 +418,9 @@ class History:
             return frame.join(first, list(SHARD)).where(F.col(column) >= F.col("first")).drop("first")
 
         wrong = (
-            broken.epoch_order(state).unionByName(broken.two_owners(owned)).unionByName(broken.since_too_early(owned))
+            invariants.epoch_order(state)
+            .unionByName(invariants.two_owners(owned))
+            .unionByName(invariants.since_too_early(owned))
         )
         found = self._judge(judging, number)
         self._tables["member_intervals"].write(number, new(members, "to_offset"))

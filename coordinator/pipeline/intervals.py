@@ -18,7 +18,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from coordinator.pipeline.words import CLASSIC, CONSUMER
+from coordinator.pipeline.vocabulary import CLASSIC, CONSUMER
 
 SHARD = ("log_id", "shard")
 GROUP = (*SHARD, "group")

@@ -45,7 +45,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         from pyspark.errors import AnalysisException  # noqa: PLC0415 - as above
 
-        from coordinator.pipeline import evidence  # noqa: PLC0415 - what needs Spark is imported when it is wanted
+        from coordinator.pipeline import sources  # noqa: PLC0415 - what needs Spark is imported when it is wanted
         from coordinator.pipeline.session import session  # noqa: PLC0415 - as above
         from pyspark_coordinator_log.folders import NoLog  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
@@ -55,9 +55,9 @@ def _run(options: argparse.Namespace) -> int:
         ) from error
     try:
         if options.log is not None:
-            evidence.check_log(options.log)
+            sources.check_log(options.log)
         elif getattr(options, "archive", None) is not None:
-            evidence.check_archive(options.archive)
+            sources.check_archive(options.archive)
         read_options = _read_options(options)
     except (NoLog, ValueError) as error:
         raise CannotRun(str(error)) from error
@@ -73,7 +73,7 @@ def _run(options: argparse.Namespace) -> int:
             except follow.FollowFailed as error:
                 print(f"coordinator: {error}", file=sys.stderr)
                 return FAILED
-            except evidence.NoTopic as error:
+            except sources.NoTopic as error:
                 raise CannotRun(str(error)) from error
             except AnalysisException as error:
                 raise CannotRun(_no_source(error, spark.version)) from error
@@ -82,7 +82,7 @@ def _run(options: argparse.Namespace) -> int:
             derived = _derived(spark, options, read_options, kafka_settings)
         except AnalysisException as error:
             raise CannotRun(_no_source(error, spark.version)) from error
-        except evidence.NoTopic as error:
+        except sources.NoTopic as error:
             raise CannotRun(str(error)) from error
         return _BATCH[options.job](options, derived, spark, step)
 
@@ -90,15 +90,15 @@ def _run(options: argparse.Namespace) -> int:
 def _derived(
     spark: Any, options: argparse.Namespace, read_options: dict[str, str], kafka_settings: dict[str, str]
 ) -> Any:
-    from coordinator.pipeline import evidence  # noqa: PLC0415 - see _run
+    from coordinator.pipeline import sources  # noqa: PLC0415 - see _run
     from coordinator.pipeline.tables import Derived  # noqa: PLC0415 - see _run
 
     if options.log is not None:
-        found = evidence.from_log(spark, options.log, read_options)
+        found = sources.from_log(spark, options.log, read_options)
     elif options.bootstrap is not None:
-        found = evidence.from_kafka(spark, options.bootstrap, kafka_settings)
+        found = sources.from_kafka(spark, options.bootstrap, kafka_settings)
     else:
-        found = evidence.from_archive(spark, options.archive)
+        found = sources.from_archive(spark, options.archive)
     return Derived(evidence=found.of_groups(options.group))
 
 

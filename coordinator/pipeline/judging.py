@@ -28,7 +28,7 @@ from coordinator.pipeline.holdings import (
     combinations,
     integers,
 )
-from coordinator.pipeline.words import (
+from coordinator.pipeline.vocabulary import (
     ACCEPTED,
     AHEAD,
     CLASSIC,

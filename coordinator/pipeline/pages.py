@@ -13,7 +13,7 @@ from coordinator.pipeline import drawing
 from coordinator.pipeline.drawing import Axis, Colours, clock, duration
 from coordinator.pipeline.intervals import GROUP
 from coordinator.pipeline.markup import Markup, join, page, tag
-from coordinator.pipeline.words import IN_FORCE, UNOWNED
+from coordinator.pipeline.vocabulary import IN_FORCE, UNOWNED
 
 PARTITIONS_MAX = 200
 """From here on only partitions whose owner changed are drawn."""

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from coordinator.pipeline.intervals import CLASSIC_GROUP, GROUP, MEMBER, MEMBER_METADATA, readable
-from coordinator.pipeline.words import CLASSIC, CONSUMER
+from coordinator.pipeline.vocabulary import CLASSIC, CONSUMER
 
 GROUP_EPOCH = "ConsumerGroupMetadata"
 TARGET_EPOCH = "ConsumerGroupTargetAssignmentMetadata"

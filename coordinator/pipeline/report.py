@@ -21,7 +21,7 @@ from coordinator.pipeline import pages
 from coordinator.pipeline.arguments import PARQUET
 from coordinator.pipeline.intervals import GROUP, in_one_process, put_away
 from coordinator.pipeline.tables import Derived, Store
-from coordinator.pipeline.words import UNOWNED, ZOMBIES
+from coordinator.pipeline.vocabulary import UNOWNED, ZOMBIES
 
 GROUPS_MAX = 200
 """Pages that one job writes: those of the groups with most that is broken, then with most rebalances."""

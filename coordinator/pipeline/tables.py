@@ -22,13 +22,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from coordinator.pipeline import broken, evidence, intervals, rebalances, transactions, verdicts
+from coordinator.pipeline import intervals, invariants, rebalances, sources, transactions, verdicts
 from coordinator.pipeline.arguments import DELTA, local_folder
-from coordinator.pipeline.evidence import Evidence
 from coordinator.pipeline.files import DAY
 from coordinator.pipeline.findings import Sums
 from coordinator.pipeline.intervals import GROUP, in_one_process, put_away
 from coordinator.pipeline.judging import SCHEMA
+from coordinator.pipeline.sources import Evidence
 
 
 @dataclass(kw_only=True)
@@ -112,12 +112,12 @@ class Derived:
 
     @cached_property
     def invariants_broken(self) -> DataFrame:
-        made = broken.invariants_broken(self.state, self.ownership_intervals, self.found)
+        made = invariants.invariants_broken(self.state, self.ownership_intervals, self.found)
         return self.keep("invariants_broken", made)
 
     @cached_property
     def event_gaps(self) -> DataFrame | None:
-        made = evidence.event_gaps(self.evidence)
+        made = sources.event_gaps(self.evidence)
         return None if made is None else self.keep("event_gaps", made)
 
     @cached_property

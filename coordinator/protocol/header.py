@@ -1,4 +1,4 @@
-"""What stands before a request's body. (A response's header is two numbers: requests/exchange.py writes it.)
+"""What stands before a request's body. (A response's header is two numbers: api/exchange.py writes it.)
 
 A request names its API, version and correlation id, then the client id, and from the API's first flexible version on a
 section of tagged fields. It is the one thing read by hand: every request has one, and it must be read before anybody knows

@@ -11,7 +11,7 @@ check.
 from struct import Struct
 from typing import Any
 
-from coordinator.protocol.memo import Memo
+from coordinator.protocol.bounded_cache import BoundedCache
 
 TEXT_SIZE_MAX = 0x7FFF
 """Bytes in a string, in every encoding: the flexible one could say more, and Kafka refuses it on both sides."""
@@ -76,18 +76,18 @@ def _plain(text: str) -> bytes:
     return len(encoded).to_bytes(2) + encoded
 
 
-TEXTS = Memo(lambda encoded: encoded.decode("utf-8", "replace"))
+TEXTS = BoundedCache(lambda encoded: encoded.decode("utf-8", "replace"))
 """By its bytes."""
-COMPACT_TEXTS = Memo(_text_of_compact)
+COMPACT_TEXTS = BoundedCache(_text_of_compact)
 """By its bytes behind their size of one byte; no bytes at all are what a size of zero leaves, null."""
-NULLABLE_COMPACT_TEXTS = Memo(lambda encoded: None if encoded == b"\0" else _text_of_compact(encoded))
+NULLABLE_COMPACT_TEXTS = BoundedCache(lambda encoded: None if encoded == b"\0" else _text_of_compact(encoded))
 """The same; the size is there also of null."""
-COMPACT = Memo(_compact)
+COMPACT = BoundedCache(_compact)
 """A string's bytes behind their size, by the string."""
-NULLABLE_COMPACT = Memo(lambda text: b"\0" if text is None else _compact(text))
-PLAIN = Memo(_plain)
+NULLABLE_COMPACT = BoundedCache(lambda text: b"\0" if text is None else _compact(text))
+PLAIN = BoundedCache(_plain)
 """The same, not compact."""
-NULLABLE_PLAIN = Memo(lambda text: b"\xff\xff" if text is None else _plain(text))
+NULLABLE_PLAIN = BoundedCache(lambda text: b"\xff\xff" if text is None else _plain(text))
 
 
 class Many(dict[int, Any]):

@@ -6,12 +6,12 @@ not send it: TxnOffsetCommit v5 adds the partition by itself.
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 from coordinator.requests.init_producer_id import fenced_as_known
-from coordinator.runtime.result import Call, Producer, Result
+from coordinator.runtime.result import Producer, RequestContext, Result
 from coordinator.topics.names import CONSUMER_OFFSETS
 from coordinator.transactions.add_partitions import Addition, add_partitions
 
@@ -24,8 +24,8 @@ def handle(server: Any, exchange: Exchange) -> None:
     producer = Producer(request.producer_id, request.producer_epoch)
     addition = Addition(request.transactional_id, producer, [partition], 0)
 
-    def operation(state: Any, _request: Any, call: Call, now_ms: int) -> Result:
-        result = add_partitions(state, addition, call, now_ms)
+    def operation(state: Any, _request: Any, context: RequestContext, now_ms: int) -> Result:
+        result = add_partitions(state, addition, context, now_ms)
         result.reply = AddOffsetsToTxnResponse()
         return result
 

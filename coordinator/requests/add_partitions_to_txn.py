@@ -9,13 +9,13 @@ INVALID_PRODUCER_EPOCH.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 from coordinator.requests.init_producer_id import fenced_as_known
-from coordinator.runtime.errand import DONE
-from coordinator.runtime.result import Call, Fact, Producer, Record, Result
+from coordinator.runtime.internal_request import DONE
+from coordinator.runtime.result import Fact, Producer, Record, RequestContext, Result
 from coordinator.topics import names
 from coordinator.transactions.add_partitions import Addition, add_partitions
 from coordinator.transactions.transaction import Partition
@@ -61,8 +61,8 @@ def handle(server: Any, exchange: Exchange) -> None:
     asked = {each.addition.transactional_id: each for each in _transactions(exchange.request, exchange.api_version)}
     left = [name for name, each in asked.items() if not each.refused_by(server.topics)]
 
-    def operation(state: Any, ids: list[str], call: Call, now_ms: int) -> Result:
-        return _answered_one_by_one(state, [asked[name] for name in ids], call, now_ms)
+    def operation(state: Any, ids: list[str], context: RequestContext, now_ms: int) -> Result:
+        return _answered_one_by_one(state, [asked[name] for name in ids], context, now_ms)
 
     def combine(_parts: list[Any]) -> AddPartitionsToTxnResponse:
         return _response(list(asked.values()), exchange.api_version)
@@ -91,21 +91,21 @@ def _transactions(request: AddPartitionsToTxnRequest, api_version: int) -> list[
     return list(asked.values())
 
 
-def _answered_one_by_one(state: Any, asked: Sequence[_Asked], call: Call, now_ms: int) -> Result:
+def _answered_one_by_one(state: Any, asked: Sequence[_Asked], context: RequestContext, now_ms: int) -> Result:
     """Those of one shard, each with an answer of its own."""
     records: list[Record] = []
     facts: list[Fact] = []
     for each in asked:
         operation = verify_partitions if each.verify_only else add_partitions
         try:
-            result = operation(state, each.addition, call, now_ms)
+            result = operation(state, each.addition, context, now_ms)
         except KafkaError as error:
-            each.verdicts = _all(each, error.code, call.api_version)
+            each.verdicts = _all(each, error.code, context.api_version)
             continue
         records += result.records
         facts += result.facts
         verdicts: Any = result.reply
-        each.verdicts = verdicts if each.verify_only else _all(each, ErrorCode.NONE, call.api_version)
+        each.verdicts = verdicts if each.verify_only else _all(each, ErrorCode.NONE, context.api_version)
     return Result(DONE, records, facts=facts)
 
 

@@ -5,10 +5,10 @@ Old tools send it. Whoever names one setting of a topic thereby takes away all o
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 from coordinator.requests.incremental_alter_configs import Altered, alter_resources, results
 from coordinator.topics import alter_configs
 from coordinator.topics.alter_configs import Change, replacing

@@ -12,11 +12,11 @@ told from v4 on: before, clients could not read it.
 import re
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.groups.settings import STREAMS
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 from coordinator.settings import ServerConfig
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")

@@ -5,13 +5,13 @@ v1 says of each member which protocol it speaks (KIP-1099).
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.described_groups import in_order
 from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.settings import CONSUMER
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.described import in_order
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
 
@@ -28,7 +28,7 @@ def handle(server: Any, exchange: Any) -> None:
     server.groups.gather_by_group(dict.fromkeys(request.group_ids), _describe, exchange, combine)
 
 
-def _describe(groups: Any, group_ids: Any, call: Call, now_ms: int) -> Result:
+def _describe(groups: Any, group_ids: Any, context: RequestContext, now_ms: int) -> Result:
     described: Any = [describe_consumer_group(groups, group_id) for group_id in group_ids]
     return Result(described)
 

@@ -6,11 +6,11 @@ v1 lets a member subscribe by a pattern (KIP-848, server-side regular expression
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.groups.consumer.heartbeat import MEMBER_ID_REQUIRED_SINCE, consumer_group_heartbeat
 from coordinator.groups.settings import CONSUMER
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
 
 
 def handle(server: Any, exchange: Any) -> None:

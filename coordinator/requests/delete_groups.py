@@ -6,10 +6,10 @@ on.
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.groups.delete_groups import delete_groups
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse, Message
-from coordinator.requests.api import Access, Api, Operation, Resource
 
 _Result = DeleteGroupsResponse.DeletableGroupResult
 

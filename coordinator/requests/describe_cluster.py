@@ -5,11 +5,11 @@ A client that asks for controllers is told that it talks to a broker (MISMATCHED
 
 from typing import Any
 
+from coordinator.api import authorized_operations
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
-from coordinator.requests import authorized
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 
 _BROKERS, _CONTROLLERS = 1, 2
 
@@ -30,7 +30,7 @@ def handle(server: Any, exchange: Exchange) -> None:
         brokers=[DescribeClusterResponse.DescribeClusterBroker(broker_id=server.node_id, host=host, port=port)],
     )
     if request.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = authorized.CLUSTER
+        answer.cluster_authorized_operations = authorized_operations.CLUSTER
     exchange.reply(answer)
 
 

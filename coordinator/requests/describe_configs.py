@@ -6,11 +6,11 @@ as null means all. Names that are no settings are left out without a word, as by
 
 from typing import Any
 
+from coordinator.api.config_resources import ResourceType, resource
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.config_resources import ResourceType, resource
-from coordinator.requests.exchange import Exchange
 from coordinator.topics.configs import ConfigValue
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult

@@ -6,12 +6,12 @@ earlier versions call it Dead.
 
 from typing import Any
 
+from coordinator.api import authorized_operations
+from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.groups.classic.describe import describe_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
-from coordinator.requests import authorized
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 
 _Described = DescribeGroupsResponse.DescribedGroup
 
@@ -24,14 +24,14 @@ def handle(server: Any, exchange: Any) -> None:
         if request.include_authorized_operations:
             for group in described.values():
                 if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = authorized.GROUP
+                    group.authorized_operations = authorized_operations.GROUP
         return DescribeGroupsResponse(groups=[described[group_id] for group_id in request.groups])
 
     server.groups.gather_by_group(dict.fromkeys(request.groups), _describe, exchange, combine)
 
 
-def _describe(groups: Any, group_ids: Any, call: Call, now_ms: int) -> Result:
-    described: Any = [describe_group(groups, group_id, call.api_version) for group_id in group_ids]
+def _describe(groups: Any, group_ids: Any, context: RequestContext, now_ms: int) -> Result:
+    described: Any = [describe_group(groups, group_id, context.api_version) for group_id in group_ids]
     return Result(described)
 
 

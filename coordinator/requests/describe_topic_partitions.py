@@ -7,11 +7,11 @@ points at the beginning of the next one, whether or not that one exists. An empt
 
 from typing import Any
 
+from coordinator.api import authorized_operations
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
-from coordinator.requests import authorized
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 from coordinator.topics import names
 from coordinator.topics.engine import LEADER_EPOCH
 
@@ -41,7 +41,9 @@ def handle(server: Any, exchange: Exchange) -> None:
             answer.next_cursor = _Cursor(topic_name=name, partition_index=0)
             break
         topic = topics.get(name)
-        described = _Topic(name=name, is_internal=name in names.INTERNAL, topic_authorized_operations=authorized.TOPIC)
+        described = _Topic(
+            name=name, is_internal=name in names.INTERNAL, topic_authorized_operations=authorized_operations.TOPIC
+        )
         answer.topics.append(described)
         if topic is None:
             wrong = names.complaint(name) is not None

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 from coordinator.transactions.describe import describe
 
 _State = DescribeTransactionsResponse.TransactionState

@@ -5,10 +5,10 @@ Asked for all partitions (null) the answer names no partition: those that have t
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 
 _PREFERRED, _UNCLEAN = 0, 1
 _NOT_NEEDED = "Leader election not needed for topic partition."

@@ -7,10 +7,10 @@ producer id and epoch to go on with (KIP-890).
 from functools import partial
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import EndTxnRequest, EndTxnResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 from coordinator.requests.init_producer_id import fenced_as_known
 from coordinator.transactions.end import end
 

@@ -8,10 +8,10 @@ asking for ever.
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _BATCHED_SINCE = 4

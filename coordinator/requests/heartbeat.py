@@ -6,10 +6,10 @@ rejoin: they live through a short restart by it.
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.groups.classic.heartbeat import heartbeat
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
 
 
 def handle(server: Any, exchange: Any) -> None:

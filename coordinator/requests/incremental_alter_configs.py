@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from coordinator.api.config_resources import RESOURCES, ConfigResource, ResourceType, resource
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.config_resources import RESOURCES, ConfigResource, ResourceType, resource
-from coordinator.requests.exchange import Exchange
 from coordinator.topics.alter_configs import Change, Done, Plan, check_entries, incremental
 
 _Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse

@@ -8,10 +8,10 @@ v4 knows PRODUCER_FENCED, before it is INVALID_PRODUCER_EPOCH; v6 (two-phase com
 from functools import partial
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 from coordinator.transactions.init_producer_id import init_producer_id
 
 _NONE = -1

@@ -7,11 +7,11 @@ v1 has a rebalance timeout of its own; v4 asks the member to come back with an i
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.groups.classic.answers import join_refused
 from coordinator.groups.classic.join import join
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import JoinGroupRequest, JoinGroupResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
 
 
 def handle(server: Any, exchange: Any) -> None:

@@ -5,10 +5,10 @@ v3 takes a batch of members, by member id or by instance id (KIP-345), and answe
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.groups.classic.leave import leave
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
 
 
 def handle(server: Any, exchange: Any) -> None:

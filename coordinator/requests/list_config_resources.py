@@ -5,11 +5,11 @@ v0 asks for client metrics only, which this server has none of; v1 for the kinds
 
 from typing import Any
 
+from coordinator.api.config_resources import RESOURCES, ResourceType
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.config_resources import RESOURCES, ResourceType
-from coordinator.requests.exchange import Exchange
 
 _Resource = ListConfigResourcesResponse.ConfigResource
 

@@ -3,12 +3,12 @@
 from itertools import chain
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.groups.classic.describe import list_groups as list_classic_groups
 from coordinator.groups.consumer.describe import list_groups as list_consumer_groups
 from coordinator.groups.streams.describe import list_groups as list_streams_groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListGroupsRequest, ListGroupsResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
 
 
 def handle(server: Any, exchange: Any) -> None:

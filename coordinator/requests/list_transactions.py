@@ -6,10 +6,10 @@ v1 filters by the time since the transaction began (KIP-994), v2 by a pattern of
 from itertools import chain
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 from coordinator.transactions.listing import filters, found
 from coordinator.transactions.transaction import NAMES
 

@@ -11,11 +11,11 @@ for that: it says UNKNOWN_TOPIC_OR_PARTITION, as Kafka's does, and the client as
 from collections.abc import Iterable
 from typing import Any
 
+from coordinator.api import authorized_operations
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import MetadataRequest, MetadataResponse
-from coordinator.requests import authorized
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 from coordinator.topics import names
 from coordinator.topics.engine import LEADER_EPOCH
 from coordinator.topics.registry import NO_ID, Topic
@@ -38,7 +38,7 @@ def handle(server: Any, exchange: Exchange) -> None:
         topics=list(_topics(server, request, version)),
     )
     if request.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = authorized.CLUSTER
+        answer.cluster_authorized_operations = authorized_operations.CLUSTER
     exchange.reply(answer)
 
 
@@ -54,7 +54,9 @@ def refuse(request: MetadataRequest, error: KafkaError, _api_version: int) -> Me
 
 def _topics(server: Any, request: MetadataRequest, version: int) -> Iterable[MetadataResponse.MetadataResponseTopic]:
     registry = server.topics.registry
-    operations = authorized.TOPIC if request.include_topic_authorized_operations else authorized.NOT_ASKED
+    operations = (
+        authorized_operations.TOPIC if request.include_topic_authorized_operations else authorized_operations.NOT_ASKED
+    )
     asked = request.topics
     if asked is None or (version == 0 and not asked):
         for topic in registry.topics.values():

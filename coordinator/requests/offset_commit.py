@@ -8,15 +8,15 @@ Whether the topics exist is asked first (judged_commit.py).
 
 from typing import Any
 
-from coordinator.groups.offsets.accept import fail
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.topic_existence import Judged, all_exist, judge
 from coordinator.groups.offsets.commit import ANSWERS, commit
 from coordinator.groups.offsets.commit_again import CommitForm, commit_again, inverted
+from coordinator.groups.offsets.validate_partitions import fail
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.form import Filled
 from coordinator.protocol.messages import Message, OffsetCommitRequest
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.judged_commit import Judged, all_exist, judge
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 
 LEADER_EPOCHS_SINCE = 6
 TOPIC_IDS_SINCE = 10
@@ -37,7 +37,7 @@ def handle(server: Any, exchange: Any) -> None:
     judged = judge(request, server.topics, ANSWERS, by_id=by_id)
     if not judged.left.topics:
         if judged.refused:
-            server.groups.tell(
+            server.groups.run_internal(
                 request.group_id,
                 lambda state, _: Result(facts=judged.told(state, exchange, ErrorCode.NONE)),
             )
@@ -72,14 +72,14 @@ def refuse(request: OffsetCommitRequest | Judged | Filled, error: KafkaError, ap
     return fail(request, ANSWERS, error.code)
 
 
-def _commit_rest(state: Any, judged: Judged, call: Call, now_ms: int) -> Result:
+def _commit_rest(state: Any, judged: Judged, context: RequestContext, now_ms: int) -> Result:
     try:
-        result = commit(state, judged.left, call, now_ms)
+        result = commit(state, judged.left, context, now_ms)
     except KafkaError as error:
         judged.complete(error.facts)
         raise
     result.reply = judged.completed(result.reply)
-    result.facts = judged.told(state, call, ErrorCode.NONE)
+    result.facts = judged.told(state, context, ErrorCode.NONE)
     return result
 
 

@@ -7,11 +7,11 @@ when nothing else is left, and an error of the group then is the whole answer.
 from collections.abc import Sequence
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.groups.offsets.delete import delete
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, OffsetDeleteRequest, OffsetDeleteResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 
 _AskedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
@@ -24,8 +24,8 @@ def handle(server: Any, exchange: Any) -> None:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     refused = _refuse_unknown(request, server.topics)
 
-    def delete_rest(state: Any, request: OffsetDeleteRequest, call: Call, now_ms: int) -> Result:
-        result = delete(state, request, call, now_ms)
+    def delete_rest(state: Any, request: OffsetDeleteRequest, context: RequestContext, now_ms: int) -> Result:
+        result = delete(state, request, context, now_ms)
         assert isinstance(result.reply, OffsetDeleteResponse)
         result.reply.topics = _joined(refused, result.reply.topics)
         return result

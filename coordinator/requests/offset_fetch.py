@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.groups.offsets.fetch import fetch, fetch_group
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import Message, OffsetFetchRequest, OffsetFetchResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 
 GROUP_ERROR_SINCE = 2
 BATCH_SINCE = 8
@@ -40,7 +40,7 @@ def handle(server: Any, exchange: Any) -> None:
         asked.setdefault(group.group_id, []).append(group)
     by_id = exchange.api_version >= TOPIC_IDS_SINCE
 
-    def fetch_part(state: Any, group_ids: Sequence[str], call: Call, now_ms: int) -> Result:
+    def fetch_part(state: Any, group_ids: Sequence[str], context: RequestContext, now_ms: int) -> Result:
         return Result(
             OffsetFetchResponse(
                 groups=[

@@ -6,10 +6,10 @@ known (-1, -1), and an earlier one ends where the log begins, as Kafka has it.
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 from coordinator.topics.engine import LEADER_EPOCH
 from coordinator.topics.partition import State
 

@@ -7,10 +7,10 @@ why) but not spoken: the connection is closed, as Kafka 4 closes it.
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ProduceRequest, ProduceResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 from coordinator.runtime.memory import COUNTED_BYTES
 from coordinator.topics.produce import produce, refusal
 

@@ -7,13 +7,13 @@ Kafka's keeps; there is none here, so it is answered as not stored.
 from functools import partial
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.described_groups import in_order
 from coordinator.groups.settings import STREAMS
 from coordinator.groups.streams.describe import describe_streams_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.described import in_order
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 
 _Described = StreamsGroupDescribeResponse.DescribedGroup
 
@@ -31,7 +31,7 @@ def handle(server: Any, exchange: Any) -> None:
     server.groups.gather_by_group(dict.fromkeys(request.group_ids), describe, exchange, combine)
 
 
-def _describe(wants_description: bool, groups: Any, group_ids: Any, call: Call, now_ms: int) -> Result:
+def _describe(wants_description: bool, groups: Any, group_ids: Any, context: RequestContext, now_ms: int) -> Result:
     described: Any = [
         describe_streams_group(groups, group_id, wants_description=wants_description) for group_id in group_ids
     ]

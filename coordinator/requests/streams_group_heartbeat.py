@@ -9,6 +9,7 @@ member asks again and finds them. Why some could not be made is told with the ne
 from functools import partial
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.groups.groups import Groups
 from coordinator.groups.settings import STREAMS
 from coordinator.groups.streams.group import StatusCode
@@ -20,10 +21,9 @@ from coordinator.protocol.messages import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 from coordinator.topics import names
-from coordinator.topics.wanted import Creatable, WantedTopics
+from coordinator.topics.auto_creation import Creatable, WantedTopics
 
 FAILURES_TOLD_MAX = 3
 FAILURES_KEPT_FOR_HEARTBEATS = 2
@@ -40,9 +40,9 @@ def handle(server: Any, exchange: Any) -> None:
         _check_names(request.topology)
     wanted: WantedTopics = server.wanted_topics
 
-    def beat(groups: Groups, request: StreamsGroupHeartbeatRequest, call: Call, now_ms: int) -> Result:
+    def beat(groups: Groups, request: StreamsGroupHeartbeatRequest, context: RequestContext, now_ms: int) -> Result:
         """The group's operation, and what is to be done about missing topics."""
-        result: Result = streams_group_heartbeat(groups, request, call, now_ms)
+        result: Result = streams_group_heartbeat(groups, request, context, now_ms)
         answer: Any = result.reply
         for status in answer.status or ():
             if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:

@@ -5,11 +5,11 @@ v3 knows static members (KIP-345); v5 must name the protocol type and protocol (
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.groups.classic.answers import sync_refused
 from coordinator.groups.classic.sync import sync
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import SyncGroupRequest, SyncGroupResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
 
 
 def handle(server: Any, exchange: Any) -> None:

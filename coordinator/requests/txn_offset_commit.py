@@ -11,13 +11,13 @@ whether the group's partition of `__consumer_offsets` is part of it; the group (
 
 from typing import Any
 
-from coordinator.groups.offsets.accept import fail
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.topic_existence import Judged, all_exist, judge
 from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
+from coordinator.groups.offsets.validate_partitions import fail
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, TxnOffsetCommitRequest
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.judged_commit import Judged, all_exist, judge
-from coordinator.runtime.result import Call, Producer, Result
+from coordinator.runtime.result import Producer, RequestContext, Result
 
 OFFSETS_TOPIC = "__consumer_offsets"
 LOADING_SINCE = 2
@@ -47,7 +47,7 @@ def handle(server: Any, exchange: Any) -> None:
 
     def told(error: ErrorCode) -> None:
         """Says what was decided without the group."""
-        server.groups.tell(request.group_id, lambda state, _: Result(facts=judged.told(state, exchange, error)))
+        server.groups.run_internal(request.group_id, lambda state, _: Result(facts=judged.told(state, exchange, error)))
 
     if not judged.left.topics:
         if judged.refused:
@@ -80,15 +80,15 @@ def handle(server: Any, exchange: Any) -> None:
 
 
 def _commit(verified: VerifiedCommit) -> Any:
-    def commit(state: Any, judged: Judged, call: Call, now_ms: int) -> Result:
+    def commit(state: Any, judged: Judged, context: RequestContext, now_ms: int) -> Result:
         try:
-            result = commit_in_transaction(state, verified, call, now_ms)
+            result = commit_in_transaction(state, verified, context, now_ms)
         except KafkaError as error:
             judged.complete(error.facts)
             raise
         if judged.refused:
             result.reply = judged.completed(result.reply)
-            result.facts = judged.told(state, call, ErrorCode.NONE)
+            result.facts = judged.told(state, context, ErrorCode.NONE)
         return result
 
     return commit

@@ -7,10 +7,10 @@ repeated: every partition answers for itself.
 
 from typing import Any
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.exchange import Exchange
 from coordinator.runtime.result import Marker
 
 _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult

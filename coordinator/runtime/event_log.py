@@ -38,7 +38,7 @@ from coordinator.protocol.messages import (
     EventLogOpenedValue,
     MemberFencedValue,
 )
-from coordinator.runtime.result import Event, Record, Told
+from coordinator.runtime.result import Event, MessageEvent, Record
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
 from coordinator.world.clock import Clock
 
@@ -163,7 +163,7 @@ class EventLog:
         """The shard has stopped and its state is on the disk: the last event says that nothing is missing."""
         if self._opened is None and self.log.end_offset:
             now_ms = self._clock.wall_ms()
-            closed = Told(EventLogClosedKey(), EventLogClosedValue(run_id=self._run.run_id))
+            closed = MessageEvent(EventLogClosedKey(), EventLogClosedValue(run_id=self._run.run_id))
             self.pending.append((closed, now_ms, state_offset, state_offset))
             self.flush(state_offset)
 

@@ -13,13 +13,13 @@ from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 
-class Asker(Protocol):
-    """Who waits for a reply (requests/exchange.py)."""
+class ReplyTarget(Protocol):
+    """Who waits for a reply (api/exchange.py)."""
 
     def send(self, payload: Any) -> None: ...
 
 
-ParkedReply = tuple[Asker, Any]
+ParkedReply = tuple[ReplyTarget, Any]
 """The asker, and an encoded answer or one shard's part of an answer that spans shards (router.py)."""
 
 
@@ -54,7 +54,7 @@ class Parking:
             self._groups.append(_Group(offset, now_ms, self.collected))
             self.collected = []
 
-    def park(self, offset: int, now_ms: int, asker: Asker, payload: Any) -> None:
+    def park(self, offset: int, now_ms: int, asker: ReplyTarget, payload: Any) -> None:
         """A reply of a turn that writes nothing, while earlier batches are on their way to the disk."""
         last = self._groups[-1] if self._groups else None
         if last is None or last.offset != offset or last.since_ms != now_ms:
@@ -70,14 +70,14 @@ class Parking:
             for asker, payload in groups.popleft().replies:
                 asker.send(payload)
 
-    def take_parked_before(self, deadline_ms: int) -> list[Asker]:
+    def take_parked_before(self, deadline_ms: int) -> list[ReplyTarget]:
         """Takes out the replies that have waited since before `deadline_ms`."""
-        overdue: list[Asker] = []
+        overdue: list[ReplyTarget] = []
         while self._groups and self._groups[0].since_ms < deadline_ms:
             overdue += [asker for asker, _ in self._groups.popleft().replies]
         return overdue
 
-    def take_all(self) -> list[Asker]:
+    def take_all(self) -> list[ReplyTarget]:
         """Takes out everything (the shard lost what they were computed from)."""
         askers = [asker for asker, _ in chain(*(group.replies for group in self._groups), self.collected)]
         self._groups.clear()

@@ -91,7 +91,7 @@ class Event(Protocol):
     def record(self, state_offset: int, time_ms: int) -> Record: ...
 
 
-class Told:
+class MessageEvent:
     """An event that is ready but for when and where it was decided, which the first two fields of its value say."""
 
     __slots__ = ("key", "value")
@@ -118,7 +118,7 @@ class Fact(NamedTuple):
     event: Event | None = None
 
 
-class Call(Protocol):
+class RequestContext(Protocol):
     """A request as the core sees it: who asks, in which version. Kept by the core, opaque, while the asker waits."""
 
     api_version: int
@@ -136,7 +136,7 @@ class Result:
     """Bytes: the body of an answer that says no error as a whole, as it was encoded before."""
     records: list[Record] | tuple[Record, ...] | Records = ()
     timers: Sequence[Timer] = ()
-    replies: Sequence[tuple[Call, Message]] = ()
+    replies: Sequence[tuple[RequestContext, Message]] = ()
     facts: Sequence[Fact] = field(default=())
     producer: Producer | None = None
     """The records are this producer's, in its open transaction: they get a transactional batch of their own."""

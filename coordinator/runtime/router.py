@@ -13,8 +13,8 @@ from typing import Any
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.java import positive_hash
 from coordinator.protocol.messages import Message
-from coordinator.runtime.result import Call, Result
-from coordinator.runtime.shard import Exchange, Operation, Shard
+from coordinator.runtime.result import RequestContext, Result
+from coordinator.runtime.shard import Operation, Shard, ShardRequest
 
 
 class Router:
@@ -34,24 +34,24 @@ class Router:
             self._by_group[group_id] = shard
         return shard
 
-    def submit(self, group_id: str, operation: Operation, exchange: Exchange) -> None:
+    def submit(self, group_id: str, operation: Operation, exchange: ShardRequest) -> None:
         """Hands a request to its group's shard."""
         shard = self._by_group.get(group_id)
         (self.shard_of(group_id) if shard is None else shard).submit(operation, exchange)
 
-    def tell(self, group_id: str, change: Callable[[Any, int], Result]) -> None:
+    def run_internal(self, group_id: str, change: Callable[[Any, int], Result]) -> None:
         """Lets the group's shard react to something that is no request of its."""
-        self.shard_of(group_id).tell(change)
+        self.shard_of(group_id).run_internal(change)
 
     def gather(
         self,
         view: Callable[[Any, int], Any],
-        exchange: Exchange,
+        exchange: ShardRequest,
         combine: Callable[[list[Any]], Message],
     ) -> None:
         """Asks every shard `view(state, now_ms)`; answers `combine(values)` in the order of the shards."""
 
-        def operation(state: Any, request: Any, call: Call, now_ms: int) -> Result:
+        def operation(state: Any, request: Any, context: RequestContext, now_ms: int) -> Result:
             return Result(view(state, now_ms))
 
         _Joint(exchange, combine, [(shard, None) for shard in self.shards], operation)
@@ -59,8 +59,8 @@ class Router:
     def gather_by_group(
         self,
         group_ids: Iterable[str],
-        function: Callable[[Any, list[str], Call, int], Result],
-        exchange: Exchange,
+        function: Callable[[Any, list[str], RequestContext, int], Result],
+        exchange: ShardRequest,
         combine: Callable[[list[Any]], Message],
     ) -> None:
         """Runs `function(state, its group ids, call, now_ms)` on each shard that has some of the groups.
@@ -81,7 +81,7 @@ class _Joint:
 
     def __init__(
         self,
-        exchange: Exchange,
+        exchange: ShardRequest,
         combine: Callable[[list[Any]], Message],
         parts: Sequence[tuple[Shard, Any]],
         operation: Operation,
@@ -111,7 +111,7 @@ class _Part:
 
     __slots__ = ("_joint", "_slot", "api_version", "client_host", "client_id", "fresh_id", "request", "writes")
 
-    def __init__(self, joint: _Joint, slot: int, request: Any, exchange: Exchange) -> None:
+    def __init__(self, joint: _Joint, slot: int, request: Any, exchange: ShardRequest) -> None:
         self._joint = joint
         self._slot = slot
         self.request = request

@@ -27,8 +27,8 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.event_log import RELOAD, START, EventLog
 from coordinator.runtime.loader import Loaded, StateMachine, TransactionalState, load
-from coordinator.runtime.parking import Asker, Parking
-from coordinator.runtime.result import Call, Fact, Marker, Producer, Record, Records, Result, TimerKey
+from coordinator.runtime.parking import Parking, ReplyTarget
+from coordinator.runtime.result import Fact, Marker, Producer, Record, Records, RequestContext, Result, TimerKey
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.timers import Handle, Schedule, Timers
 from coordinator.world.clock import Clock
@@ -42,8 +42,8 @@ FULL_DISK_RETRY_MS = 1_000
 """How long a shard whose disk is full refuses writes before it tries one again."""
 
 
-class Exchange(Call, Asker, Protocol):
-    """A request with the way back to its asker (requests/exchange.py)."""
+class ShardRequest(RequestContext, ReplyTarget, Protocol):
+    """A request with the way back to its asker (api/exchange.py)."""
 
     request: Any
     writes: bool
@@ -54,7 +54,7 @@ class Exchange(Call, Asker, Protocol):
     def wait(self) -> None: ...
 
 
-Operation = Callable[[Any, Any, Call, int], Result]
+Operation = Callable[[Any, Any, RequestContext, int], Result]
 """`operation(state, request, call, now_ms)`."""
 
 
@@ -88,7 +88,7 @@ class Shard:
         soon: Callable[[Callable[[], None]], object],
         schedule: Schedule,
         commit_timeout_ms: int,
-        told: Callable[[int, Fact], None],
+        on_fact: Callable[[int, Fact], None],
         on_durable: Callable[[int], None],
         events: EventLog | None = None,
     ) -> None:
@@ -109,7 +109,7 @@ class Shard:
         self._soon = soon
         self._schedule = schedule
         self._commit_timeout_ms = commit_timeout_ms
-        self._told = told
+        self._on_fact = on_fact
         self._on_durable = on_durable
         self._writer = make_writer(log, self._durable, self._write_failed)
         self._timers = Timers(clock.monotonic_ms, schedule, self._fire)
@@ -124,7 +124,7 @@ class Shard:
         self._offset_durable = 0
         self._after: deque[tuple[int, Callable[[], None]]] = deque()
         """What follows once the log is durable up to an offset; they only grow."""
-        self._waiting: dict[Exchange, None] = {}
+        self._waiting: dict[ShardRequest, None] = {}
         self._mailbox: deque[Callable[[], None]] = deque()
         self._is_first_load = True
         self._busy = False
@@ -170,7 +170,7 @@ class Shard:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def submit(self, operation: Operation, exchange: Exchange) -> None:
+    def submit(self, operation: Operation, exchange: ShardRequest) -> None:
         """Runs one request against the state; its reply leaves when everything it depends on is durable."""
         if self._busy:
             self._mailbox.append(lambda: self._run(operation, exchange))
@@ -179,16 +179,16 @@ class Shard:
         if self._mailbox:
             self._drain()
 
-    def tell(self, change: Callable[[Any, int], Result]) -> None:
+    def run_internal(self, change: Callable[[Any, int], Result]) -> None:
         """Lets the state react to something that nobody asked for: `change(state, now_ms)`."""
         if self._busy:
-            self._mailbox.append(lambda: self._tell(change))
+            self._mailbox.append(lambda: self._run_internal(change))
             return
-        self._tell(change)
+        self._run_internal(change)
         if self._mailbox:
             self._drain()
 
-    def _tell(self, change: Callable[[Any, int], Result]) -> None:
+    def _run_internal(self, change: Callable[[Any, int], Result]) -> None:
         """Runs what no request asked for; a bug in it costs a reload, like one in a request."""
         if self.status in (Status.FAILED, Status.STOPPED):
             return
@@ -202,7 +202,7 @@ class Shard:
         finally:
             self._busy = False
 
-    def park(self, asker: Asker, payload: Any) -> None:
+    def park(self, asker: ReplyTarget, payload: Any) -> None:
         """Sends `payload` when everything written so far is durable."""
         if self._batch.count or self._sealed:
             self.parked.collected.append((asker, payload))
@@ -212,7 +212,7 @@ class Shard:
             self.parked.park(self._offset_written, self._clock.monotonic_ms(), asker, payload)
             self._watch()
 
-    def _run(self, operation: Operation, exchange: Exchange) -> None:
+    def _run(self, operation: Operation, exchange: ShardRequest) -> None:
         self._busy = True
         now_ms = self._clock.wall_ms()
         try:
@@ -256,8 +256,8 @@ class Shard:
                 self._timers.disarm(key)
             else:
                 self._timers.arm(key, delay_ms)
-        for call, message in result.replies:
-            exchange: Exchange = call  # type: ignore[assignment]  # the core keeps the call it was given, opaque
+        for context, message in result.replies:
+            exchange: ShardRequest = context  # type: ignore[assignment]  # the core keeps the call it was given, opaque
             self._waiting.pop(exchange, None)
             self.park(exchange, exchange.encode(message))
         if result.facts:
@@ -277,7 +277,7 @@ class Shard:
                     self._soon(self.flush)
                 events.pending.append((event, now_ms, decided_at, self._offset_written))
             if fact.name:
-                self._told(self.index, fact)
+                self._on_fact(self.index, fact)
 
     def _append(self, records: list[Record] | tuple[Record, ...] | Records) -> None:
         batch = self._batch
@@ -478,4 +478,4 @@ class Shard:
         if self.status is not Status.ACTIVE and self._clock.monotonic_ms() < self._full_until_ms:
             self._timers.arm(key, FULL_DISK_RETRY_MS)
             return
-        self.tell(lambda state, now_ms: state.fire(key, now_ms))
+        self.run_internal(lambda state, now_ms: state.fire(key, now_ms))

@@ -56,7 +56,7 @@ class Topics:
         entropy: Entropy,
         run: Callable[[Callable[[], Any], Callable[[Any], None]], None],
         schedule: Schedule,
-        told: Callable[[Fact], None],
+        on_fact: Callable[[Fact], None],
     ) -> None:
         """Reads the registry and opens the partitions that were written to.
 
@@ -81,7 +81,7 @@ class Topics:
         self._durability = durability
         self._make_writer: MakeWriter = lambda log, durable, failed: Writer(log, durability, run, durable, failed)
         self._run = run
-        self._told = told
+        self._on_fact = on_fact
         self._partitions: dict[str, list[Partition]] = {}
         self._internal: dict[str, list[InternalPartition]] = {}
         self.metadata = MetadataLog(
@@ -91,7 +91,7 @@ class Topics:
             self._make_writer,
             clock,
             replayed=self._apply_settings,
-            told=told,
+            on_fact=on_fact,
         )
         self.producer_ids_from = 0
         """Below it none is given: a log that came from elsewhere knows producers that this server never named."""
@@ -152,7 +152,7 @@ class Topics:
             try:
                 close()
             except OSError as error:
-                self._told(Fact("topic_log_close_failed", {"folder": folder, "error": str(error)}))
+                self._on_fact(Fact("topic_log_close_failed", {"folder": folder, "error": str(error)}))
 
     @property
     def idle(self) -> bool:
@@ -434,12 +434,12 @@ class Topics:
                 continue
             partition = self.user_partition(name, int(number))
             if partition is None:
-                self._told(Fact("folder_of_no_topic", {"folder": folder}))
+                self._on_fact(Fact("folder_of_no_topic", {"folder": folder}))
                 continue
             partition.open()
             if partition.log is not None and partition.log.recovery is not None:
                 report = partition.log.recovery
-                self._told(
+                self._on_fact(
                     Fact(
                         "log_tail_cut",
                         {
@@ -451,7 +451,7 @@ class Topics:
                     )
                 )
             if partition.state is State.FAILED:
-                self._told(Fact("partition_failed", {"folder": folder, "reason": partition.reason}))
+                self._on_fact(Fact("partition_failed", {"folder": folder, "reason": partition.reason}))
 
     def _delete_folder(self, partition: Partition) -> bool:
         """Whether the folder is gone. What cannot be removed now is swept at the next start."""
@@ -461,7 +461,7 @@ class Topics:
             elif self._disk.exists(partition.folder):
                 self._sweep(partition.folder)
         except OSError as error:
-            self._told(Fact("topic_folder_left", {"folder": partition.folder, "error": str(error)}))
+            self._on_fact(Fact("topic_folder_left", {"folder": partition.folder, "error": str(error)}))
             return False
         return True
 
@@ -482,7 +482,7 @@ class Topics:
                 try:
                     partition.apply_retention(now_ms)
                 except OSError as error:
-                    self._told(
+                    self._on_fact(
                         Fact("retention_failed", {"topic": name, "partition": partition.index, "error": str(error)})
                     )
         self._retention = self.schedule(self.config.log_retention_check_interval_ms, self._retain)

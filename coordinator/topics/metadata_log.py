@@ -46,7 +46,7 @@ class MetadataLog:
         clock: Clock,
         *,
         replayed: Callable[[Sequence[Message]], None],
-        told: Callable[[Fact], None],
+        on_fact: Callable[[Fact], None],
     ) -> None:
         """Opens the log and replays all that is in it. `replayed` is told of each change after that.
 
@@ -55,7 +55,7 @@ class MetadataLog:
         self._registry = registry
         self._clock = clock
         self._replayed = replayed
-        self._told = told
+        self._on_fact = on_fact
         self._log = Log.open(disk, folder, LogSettings(segment_ms=None, retention_ms=None))
         self._load()
         self._writer = make_writer(self._log, self._committed, self._commit_failed)
@@ -147,10 +147,10 @@ class MetadataLog:
         except OSError as error:
             if log.failed is not None:
                 raise
-            self._told(Fact("metadata_log_not_compacted", {"error": str(error)}))
+            self._on_fact(Fact("metadata_log_not_compacted", {"error": str(error)}))
             return
         registry.removed.clear()
-        self._told(Fact("metadata_log_compacted", {"bytes_before": before_bytes, "bytes_after": log.size_bytes}))
+        self._on_fact(Fact("metadata_log_compacted", {"bytes_before": before_bytes, "bytes_after": log.size_bytes}))
 
     def close(self) -> None:
         """Makes everything durable and gives the descriptors back. OSError."""
@@ -178,7 +178,7 @@ class MetadataLog:
         self._take_turns()
 
     def _commit_failed(self, error: OSError) -> None:
-        self._told(Fact("metadata_log_write_failed", {"error": str(error), "final": self._log.failed is not None}))
+        self._on_fact(Fact("metadata_log_write_failed", {"error": str(error), "final": self._log.failed is not None}))
         if self._log.failed is None:
             self._full = True
             self._commits.pop().done(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.runtime.errand import DONE
-from coordinator.runtime.result import Call, Producer, Result
+from coordinator.runtime.internal_request import DONE
+from coordinator.runtime.result import Producer, RequestContext, Result
 from coordinator.transactions.records import transaction_record
 from coordinator.transactions.transaction import PREPARED, Partition, State, Transaction
 
@@ -29,7 +29,7 @@ class Addition(NamedTuple):
     """The `transaction.version` that the client's request shows."""
 
 
-def add_partitions(transactions: "Transactions", addition: Addition, _call: Call, now_ms: int) -> Result:
+def add_partitions(transactions: "Transactions", addition: Addition, _call: RequestContext, now_ms: int) -> Result:
     """Replies DONE. Raises KafkaError if nothing is added."""
     transaction = known(transactions, addition)
     if transaction.state in PREPARED:

@@ -7,9 +7,9 @@ about the producer epoch of the marker, and counts only for a transaction that i
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.runtime.errand import DONE
-from coordinator.runtime.result import Call, Result
-from coordinator.transactions.decide import producer_after
+from coordinator.runtime.internal_request import DONE
+from coordinator.runtime.result import RequestContext, Result
+from coordinator.transactions.prepare import producer_after
 from coordinator.transactions.records import transaction_record
 from coordinator.transactions.transaction import NO_PRODUCER_ID, PREPARED, State
 
@@ -25,7 +25,7 @@ class Completion(NamedTuple):
     epoch: int
 
 
-def complete(transactions: "Transactions", completion: Completion, _call: Call, now_ms: int) -> Result:
+def complete(transactions: "Transactions", completion: Completion, _call: RequestContext, now_ms: int) -> Result:
     prepared = transactions.by_id.get(completion.transactional_id)
     if (
         prepared is None

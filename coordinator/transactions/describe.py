@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeTransactionsResponse
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 from coordinator.transactions.transaction import NAMES, Partition, Transaction
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ _State = DescribeTransactionsResponse.TransactionState
 _Topic = DescribeTransactionsResponse.TopicData
 
 
-def describe(transactions: "Transactions", transactional_ids: Sequence[str], _call: Call, _now_ms: int) -> Result:
+def describe(
+    transactions: "Transactions", transactional_ids: Sequence[str], _call: RequestContext, _now_ms: int
+) -> Result:
     """Of the ids of this shard."""
     states = []
     for transactional_id in transactional_ids:

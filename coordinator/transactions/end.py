@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import EndTxnRequest, EndTxnResponse
-from coordinator.runtime.result import Call, Result
-from coordinator.transactions.decide import CLIENT, decided, producer_after
+from coordinator.runtime.result import RequestContext, Result
+from coordinator.transactions.prepare import CLIENT, decided, producer_after
 from coordinator.transactions.records import transaction_record
 from coordinator.transactions.transaction import (
     EPOCH_BUMPS_SINCE,
@@ -47,13 +47,13 @@ _AGREES = {
 }
 
 
-def end(transactions: "Transactions", request: EndTxnRequest, call: Call, now_ms: int) -> Result:
+def end(transactions: "Transactions", request: EndTxnRequest, context: RequestContext, now_ms: int) -> Result:
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     transaction = transactions.by_id.get(request.transactional_id)
     if transaction is None:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    bumps = call.api_version >= EPOCH_IN_ANSWER_SINCE
+    bumps = context.api_version >= EPOCH_IN_ANSWER_SINCE
     check = _is_done_with_bumps if bumps else _is_done
     try:
         done = check(transaction, request)

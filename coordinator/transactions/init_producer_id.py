@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
-from coordinator.runtime.result import Call, Fact, Result
-from coordinator.transactions.decide import FENCE, decided
+from coordinator.runtime.result import Fact, RequestContext, Result
+from coordinator.transactions.prepare import FENCE, decided
 from coordinator.transactions.records import transaction_record
 from coordinator.transactions.transaction import (
     EPOCH_EXHAUSTED,
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from coordinator.transactions.transactions import Transactions
 
 
-def init_producer_id(transactions: "Transactions", request: InitProducerIdRequest, _call: Call, now_ms: int) -> Result:
+def init_producer_id(
+    transactions: "Transactions", request: InitProducerIdRequest, _call: RequestContext, now_ms: int
+) -> Result:
     config = transactions.config
     transactional_id = request.transactional_id
     if not transactional_id:

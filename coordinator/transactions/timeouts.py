@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.protocol.errors import KafkaError
 from coordinator.runtime.result import Fact, Result, Timer, TimerKey
-from coordinator.transactions.decide import TIMEOUT, decided
+from coordinator.transactions.prepare import TIMEOUT, decided
 from coordinator.transactions.records import transaction_record
 from coordinator.transactions.transaction import NEVER_TIMES_OUT_MS
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 from coordinator.transactions.add_partitions import Addition, check_producer, known
 from coordinator.transactions.transaction import PREPARED
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from coordinator.transactions.transactions import Transactions
 
 
-def verify_partitions(transactions: "Transactions", addition: Addition, _call: Call, _now_ms: int) -> Result:
+def verify_partitions(transactions: "Transactions", addition: Addition, _call: RequestContext, _now_ms: int) -> Result:
     """Replies a dict of the partitions with NONE or TRANSACTION_ABORTABLE. Raises KafkaError for all of them."""
     transaction = known(transactions, addition)
     check_producer(transactions, transaction, addition.producer)

@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from coordinator.admin.health import TOLD_MAX, health_routes
 from coordinator.admin.http import Request, Response
 from coordinator.admin.metrics import COUNTER, METRICS, metrics_routes
+from coordinator.api.exchange import MEASURED_FIRST, Exchange, Route
 from coordinator.network.connection import Closed
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.requests.exchange import MEASURED_FIRST, Exchange, Route
 from coordinator.runtime import event_log
 from coordinator.runtime.result import Fact
 from coordinator.runtime.shard import Status

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Told:
+class MessageEvent:
     """One event. Its fields are attributes."""
 
     log: str
@@ -51,11 +51,11 @@ class Telling:
 
     def __init__(self, data_dir: Path) -> None:
         self.events = [
-            Told(row["log"], row["offset"], row["type"], row["key"].get("group"), row["value"])
+            MessageEvent(row["log"], row["offset"], row["type"], row["key"].get("group"), row["value"])
             for row in dump(data_dir)
             if row["log"].startswith("__coordinator_events-")
         ]
 
-    def of(self, kind: str, group: str | None = None) -> list[Told]:
+    def of(self, kind: str, group: str | None = None) -> list[MessageEvent]:
         """The events of a kind, and of a group; in the order of each log."""
         return [each for each in self.events if each.kind == kind and group in (None, each.group)]

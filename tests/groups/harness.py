@@ -8,6 +8,7 @@ with `advance`.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from coordinator.api.declaration import Api
 from coordinator.groups.classic.heartbeat import heartbeat
 from coordinator.groups.classic.join import join
 from coordinator.groups.classic.leave import leave
@@ -27,7 +28,6 @@ from coordinator.protocol.messages import (
 from coordinator.protocol.subscription import Subscription, encode_subscription
 from coordinator.requests import heartbeat as heartbeat_api
 from coordinator.requests import join_group, leave_group, sync_group
-from coordinator.requests.api import Api
 from coordinator.runtime.result import Fact, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde
 

@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.dispatch import Dispatcher
 from coordinator.bench.load import frame
 from coordinator.network.connection import Connection, ConnectionLimits, Turn
-from coordinator.network.once import OncePerClient
+from coordinator.network.log_once import LogOncePerClient
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.dispatch import Dispatcher
 from coordinator.runtime.memory import COUNTED_BYTES, Memory
 
 CODEC = Codec.of(None)
@@ -100,7 +100,7 @@ class Peer:
             Dispatcher(None, {12: api}, CODEC),
             limits,
             Turn(self.soon.append),
-            OncePerClient(logging.getLogger("test")),
+            LogOncePerClient(logging.getLogger("test")),
             self.memory,
             ("localhost", 9092),
             lambda: self.now,
@@ -261,7 +261,7 @@ def test_an_answer_to_a_client_that_is_gone_goes_nowhere_and_its_waiter_is_told(
 
 
 def test_the_reason_of_a_close_is_logged_once_per_client(caplog):
-    once = OncePerClient(logging.getLogger("test"))
+    once = LogOncePerClient(logging.getLogger("test"))
     for _ in range(3):
         once.warn(("host", "client"), "event=connection_closed")
     once.warn(("host", "other client"), "event=connection_closed")

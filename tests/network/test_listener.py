@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from coordinator.api.dispatch import Dispatcher
 from coordinator.network.connection import Closed, ConnectionLimits
 from coordinator.network.listener import Listener
 from coordinator.protocol.codec import Codec
 from coordinator.requests import api_versions
-from coordinator.requests.dispatch import Dispatcher
 from coordinator.runtime.memory import Memory
 
 HELLO = b"\0\0\0\x0a\0\x12\0\0\0\0\0\x07\0\0"

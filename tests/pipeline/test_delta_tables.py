@@ -14,7 +14,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from coordinator.pipeline import audit, evidence, tables
+from coordinator.pipeline import audit, sources, tables
 from coordinator.pipeline.arguments import DELTA, PARQUET
 
 
@@ -31,7 +31,7 @@ def test_an_audit_writes_the_same_tables_as_delta_and_as_parquet(spark: Any, tmp
     found, made = {}, {}
     for form in (PARQUET, DELTA):
         with quick(spark):
-            made[form] = tables.Derived(evidence=evidence.from_log(spark, str(log), {}))
+            made[form] = tables.Derived(evidence=sources.from_log(spark, str(log), {}))
             *_, (_, found[form]) = audit.audit(made[form], tables.Store(spark, str(tmp_path / form), form))
     assert found[DELTA] == found[PARQUET]
     for name in audit.WRITTEN:

@@ -24,7 +24,7 @@ pytest.importorskip("pyspark")
 
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.groups import RECORD_KEYS
-from coordinator.pipeline import evidence, follow, tables, words
+from coordinator.pipeline import follow, sources, tables, vocabulary
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.result import Record
 
@@ -98,9 +98,9 @@ def assert_is_the_fold(spark: Any, out: Path, truth: Fold) -> None:
     assert texts(rows, *names) == sorted(map(repr, truth.verdicts))
     assert {row["evidence"] for row in rows} == {"state"}
     wrong = kept(spark, out, "invariants_broken")
-    twice = [row for row in wrong if row["rule"] == words.TWO_OWNERS]
+    twice = [row for row in wrong if row["rule"] == vocabulary.TWO_OWNERS]
     assert texts(twice, "group", "topic_key", "partition", "member_id", "offset") == sorted(map(repr, truth.two_owners))
-    order = [row for row in wrong if row["rule"] == words.EPOCH_ORDER]
+    order = [row for row in wrong if row["rule"] == vocabulary.EPOCH_ORDER]
     assert texts(order, "group", "offset") == sorted(map(repr, truth.epoch_order))
 
 
@@ -194,7 +194,7 @@ def test_as_a_stream_that_dies_and_goes_on_it_keeps_every_record_once_for_the_ot
     log.grow(1.0, 1.0)
     run(spark, log.folder, out)
     assert len(list((out / "archive" / "history").iterdir())) == 2
-    derived = tables.Derived(evidence=evidence.from_archive(spark, str(out / "archive")))
+    derived = tables.Derived(evidence=sources.from_archive(spark, str(out / "archive")))
     offsets = [row["offset"] for row in derived.evidence.state.select("offset").collect()]
     offsets += [row["offset"] for row in derived.evidence.commits.select("offset").collect()]
     assert sorted(offsets) == list(range(len(story.records)))

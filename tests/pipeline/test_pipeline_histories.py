@@ -10,7 +10,7 @@ from pipeline.plain_fold import Fold, fold
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import audit, evidence, tables, words
+from coordinator.pipeline import audit, sources, tables, vocabulary
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,7 +44,7 @@ def told(request, tmp_path_factory, spark):
     story, truth, plan = planted(request.param)
     folder = story.write(tmp_path_factory.mktemp("story"))
     derived = tables.Derived(
-        evidence=evidence.from_log(spark, str(folder), {}), keep=lambda _, made: made.localCheckpoint()
+        evidence=sources.from_log(spark, str(folder), {}), keep=lambda _, made: made.localCheckpoint()
     )
     return derived, truth, plan
 
@@ -77,19 +77,19 @@ def verdict_rows(rows):
 def test_all_that_was_planted_is_found_and_nothing_else(told):
     derived, truth, plan = told
     rows = derived.invariants_broken.collect()
-    zombies = {row["offset"] for row in rows if row["rule"] == words.ZOMBIE_ACCEPTED}
+    zombies = {row["offset"] for row in rows if row["rule"] == vocabulary.ZOMBIE_ACCEPTED}
     assert plan["through"] <= zombies
     assert zombies == {row[0] for row in truth.verdicts if row[3] in ZOMBIES and row[-1] == "accepted"}
     twice = {(row["group"], row["topic_key"], row["partition"], row["member_id"], row["offset"]) for row in rows
-             if row["rule"] == words.TWO_OWNERS}  # fmt: skip
+             if row["rule"] == vocabulary.TWO_OWNERS}  # fmt: skip
     assert twice == truth.two_owners
     assert plan["twice"] is None or plan["twice"] in {row[-1] for row in twice}
-    order = {(row["group"], row["offset"]) for row in rows if row["rule"] == words.EPOCH_ORDER}
+    order = {(row["group"], row["offset"]) for row in rows if row["rule"] == vocabulary.EPOCH_ORDER}
     assert order == truth.epoch_order
     assert plan["ahead"] in {row[1] for row in order}
     # What the server said agrees with its log until records are forged behind its back.
-    forged_ms = min(row["time_ms"] for row in rows if row["rule"] in (words.TWO_OWNERS, words.EPOCH_ORDER))
-    differ = [row for row in rows if row["rule"] in (words.TOLD_OTHERWISE, words.VERDICT)]
+    forged_ms = min(row["time_ms"] for row in rows if row["rule"] in (vocabulary.TWO_OWNERS, vocabulary.EPOCH_ORDER))
+    differ = [row for row in rows if row["rule"] in (vocabulary.TOLD_OTHERWISE, vocabulary.VERDICT)]
     assert [row for row in differ if row["time_ms"] < forged_ms] == []
 
 
@@ -118,7 +118,7 @@ def test_the_sums_of_the_audit_are_those_of_a_plain_fold(told):
 def test_a_history_without_faults_is_clean(spark, tmp_path):
     story = Story(3).live(300)
     derived = tables.Derived(
-        evidence=evidence.from_log(spark, str(story.write(tmp_path)), {}), keep=lambda _, made: made.localCheckpoint()
+        evidence=sources.from_log(spark, str(story.write(tmp_path)), {}), keep=lambda _, made: made.localCheckpoint()
     )
     found = audit.summary(derived)
     assert found["broken"] == {}

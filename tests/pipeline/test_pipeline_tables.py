@@ -7,7 +7,7 @@ from pipeline.pipeline_rows import LOG, History, complete_from, frame, quick
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import broken, evidence, gaps, intervals, rebalances, transactions, verdicts, words
+from coordinator.pipeline import gaps, intervals, invariants, rebalances, sources, transactions, verdicts, vocabulary
 from pyspark_coordinator_log import columns
 
 
@@ -50,7 +50,7 @@ def moved() -> History:
 def judging(spark: Any, state: Any, events: Any, complete: int = 0) -> verdicts.Pass:
     members, bound = intervals.member_intervals(state), complete_from(spark, complete)
     runs = intervals.with_runs(intervals.held_partitions(intervals.steady(members), bound))
-    return verdicts.Pass(evidence.DecidedRows(events), members, runs, bound)
+    return verdicts.Pass(sources.DecidedRows(events), members, runs, bound)
 
 
 def owned_in(judged: verdicts.Pass) -> Any:
@@ -135,9 +135,9 @@ def test_policies_are_replayed_by_request(judged):
 
 def test_nothing_is_broken_but_the_zombie_that_was_let_through(spark, moved, judged):
     state, _ = moved.frames(spark)
-    found = broken.invariants_broken(state, owned_in(judged), judged.found())
+    found = invariants.invariants_broken(state, owned_in(judged), judged.found())
     assert rows(found, "rule", "log", "offset", "member_id", "partition") == {
-        (words.ZOMBIE_ACCEPTED, "events", 2, "a", 1)
+        (vocabulary.ZOMBIE_ACCEPTED, "events", 2, "a", 1)
     }
 
 
@@ -155,14 +155,14 @@ def test_what_must_not_be_is_found_with_its_offset(spark):
     h.decided("a", 2, {0: 2}, member_epoch=2, strict_accepts=False)
     state, events = h.frames(spark)
     judged = judging(spark, state, events)
-    found = broken.invariants_broken(state, owned_in(judged), judged.found())
+    found = invariants.invariants_broken(state, owned_in(judged), judged.found())
     assert rows(found, "rule", "offset", "member_id") == {
-        (words.SINCE_TOO_EARLY, 4, "a"),
-        (words.TWO_OWNERS, 5, "b"),
-        (words.EPOCH_ORDER, 6, "b"),
-        (words.EPOCH_ORDER, 7, None),
-        (words.TOLD_OTHERWISE, 0, "a"),
-        (words.VERDICT, 1, "a"),
+        (vocabulary.SINCE_TOO_EARLY, 4, "a"),
+        (vocabulary.TWO_OWNERS, 5, "b"),
+        (vocabulary.EPOCH_ORDER, 6, "b"),
+        (vocabulary.EPOCH_ORDER, 7, None),
+        (vocabulary.TOLD_OTHERWISE, 0, "a"),
+        (vocabulary.VERDICT, 1, "a"),
     }
 
 
@@ -178,7 +178,7 @@ def test_a_static_member_that_left_for_a_while_keeps_what_it_has_and_is_not_out_
     judged = judging(spark, state, events)
     assert rows(judged.rows(), "truth") == {("ahead",)}
     assert rows(owned_in(judged), "from_offset", "to_offset") == {(3, None)}
-    assert broken.invariants_broken(state, owned_in(judged), judged.found()).isEmpty()
+    assert invariants.invariants_broken(state, owned_in(judged), judged.found()).isEmpty()
 
 
 def test_classic_groups_have_generations_and_owners_and_unknown_protocols_are_not_guessed(spark):

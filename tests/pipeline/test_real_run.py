@@ -18,7 +18,7 @@ from wire import Connection
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import evidence, report, tables
+from coordinator.pipeline import report, sources, tables
 from coordinator.pipeline.drawing import clock
 
 
@@ -177,7 +177,7 @@ def test_rebalances_causes_and_owners_are_what_the_clients_saw(spark, lived, tmp
     """In the tables and in the report that is made of them: how many, why, and who had what at each moment."""
     data, runs = lived
     derived = tables.Derived(
-        evidence=evidence.from_log(spark, str(data), {}), keep=lambda _, made: made.localCheckpoint()
+        evidence=sources.from_log(spark, str(data), {}), keep=lambda _, made: made.localCheckpoint()
     )
     moves, owned = derived.rebalances.collect(), derived.ownership_intervals.collect()
     clients = {row["member_id"]: row["client_id"] for row in derived.member_intervals.collect()}

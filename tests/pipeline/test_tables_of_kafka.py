@@ -12,7 +12,7 @@ from spark_connector import connector_jars, why_no_connector
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import evidence, tables
+from coordinator.pipeline import sources, tables
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -21,7 +21,7 @@ def _quick(spark):
         yield
 
 
-def derived(found: evidence.Evidence) -> tables.Derived:
+def derived(found: sources.Evidence) -> tables.Derived:
     return tables.Derived(evidence=found, keep=lambda _, made: made.localCheckpoint())
 
 
@@ -32,7 +32,7 @@ def rows(frame: Any, *names: str) -> set[tuple[Any, ...]]:
 @pytest.mark.java
 def test_groups_of_both_kinds_have_their_tables_and_what_kafka_does_not_tell_is_absent(spark, kafka_that_lived):
     broker = kafka_that_lived
-    ours = derived(evidence.from_log(spark, str(broker.data_dir), {}))
+    ours = derived(sources.from_log(spark, str(broker.data_dir), {}))
     assert ours.commit_verdicts is None
     assert ours.policy_replay is None
     assert ours.event_gaps is None
@@ -53,7 +53,7 @@ def test_groups_of_both_kinds_have_their_tables_and_what_kafka_does_not_tell_is_
 
     if connector_jars() is None:
         pytest.skip(f"read from the segments; Spark's Kafka connector is missing: {why_no_connector()}")
-    theirs = derived(evidence.from_kafka(spark, broker.bootstrap, {}))
+    theirs = derived(sources.from_kafka(spark, broker.bootstrap, {}))
     for name in ("member_intervals", "epochs"):
         wanted = [each for each in getattr(ours, name).columns if each not in ("log_id", "held", "unread_assignment")]
         assert rows(getattr(theirs, name), *wanted) == rows(getattr(ours, name), *wanted)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.protocol.memo import MADE_SIZE_MAX, REMEMBERED, Memo
+from coordinator.protocol.bounded_cache import MADE_SIZE_MAX, REMEMBERED, BoundedCache
 from coordinator.protocol.wire import (
     COMPACT,
     COMPACT_TEXTS,
@@ -19,20 +19,20 @@ from coordinator.protocol.wire import (
 
 def test_what_was_made_is_given_again():
     made = []
-    memo = Memo(lambda key: made.append(key) or key.upper())
+    memo = BoundedCache(lambda key: made.append(key) or key.upper())
     assert [memo["a"], memo["b"], memo["a"]] == ["A", "B", "A"]
     assert made == ["a", "b"]
 
 
 def test_what_is_long_is_not_remembered():
-    memo = Memo(lambda key: key)
+    memo = BoundedCache(lambda key: key)
     for size in (MADE_SIZE_MAX, MADE_SIZE_MAX + 1):
         assert memo["x" * size] == "x" * size
     assert list(memo) == ["x" * MADE_SIZE_MAX]
 
 
 def test_there_is_never_more_of_it_than_the_limit():
-    memo = Memo(str)
+    memo = BoundedCache(str)
     for number in range(2 * REMEMBERED + 10):
         assert memo[number] == str(number)
         assert len(memo) <= REMEMBERED

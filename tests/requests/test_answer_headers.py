@@ -1,8 +1,9 @@
 """What stands before an answer's body is as the definition says, except that of ApiVersions."""
 
+from coordinator import requests
+from coordinator.api.dispatch import API_VERSIONS, Dispatcher, spoken_apis
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import ResponseHeader
-from coordinator.requests.dispatch import API_VERSIONS, Dispatcher, spoken_apis
 
 CODEC = Codec.of()
 SIZE_BYTES = 4
@@ -10,7 +11,7 @@ SIZE_BYTES = 4
 
 def test_answers_have_the_header_of_their_version():
     """A client that does not know our ApiVersions must be able to read its answer: no tagged fields (KIP-511)."""
-    apis = spoken_apis()
+    apis = spoken_apis(requests)
     dispatcher = Dispatcher(None, apis, CODEC)
     for api in apis.values():
         first, last = api.versions

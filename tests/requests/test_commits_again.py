@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime.event_world import EventWorld
 
+from coordinator.api.dispatch import FORM_BYTES_MAX, NO_FORM, UNLIKE_AT_FIRST, UNLIKE_MAX, Dispatcher
 from coordinator.bench.load import frame
 from coordinator.groups.groups import Groups
 from coordinator.groups.settings import GroupsConfig
@@ -25,7 +26,6 @@ from coordinator.protocol.messages import (
     SyncGroupRequest,
 )
 from coordinator.requests import consumer_group_heartbeat, join_group, offset_commit, sync_group
-from coordinator.requests.dispatch import FORM_BYTES_MAX, NO_FORM, UNLIKE_AT_FIRST, UNLIKE_MAX, Dispatcher
 from coordinator.runtime.router import Router
 
 CODEC = Codec.of(None)

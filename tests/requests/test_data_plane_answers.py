@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from asking import CLUSTER_ID, Asker, Server, answer, ask
+from asking import CLUSTER_ID, ReplyTarget, Server, answer, ask
 from topics.data_plane import batch
 
 from coordinator.groups.settings import GroupsConfig
@@ -203,7 +203,7 @@ def test_a_client_that_means_another_node(server, cluster_id, node_id, error):
 
 
 def test_a_version_that_is_not_spoken_gets_the_range_of_apiversions_alone(server):
-    asker = Asker(server.apis[18], 0, None, server.apis)
+    asker = ReplyTarget(server.apis[18], 0, None, server.apis)
     server.apis[18].handle(server, asker)
     assert asker.payload.hex() == "0023" + "00000001" + "001200000005"
 

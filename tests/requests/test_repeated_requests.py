@@ -1,10 +1,10 @@
 """A request that a client repeats is decoded once, and no other is taken for it."""
 
+from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.dispatch import NO_FORM, NOTHING_REPEATED, REPEATED_BYTES_MAX, Dispatcher
 from coordinator.bench.load import frame
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
-from coordinator.requests.api import Access, Api, Operation, Resource
-from coordinator.requests.dispatch import NO_FORM, NOTHING_REPEATED, REPEATED_BYTES_MAX, Dispatcher
 
 CODEC = Codec.of(None)
 

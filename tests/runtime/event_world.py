@@ -1,6 +1,6 @@
 """A shard with its event log, on a simulated disk of which one log alone may fail."""
 
-from runtime.shard_world import Asker, ShardWorld
+from runtime.shard_world import ReplyTarget, ShardWorld
 
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.events import EVENT_KEYS
@@ -88,7 +88,7 @@ class EventWorld(ShardWorld):
             soon=self.soon.append,
             schedule=self.schedule,
             commit_timeout_ms=5_000,
-            told=lambda index, fact: self.facts.append(fact),
+            on_fact=lambda index, fact: self.facts.append(fact),
             on_durable=lambda index: None,
             events=self.event_log,
         )
@@ -101,7 +101,7 @@ class EventWorld(ShardWorld):
             OffsetCommitRequest.OffsetCommitRequestPartition(index, offset, -1, "")
             for index, offset in enumerate(offsets)
         ]
-        asker = Asker(OffsetCommitRequest(group, generation, member_id, topics=[topic]))
+        asker = ReplyTarget(OffsetCommitRequest(group, generation, member_id, topics=[topic]))
         self.shard.submit(commit, asker)
         return asker
 
@@ -131,7 +131,7 @@ class EventWorld(ShardWorld):
     def kinds(self):
         return [kind for _, kind, _ in self.events()]
 
-    def told(self, kind):
+    def events_of(self, kind):
         return [value for _, each, value in self.events() if each == kind]
 
     def state(self):

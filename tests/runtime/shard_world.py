@@ -26,7 +26,7 @@ class Catalog:
         return 16
 
 
-class Asker:
+class ReplyTarget:
     """An exchange that keeps what it is told: messages, or the KafkaError that refused it."""
 
     api_version = 8
@@ -84,7 +84,7 @@ class ShardWorld:
             soon=self.soon.append,
             schedule=self.schedule,
             commit_timeout_ms=5_000,
-            told=lambda index, fact: self.facts.append(fact),
+            on_fact=lambda index, fact: self.facts.append(fact),
             on_durable=lambda index: None,
         )
         self.shard.load()

@@ -3,11 +3,11 @@
 import errno
 
 import pytest
-from runtime.shard_world import Asker, ShardWorld
+from runtime.shard_world import ReplyTarget, ShardWorld
 
 from coordinator.groups.records import group_metadata_tombstone
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.runtime.errand import DONE, Errand
+from coordinator.runtime.internal_request import DONE, InternalRequest
 from coordinator.runtime.result import Result
 
 
@@ -22,7 +22,7 @@ def writing(done, name, records=1):
 def test_it_waits_for_the_disk_and_keeps_its_order():
     world, done = ShardWorld(), []
     for name in ("first", "second"):
-        world.shard.submit(writing(done, name), Asker(None))
+        world.shard.submit(writing(done, name), ReplyTarget(None))
     world.turn()
     assert done == []
     world.finish_syncs()
@@ -33,7 +33,7 @@ def test_it_waits_for_the_disk_and_keeps_its_order():
 
 def test_what_waits_for_nothing_is_done_in_the_next_turn():
     world, done = ShardWorld(), []
-    world.shard.submit(writing(done, "read", records=0), Asker(None))
+    world.shard.submit(writing(done, "read", records=0), ReplyTarget(None))
     assert done == [], "not in the middle of whoever asked"
     world.turn()
     assert done == ["read"]
@@ -41,8 +41,8 @@ def test_what_waits_for_nothing_is_done_in_the_next_turn():
 
 def test_a_result_without_records_waits_for_those_before_it():
     world, done = ShardWorld(), []
-    world.shard.submit(writing(done, "write"), Asker(None))
-    world.shard.submit(writing(done, "read", records=0), Asker(None))
+    world.shard.submit(writing(done, "write"), ReplyTarget(None))
+    world.shard.submit(writing(done, "read", records=0), ReplyTarget(None))
     world.turn()
     assert done == []
     world.finish_syncs()
@@ -53,7 +53,7 @@ def test_a_result_without_records_waits_for_those_before_it():
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 def test_a_write_that_failed_is_followed_by_nothing_and_its_errand_is_told(error):
     world, done, outcomes = ShardWorld(), [], []
-    world.shard.submit(writing(done, "lost"), Errand(None, outcomes.append))
+    world.shard.submit(writing(done, "lost"), InternalRequest(None, outcomes.append))
     if error == errno.ENOSPC:
         world.disk.capacity_bytes = 0
     else:
@@ -63,14 +63,14 @@ def test_a_write_that_failed_is_followed_by_nothing_and_its_errand_is_told(error
     assert [outcome.code for outcome in outcomes] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     world.disk.capacity_bytes = None
     world.advance(1_000)
-    world.shard.submit(writing(done, "next"), Errand(None, outcomes.append))
+    world.shard.submit(writing(done, "next"), InternalRequest(None, outcomes.append))
     world.settle()
     assert done == (["next"] if error == errno.ENOSPC else [])
 
 
 def test_an_errand_always_has_an_outcome():
     world, outcomes = ShardWorld(), []
-    world.shard.submit(writing([], "x"), Errand(None, outcomes.append))
+    world.shard.submit(writing([], "x"), InternalRequest(None, outcomes.append))
     world.turn()
     assert outcomes == []
     world.finish_syncs()
@@ -79,5 +79,5 @@ def test_an_errand_always_has_an_outcome():
     def refusing(_state, _request, _call, _now_ms):
         raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
-    world.shard.submit(refusing, Errand(None, outcomes.append))
+    world.shard.submit(refusing, InternalRequest(None, outcomes.append))
     assert outcomes[1].code is ErrorCode.NOT_COORDINATOR

@@ -45,7 +45,7 @@ def test_a_refusal_alone_is_told_too():
     world = EventWorld()
     world.commit(1, member_id="m", generation=3)
     world.turn()
-    (event,) = world.told("CommitDecided")
+    (event,) = world.events_of("CommitDecided")
     assert event.error_code == ErrorCode.ILLEGAL_GENERATION
     assert world.state() == []
 
@@ -63,7 +63,7 @@ def test_a_clean_stop_is_said_and_the_next_start_finds_nothing_missing():
     world.stop()
     world.restart(world.disk.kill)
     assert world.kinds() == ["EventLogOpened", "CommitDecided", "EventLogClosed", "EventLogOpened"]
-    first, second = world.told("EventLogOpened")
+    first, second = world.events_of("EventLogOpened")
     assert (first.run_id, first.node_id, first.policy, first.cause) == ("run-1", 1, "all", "start")
     assert (first.state_offset, first.previous_state_offset, first.covered_state_offset) == (0, -1, -1)
     assert (second.run_id, second.cleanly_closed) == ("run-2", True)
@@ -77,8 +77,8 @@ def test_the_death_of_the_process_loses_no_event():
         world.commit(offset)
         world.turn()
     world.restart(world.disk.kill)
-    assert [committed_offsets(value) for value in world.told("CommitDecided")] == [[0], [1], [2], [3], [4]]
-    opened = world.told("EventLogOpened")[-1]
+    assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[0], [1], [2], [3], [4]]
+    opened = world.events_of("EventLogOpened")[-1]
     assert (opened.state_offset, opened.covered_state_offset, opened.cleanly_closed) == (5, 5, False)
     assert world.event_log.gaps == 0
 
@@ -98,8 +98,8 @@ def test_events_that_a_power_cut_took_are_a_gap_that_is_said(caplog):
         world.disk.kill()
 
     world.restart(cut)
-    assert [committed_offsets(value) for value in world.told("CommitDecided")] == [[1]]
-    opened = world.told("EventLogOpened")[-1]
+    assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[1]]
+    opened = world.events_of("EventLogOpened")[-1]
     assert (opened.covered_state_offset, opened.state_offset) == (1, 3)
     assert world.event_log.gaps == 1
     assert "event=events_missing shard=0 state_offset_from=1 state_offset_to=3" in caplog.text
@@ -132,7 +132,7 @@ def test_events_ahead_of_a_state_that_a_power_cut_took_are_said_to_be_undone(cap
     world.restart(cut)
     assert lost.answers == []
     assert len(world.state()) == 1
-    opened = world.told("EventLogOpened")[-1]
+    opened = world.events_of("EventLogOpened")[-1]
     undone = [value for offset, _, value in world.events() if offset >= opened.undone_from_offset > 0][:-1]
     assert [committed_offsets(value) for value in undone] == [[2], [9]], "the refusal before it stands"
     assert opened.state_offset == 1
@@ -140,7 +140,7 @@ def test_events_ahead_of_a_state_that_a_power_cut_took_are_said_to_be_undone(cap
     world.commit(5)
     world.settle()
     world.restart(world.disk.kill)
-    assert world.told("EventLogOpened")[-1].undone_from_offset == -1
+    assert world.events_of("EventLogOpened")[-1].undone_from_offset == -1
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
@@ -160,8 +160,8 @@ def test_a_disk_that_takes_no_events_costs_no_commit(number):
     world.clock.advance(RETRY_MS)
     world.commit(4)
     world.settle()
-    assert [committed_offsets(value) for value in world.told("CommitDecided")] == [[1], [4]]
-    resumed = world.told("EventLogOpened")[-1]
+    assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[1], [4]]
+    resumed = world.events_of("EventLogOpened")[-1]
     assert (resumed.cause, resumed.events_lost) == ("resume", 2)
     assert (resumed.covered_state_offset, resumed.state_offset) == (1, 3)
     assert world.event_log.status is Status.ACTIVE
@@ -190,7 +190,7 @@ def test_an_event_log_whose_sync_failed_is_given_up_until_a_restart():
     assert world.event_log.status is Status.FAILED
     world.restart(world.disk.kill)
     assert world.event_log.status is Status.ACTIVE
-    opened = world.told("EventLogOpened")[-1]
+    opened = world.events_of("EventLogOpened")[-1]
     assert (opened.covered_state_offset, opened.state_offset) == (1, 2)
 
 
@@ -204,8 +204,8 @@ def test_a_state_that_cannot_be_written_takes_its_events_with_it():
     (refusal,) = asker.answers
     assert isinstance(refusal, KafkaError)
     world.disk.errors.clear()
-    assert [committed_offsets(value) for value in world.told("CommitDecided")] == [[1]]
-    reloaded = world.told("EventLogOpened")[-1]
+    assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[1]]
+    reloaded = world.events_of("EventLogOpened")[-1]
     assert (reloaded.cause, reloaded.state_offset, reloaded.undone_from_offset) == ("reload", 1, -1)
 
 
@@ -217,7 +217,7 @@ def test_a_state_that_cannot_be_synced_undoes_what_was_told():
     world.turn()
     world.disk.sync_errors.append(errno.ENOSPC)
     world.finish_syncs()
-    reloaded = world.told("EventLogOpened")[-1]
+    reloaded = world.events_of("EventLogOpened")[-1]
     assert (reloaded.cause, reloaded.state_offset) == ("reload", 1)
     (undone,) = [value for offset, _, value in world.events() if offset == reloaded.undone_from_offset]
     assert committed_offsets(undone) == [2]
@@ -241,7 +241,7 @@ def test_a_name_too_long_to_be_written_costs_its_own_event_only():
     world.commit(1, member_id="m" * 40_000, generation=3)
     world.commit(2)
     world.settle()
-    assert [committed_offsets(value) for value in world.told("CommitDecided")] == [[2]]
+    assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[2]]
     assert world.event_log.lost == 1
 
 
@@ -253,7 +253,7 @@ def test_old_events_go_by_size():
     world.event_log.retain(world.clock.wall_ms())
     assert world.event_log.log.size_bytes < 8_000
     assert world.event_log.log.start_offset > 0
-    assert committed_offsets(world.told("CommitDecided")[-1]) == [59]
+    assert committed_offsets(world.events_of("CommitDecided")[-1]) == [59]
     world.restart(world.disk.kill)
     assert world.event_log.gaps == 0
 

@@ -4,7 +4,7 @@ import errno
 from random import Random
 
 import pytest
-from runtime.shard_world import Asker, ShardWorld
+from runtime.shard_world import ReplyTarget, ShardWorld
 
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.offsets.fetch import fetch
@@ -26,14 +26,14 @@ def commit_request(offset, group="g"):
 
 
 def send_commit(world, offset, group="g"):
-    asker = Asker(commit_request(offset, group))
+    asker = ReplyTarget(commit_request(offset, group))
     world.shard.submit(commit, asker)
     return asker
 
 
 def send_fetch(world, group="g"):
     topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
-    asker = Asker(OffsetFetchRequest(group_id=group, topics=[topic]))
+    asker = ReplyTarget(OffsetFetchRequest(group_id=group, topics=[topic]))
     asker.api_version, asker.writes = 5, False
     world.shard.submit(fetch, asker)
     return asker
@@ -198,7 +198,7 @@ def test_a_bug_in_one_request_reloads_the_shard_and_answers_everybody():
     send_commit(world, 1)
     world.settle()
     waiting = send_commit(world, 2)
-    asker = Asker(None)
+    asker = ReplyTarget(None)
     world.shard.submit(broken, asker)
     assert asker.answers[0].code is ErrorCode.UNKNOWN_SERVER_ERROR
     world.settle()

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from runtime.shard_world import Asker, ShardWorld
+from runtime.shard_world import ReplyTarget, ShardWorld
 
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.offsets.records import NO_TOPIC_ID
@@ -18,7 +18,7 @@ def record(offset, partition=0):
 
 
 def submit(world, result):
-    asker = Asker(None)
+    asker = ReplyTarget(None)
     world.shard.submit(lambda state, request, call, now_ms: result, asker)
     return asker
 
@@ -36,7 +36,7 @@ def plain(world, offset):
         partition_index=0, committed_offset=offset, committed_metadata=""
     )
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])
-    asker = Asker(OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic]))
+    asker = ReplyTarget(OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic]))
     world.shard.submit(commit, asker)
     return asker
 

@@ -108,7 +108,7 @@ class DataPlane:
             entropy=self.entropy,
             run=self._run,
             schedule=self._schedule,
-            told=self.facts.append,
+            on_fact=self.facts.append,
         )
         self.topics.on_topics_deleted = self.deleted.extend
         return self

@@ -2,8 +2,8 @@
 
 from topics.data_plane import DataPlane
 
-from coordinator.topics import wanted as wanted_module
-from coordinator.topics.wanted import Creatable, WantedTopics
+from coordinator.topics import auto_creation
+from coordinator.topics.auto_creation import Creatable, WantedTopics
 
 KEEP_MS = 10_000
 
@@ -67,7 +67,7 @@ def test_a_failure_is_not_tried_again_until_it_is_forgotten():
 
 
 def test_only_so_many_failures_are_kept(monkeypatch):
-    monkeypatch.setattr(wanted_module, "FAILURES_MAX", 2)
+    monkeypatch.setattr(auto_creation, "FAILURES_MAX", 2)
     plane = DataPlane()
     wanted = WantedTopics(plane.topics, plane.clock.monotonic_ms)
     for name in "abc":

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator.markers import RETRY_MS_FIRST, RETRY_MS_MAX, Deliveries, Markers
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.runtime.errand import DONE
+from coordinator.runtime.internal_request import DONE
 from coordinator.runtime.result import Marker
 from coordinator.runtime.shard import Status
 from coordinator.transactions.complete import Completion, complete
@@ -47,7 +47,7 @@ class World:
         self.groups = Router(2)
         self.transactions = Router(1)
         self.markers = Markers(
-            self, self.groups, OFFSETS, self.write_to_groups, schedule=self.schedule, told=self.facts.append
+            self, self.groups, OFFSETS, self.write_to_groups, schedule=self.schedule, on_fact=self.facts.append
         )
         self.deliveries = Deliveries(self.markers, self.schedule)
         self.deliveries.transactions = self.transactions

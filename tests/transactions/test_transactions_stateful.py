@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from transactions.transactions_world import ID, World, durable_half
 
 from coordinator.protocol.errors import ErrorCode
-from coordinator.runtime.errand import DONE
+from coordinator.runtime.internal_request import DONE
 from coordinator.transactions import timeouts
 from coordinator.transactions.complete import Completion, complete
 from coordinator.transactions.transaction import EPOCH_EXHAUSTED

@@ -23,7 +23,7 @@ class Shards:
             errand.send(error)
 
 
-class Asker:
+class ReplyTarget:
     def __init__(self, enabled=True):
         self.world = World()
         self.shards = Shards(self.world)
@@ -40,7 +40,7 @@ class Asker:
 
 @pytest.fixture
 def asker():
-    return Asker()
+    return ReplyTarget()
 
 
 def test_a_partition_must_have_been_added(asker):
@@ -109,7 +109,7 @@ def test_a_question_does_not_wait_at_all(asker):
 
 
 def test_switched_off_everything_passes_and_additions_are_still_made():
-    asker = Asker(enabled=False)
+    asker = ReplyTarget(enabled=False)
     assert asker.check((999, 0), {"t": [0]}, adds=False) == [{}]
     assert asker.shards.asked == 0
     producer = asker.world.init()

@@ -20,7 +20,7 @@ ID = "payments"
 TIMEOUT_MS = 60_000
 
 
-class Call:
+class RequestContext:
     client_id = "test"
     client_host = "/127.0.0.1"
     fresh_id = ""
@@ -63,7 +63,7 @@ class World:
 
     def do(self, operation, request, version=0):
         """The reply; raises what the operation raises. Its records are in the log, and not durable yet."""
-        return self.apply(operation(self.state, request, Call(version), self.now_ms))
+        return self.apply(operation(self.state, request, RequestContext(version), self.now_ms))
 
     def apply(self, result):
         for record in result.records:

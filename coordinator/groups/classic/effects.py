@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coordinator.protocol.messages import Message
-from coordinator.runtime.result import Call, Event, Fact, Record, Result, Timer, TimerKey
+from coordinator.runtime.result import Event, Fact, Record, RequestContext, Result, Timer, TimerKey
 
 
 class Effects:
@@ -22,17 +22,17 @@ class Effects:
         """The end of a group of another kind, whose place this one takes; written first."""
         self.record: Record | None = None
         self.timers: list[Timer] = []
-        self.replies: list[tuple[Call, Message]] = []
+        self.replies: list[tuple[RequestContext, Message]] = []
         self.facts: list[Fact] = []
 
     def write(self, record: Record) -> None:
         assert self.record is None, "one operation writes one group record"
         self.record = record
 
-    def answer(self, call: Call | None, message: Message) -> None:
+    def answer(self, context: RequestContext | None, message: Message) -> None:
         """Answers a parked call, if there is one."""
-        if call is not None:
-            self.replies.append((call, message))
+        if context is not None:
+            self.replies.append((context, message))
 
     def arm(self, key: TimerKey, delay_ms: int) -> None:
         self.timers.append(Timer(key, delay_ms))
@@ -40,7 +40,7 @@ class Effects:
     def disarm(self, key: TimerKey) -> None:
         self.timers.append(Timer(key, None))
 
-    def tell(self, name: str, event: Event | None = None, /, **fields: Any) -> None:
+    def emit(self, name: str, event: Event | None = None, /, **fields: Any) -> None:
         self.facts.append(Fact(name, fields, event))
 
     def result(self, reply: Message | None = None) -> Result:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 from coordinator.groups.classic.owned_partitions import Claims, Reading
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import GroupMetadataValue, HeartbeatResponse
-from coordinator.runtime.result import Call, Result, Timer, TimerKey
+from coordinator.runtime.result import RequestContext, Result, Timer, TimerKey
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 REBALANCES_KEPT = 16
@@ -152,8 +152,8 @@ class ClassicMember:
         self.assignment = assignment
         self.is_new = False
         """Its first join is still parked: it cannot send heartbeats, and is given up although it waits."""
-        self.awaiting_join: Call | None = None
-        self.awaiting_sync: Call | None = None
+        self.awaiting_join: RequestContext | None = None
+        self.awaiting_sync: RequestContext | None = None
         self.reading: Reading | None = None
         """The metadata last read, for it seldom changes from one generation to the next."""
         self.rebalance_timeout_ms = rebalance_timeout_ms
@@ -306,29 +306,29 @@ class ClassicGroup:
         member.protocols = protocols
         self._count_protocols(member, 1)
 
-    def park_join(self, member: ClassicMember, call: Call, now_ms: int) -> Call | None:
+    def park_join(self, member: ClassicMember, context: RequestContext, now_ms: int) -> RequestContext | None:
         """Makes the member's join wait; returns the call that waited before, which must be answered."""
         earlier = member.awaiting_join
         self.awaiting_joins += earlier is None
-        member.awaiting_join = call
+        member.awaiting_join = context
         if self.rebalances and self.state is State.PREPARING_REBALANCE:
             rebalance = self.rebalances[-1]
             rebalance.last_joined = member.member_id
             rebalance.waits.setdefault(member.member_id, now_ms - rebalance.started_ms)
         return earlier
 
-    def unpark_join(self, member: ClassicMember) -> Call | None:
+    def unpark_join(self, member: ClassicMember) -> RequestContext | None:
         """The call of a parked join, to be answered now."""
-        call = member.awaiting_join
-        if call is not None:
+        context = member.awaiting_join
+        if context is not None:
             self.awaiting_joins -= 1
             member.awaiting_join = None
-        return call
+        return context
 
-    def unpark_sync(self, member: ClassicMember) -> Call | None:
-        call = member.awaiting_sync
+    def unpark_sync(self, member: ClassicMember) -> RequestContext | None:
+        context = member.awaiting_sync
         member.awaiting_sync = None
-        return call
+        return context
 
     def _count_protocols(self, member: ClassicMember, by: int) -> None:
         support = self.support

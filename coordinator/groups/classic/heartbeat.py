@@ -11,7 +11,7 @@ from coordinator.groups.consumer.classic_members import heartbeat_consumer_group
 from coordinator.groups.events import fenced_classic
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -23,7 +23,7 @@ _FENCED_INSTANCE_ID = Result(HeartbeatResponse(error_code=ErrorCode.FENCED_INSTA
 _ILLEGAL_GENERATION = Result(HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
 
 
-def heartbeat(groups: "Groups", request: HeartbeatRequest, call: Call, now_ms: int) -> Result:
+def heartbeat(groups: "Groups", request: HeartbeatRequest, context: RequestContext, now_ms: int) -> Result:
     """The fences are those of `fencing.py`, in the same order, without the cost of raising."""
     group = groups.classic.get(request.group_id)
     if not request.group_id:
@@ -31,7 +31,7 @@ def heartbeat(groups: "Groups", request: HeartbeatRequest, call: Call, now_ms: i
     if group is None:
         consumer = groups.consumer.get(request.group_id)
         if consumer is not None:
-            return heartbeat_consumer_group(groups, consumer, request, call, now_ms)
+            return heartbeat_consumer_group(groups, consumer, request, context, now_ms)
         return _refused(groups, request, _UNKNOWN_MEMBER_ID)
     if request.group_instance_id is not None:
         holder = group.static_members.get(request.group_instance_id)

@@ -37,14 +37,14 @@ from coordinator.groups.classic.rebalance import rebalance_or_go_on
 from coordinator.groups.classic.static_members import replace_static_member
 from coordinator.groups.consumer.classic_members import join_consumer_group
 from coordinator.groups.consumer.records import group_tombstones
-from coordinator.groups.events import Kind, fenced_classic, group_converted, member_fenced, member_joined, quiet
+from coordinator.groups.events import Kind, event_only, fenced_classic, group_converted, member_fenced, member_joined
 from coordinator.groups.fencing import fence_member
 from coordinator.groups.records import new_group_metadata
 from coordinator.groups.streams.group import initial_delay_key
 from coordinator.groups.streams.records import group_tombstones as streams_group_tombstones
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import JoinGroupRequest, JoinGroupResponse
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -54,7 +54,7 @@ MEMBER_ID_REQUIRED_SINCE = 4
 _NO_GENERATION = -1
 
 
-def join(groups: "Groups", request: JoinGroupRequest, call: Call, now_ms: int) -> Result:
+def join(groups: "Groups", request: JoinGroupRequest, context: RequestContext, now_ms: int) -> Result:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     config = groups.config
@@ -62,10 +62,10 @@ def join(groups: "Groups", request: JoinGroupRequest, call: Call, now_ms: int) -
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
     consumer = groups.consumer.get(request.group_id)
     if consumer is not None and consumer.members:
-        return join_consumer_group(groups, consumer, request, call, now_ms)
+        return join_consumer_group(groups, consumer, request, context, now_ms)
     streams = groups.streams.get(request.group_id)
     if streams is not None and streams.members:
-        return Result(join_refused(call.api_version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
+        return Result(join_refused(context.api_version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
     effects = Effects()
     group = groups.classic.get(request.group_id)
     if group is None:
@@ -75,10 +75,10 @@ def join(groups: "Groups", request: JoinGroupRequest, call: Call, now_ms: int) -
             raise error
         if consumer is not None:
             effects.replaces = group_tombstones(consumer, ())
-            effects.facts.append(quiet(group_converted(request.group_id, Kind.CONSUMER, Kind.CLASSIC, 0, "", 0)))
+            effects.facts.append(event_only(group_converted(request.group_id, Kind.CONSUMER, Kind.CLASSIC, 0, "", 0)))
         elif streams is not None:
             effects.replaces = streams_group_tombstones(request.group_id)
-            effects.facts.append(quiet(group_converted(request.group_id, Kind.STREAMS, Kind.CLASSIC, 0, "", 0)))
+            effects.facts.append(event_only(group_converted(request.group_id, Kind.STREAMS, Kind.CLASSIC, 0, "", 0)))
             effects.disarm(initial_delay_key(request.group_id))
         else:
             groups.admit()
@@ -86,16 +86,16 @@ def join(groups: "Groups", request: JoinGroupRequest, call: Call, now_ms: int) -
         group = groups.classic[request.group_id] = ClassicGroup(request.group_id, now_ms)
         effects.write(new_group_metadata(request.group_id, now_ms))
     try:
-        reply = _join(groups, group, Joining(request, call, now_ms), effects)
+        reply = _join(groups, group, Joining(request, context, now_ms), effects)
     except KafkaError as error:
-        reply = join_refused(call.api_version, error.code, request.member_id)
+        reply = join_refused(context.api_version, error.code, request.member_id)
         effects.facts += fenced_classic(groups, request, error.code)
     return effects.result(reply)
 
 
 def _join(groups: "Groups", group: ClassicGroup, joining: Joining, effects: Effects) -> JoinGroupResponse | None:
     """The answer, or None if the caller waits for it. A KafkaError that escapes is the answer too."""
-    request, api_version = joining.request, joining.call.api_version
+    request, api_version = joining.request, joining.context.api_version
     member_id = request.member_id
     if not _has_room(groups, group, member_id):
         _turn_away(group, member_id, effects)
@@ -146,14 +146,14 @@ def _turn_away(group: ClassicGroup, member_id: str, effects: Effects) -> None:
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             "JoinGroup",
         )
-        effects.facts.append(quiet(event))
+        effects.facts.append(event_only(event))
 
 
 def _fence_generation_claimed(group: ClassicGroup, request: JoinGroupRequest, effects: Effects) -> None:
     """KIP-792: a member that says its generation must have the group's."""
     if request.generation_id in (_NO_GENERATION, group.generation):
         return
-    effects.tell(
+    effects.emit(
         "member_fenced",
         group_id=group.group_id,
         member_id=request.member_id,
@@ -166,32 +166,32 @@ def _fence_generation_claimed(group: ClassicGroup, request: JoinGroupRequest, ef
 def _join_without_id(
     groups: "Groups", group: ClassicGroup, joining: Joining, effects: Effects
 ) -> JoinGroupResponse | None:
-    request, call = joining.request, joining.call
+    request, context = joining.request, joining.context
     instance_id = request.group_instance_id
-    prefix = instance_id if instance_id is not None else call.client_id or ""
-    member_id = f"{prefix}-{call.fresh_id}"
+    prefix = instance_id if instance_id is not None else context.client_id or ""
+    member_id = f"{prefix}-{context.fresh_id}"
     if instance_id is not None:
         holder = group.static_members.get(instance_id)
         if holder is not None:
             return replace_static_member(groups, group, group.members[holder], member_id, joining, effects)
-    elif call.api_version >= MEMBER_ID_REQUIRED_SINCE:
+    elif context.api_version >= MEMBER_ID_REQUIRED_SINCE:
         if len(group.pending_joins) >= groups.config.limit_pending_members:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         group.pending_joins.add(member_id)
         effects.arm(pending_key(group.group_id, member_id), request.session_timeout_ms)
-        return join_refused(call.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        return join_refused(context.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id)
     _add(groups, group, member_id, joining, effects)
     return None
 
 
 def _add(groups: "Groups", group: ClassicGroup, member_id: str, joining: Joining, effects: Effects) -> None:
-    request, call = joining.request, joining.call
+    request, context = joining.request, joining.context
     member = ClassicMember(
         group.group_id,
         member_id,
         request.group_instance_id,
-        call.client_id or "",
-        call.client_host,
+        context.client_id or "",
+        context.client_host,
         joining.protocols,
         b"",
         request.session_timeout_ms,
@@ -202,10 +202,10 @@ def _add(groups: "Groups", group: ClassicGroup, member_id: str, joining: Joining
     if group.initial_delay is not None:
         group.initial_delay.member_came = True
     group.add(member, request.protocol_type)
-    group.park_join(member, call, joining.now_ms)
+    group.park_join(member, context, joining.now_ms)
     effects.arm(member.session_timer.key, groups.config.group_new_member_join_timeout_ms)
     effects.facts.append(
-        member_joined(group.group_id, Kind.CLASSIC, member_id, request.group_instance_id, call, group.generation + 1)
+        member_joined(group.group_id, Kind.CLASSIC, member_id, request.group_instance_id, context, group.generation + 1)
     )
     cause = Cause("a new member joins", member_id, joining.client_reason)
     rebalance_or_go_on(groups, group, cause, joining.now_ms, effects)
@@ -227,7 +227,7 @@ def _join_again(
         what = "a member's metadata changed"
     group.set_protocols(member, joining.protocols)
     joining.set_timeouts(member)
-    earlier = group.park_join(member, joining.call, joining.now_ms)
+    earlier = group.park_join(member, joining.context, joining.now_ms)
     if earlier is not None:
         # Kafka leaves it without an answer.
         refusal = join_refused(earlier.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from coordinator.groups.classic.group import ClassicMember, Protocols
 from coordinator.protocol.messages import JoinGroupRequest
-from coordinator.runtime.result import Call
+from coordinator.runtime.result import RequestContext
 
 REBALANCE_TIMEOUT_SINCE = 1
 REASON_CHARS_MAX = 255
@@ -14,16 +14,18 @@ REASON_CHARS_MAX = 255
 class Joining:
     """Who joins, how it may be answered, and when."""
 
-    __slots__ = ("call", "client_reason", "now_ms", "protocols", "rebalance_timeout_ms", "request")
+    __slots__ = ("client_reason", "context", "now_ms", "protocols", "rebalance_timeout_ms", "request")
 
-    def __init__(self, request: JoinGroupRequest, call: Call, now_ms: int) -> None:
+    def __init__(self, request: JoinGroupRequest, context: RequestContext, now_ms: int) -> None:
         self.request = request
-        self.call = call
+        self.context = context
         self.now_ms = now_ms
         self.protocols: Protocols = tuple((each.name, each.metadata) for each in request.protocols)
         self.client_reason = request.reason[:REASON_CHARS_MAX] if request.reason else None
         self.rebalance_timeout_ms = (
-            request.rebalance_timeout_ms if call.api_version >= REBALANCE_TIMEOUT_SINCE else request.session_timeout_ms
+            request.rebalance_timeout_ms
+            if context.api_version >= REBALANCE_TIMEOUT_SINCE
+            else request.session_timeout_ms
         )
         """Version 0 knows one timeout for both."""
 

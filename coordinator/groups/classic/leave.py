@@ -17,7 +17,7 @@ from coordinator.groups.events import Kind, fenced, member_left
 from coordinator.groups.fencing import fence_member
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -28,13 +28,13 @@ _Identity = LeaveGroupRequest.MemberIdentity
 _Left = LeaveGroupResponse.MemberResponse
 
 
-def leave(groups: "Groups", request: LeaveGroupRequest, call: Call, now_ms: int) -> Result:
+def leave(groups: "Groups", request: LeaveGroupRequest, context: RequestContext, now_ms: int) -> Result:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     consumer = groups.consumer.get(request.group_id)
     if consumer is not None:
-        return leave_consumer_group(groups, consumer, request, call, now_ms)
-    is_batch = call.api_version >= BATCH_SINCE
+        return leave_consumer_group(groups, consumer, request, context, now_ms)
+    is_batch = context.api_version >= BATCH_SINCE
     leaving = request.members if is_batch else [_Identity(request.member_id, None, None)]
     group = groups.classic.get(request.group_id)
     effects = Effects()
@@ -91,7 +91,7 @@ def remove_member(group: ClassicGroup, member_id: str, effects: Effects) -> None
 
 def _react(groups: "Groups", group: ClassicGroup, gone: list[_Identity], now_ms: int, effects: Effects) -> None:
     first = gone[0]
-    effects.tell(
+    effects.emit(
         "members_left",
         group_id=group.group_id,
         count=len(gone),

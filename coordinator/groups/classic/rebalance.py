@@ -29,7 +29,7 @@ from coordinator.groups.classic.group import (
 )
 from coordinator.groups.classic.owned_partitions import Reading, examine, read
 from coordinator.groups.classic.protocols import select_protocol
-from coordinator.groups.events import Completed, Kind, member_expired, quiet, rebalance_started
+from coordinator.groups.events import Completed, Kind, event_only, member_expired, rebalance_started
 from coordinator.groups.records import group_metadata
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.subscription import Subscription
@@ -81,7 +81,7 @@ def form_generation(groups: "Groups", group: ClassicGroup, now_ms: int, effects:
     given_up = _give_up_absent_members(group, now_ms, effects)
     if group.members and not _elect_leader(group):
         effects.arm(group.join_timer_key, group.rebalance_timeout_ms())
-        effects.tell(
+        effects.emit(
             "generation_postponed", group_id=group.group_id, generation=group.generation, reason="nobody joined"
         )
         return
@@ -102,11 +102,11 @@ def _ask_leader(
     _check_claims(groups, group, effects)
     leader_id = group.leader_id
     for member_id, member in group.members.items():
-        call = group.unpark_join(member)
-        if call is not None:
+        context = group.unpark_join(member)
+        if context is not None:
             members = for_leader(group) if member_id == leader_id else []
             answer = joined(group, member_id, members, leader_id=leader_id, skip_assignment=False)
-            effects.replies.append((call, answer))
+            effects.replies.append((context, answer))
         effects.timers.append(member.session_timer)
         member.is_new = False
         group.pending_syncs[member_id] = None
@@ -123,7 +123,7 @@ def _be_empty(group: ClassicGroup, now_ms: int, effects: Effects) -> None:
         group.rebalances[-1].ended_ms = now_ms
         group.rebalances[-1].completed = True
     effects.write(group_metadata(group))
-    effects.tell("group_emptied", tell_completed(group, now_ms), group_id=group.group_id, generation=group.generation)
+    effects.emit("group_emptied", tell_completed(group, now_ms), group_id=group.group_id, generation=group.generation)
 
 
 def _give_up_absent_members(group: ClassicGroup, now_ms: int, effects: Effects) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ def _give_up_absent_members(group: ClassicGroup, now_ms: int, effects: Effects) 
         event = member_expired(
             group.group_id, Kind.CLASSIC, member_id, member.group_instance_id, group.generation, "rebalance"
         )
-        effects.facts.append(quiet(event))
+        effects.facts.append(event_only(event))
     return absent
 
 
@@ -164,9 +164,9 @@ def _send_back_to_join(group: ClassicGroup, effects: Effects) -> None:
     """A generation that nobody will assign any more: parked syncs are answered, nobody owns anything of it."""
     for member in group.members.values():
         member.assignment = b""
-        call = group.unpark_sync(member)
-        if call is not None:
-            effects.answer(call, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS))
+        context = group.unpark_sync(member)
+        if context is not None:
+            effects.answer(context, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS))
             effects.timers.append(member.session_timer)
 
 
@@ -217,7 +217,7 @@ def _check_claims(groups: "Groups", group: ClassicGroup, effects: Effects) -> No
     if claims is not None:
         group.claims_stale += claims.stale_count
         group.claims_contested += claims.contested_count
-        effects.tell(
+        effects.emit(
             "owned_partitions_wrong",
             group_id=group.group_id,
             generation=group.generation,
@@ -240,7 +240,7 @@ def _remember(group: ClassicGroup, cause: Cause, now_ms: int, effects: Effects) 
     group.rebalances.append(
         Rebalance(cause, group.state, group.generation, now_ms, last_joined=last_joined, waits=waits)
     )
-    effects.tell(
+    effects.emit(
         "rebalance_started",
         rebalance_started(
             group.group_id, Kind.CLASSIC, group.generation + 1, cause.what, cause.member_id, cause.client_reason
@@ -275,7 +275,7 @@ def tell_expired(group: ClassicGroup, member: ClassicMember, timeout: str, effec
     event = member_expired(
         group.group_id, Kind.CLASSIC, member.member_id, member.group_instance_id, group.generation, timeout
     )
-    effects.tell("member_expired", event, group_id=group.group_id, member_id=member.member_id, timeout=timeout)
+    effects.emit("member_expired", event, group_id=group.group_id, member_id=member.member_id, timeout=timeout)
 
 
 def _tell_formed(group: ClassicGroup, given_up: tuple[str, ...], now_ms: int, effects: Effects) -> None:
@@ -285,7 +285,7 @@ def _tell_formed(group: ClassicGroup, given_up: tuple[str, ...], now_ms: int, ef
         rebalance.formed_ms = now_ms
         rebalance.given_up = given_up
         waited_ms, last_joined = now_ms - rebalance.started_ms, rebalance.last_joined
-    effects.tell(
+    effects.emit(
         "generation_formed",
         group_id=group.group_id,
         generation=group.generation,

@@ -21,7 +21,7 @@ from coordinator.groups.classic.group import Cause, ClassicGroup, ClassicMember,
 from coordinator.groups.classic.joining import Joining
 from coordinator.groups.classic.protocols import select_protocol
 from coordinator.groups.classic.rebalance import call_together, go_on
-from coordinator.groups.events import Kind, member_fenced, member_joined, quiet
+from coordinator.groups.events import Kind, event_only, member_fenced, member_joined
 from coordinator.groups.records import group_metadata
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import JoinGroupResponse
@@ -41,12 +41,12 @@ def replace_static_member(
     group.set_protocols(member, joining.protocols)
     joining.set_timeouts(member)
     effects.timers.append(member.session_timer)
-    effects.tell("static_member_replaced", group_id=group.group_id, member_id=new_id, replaced=old.member_id)
+    effects.emit("static_member_replaced", group_id=group.group_id, member_id=new_id, replaced=old.member_id)
     _tell_who(group, old, new_id, joining, effects)
     if group.state is State.STABLE and select_protocol(group) == group.protocol_name:
         effects.write(group_metadata(group))
-        return _place_in_current_generation(group, new_id, led_by, joining.call.api_version)
-    group.park_join(member, joining.call, joining.now_ms)
+        return _place_in_current_generation(group, new_id, led_by, joining.context.api_version)
+    group.park_join(member, joining.context, joining.now_ms)
     if group.state is State.PREPARING_REBALANCE:
         go_on(groups, group, joining.now_ms, effects)
     else:
@@ -59,8 +59,8 @@ def _tell_who(group: ClassicGroup, old: ClassicMember, new_id: str, joining: Joi
     group_id, instance_id, generation = group.group_id, old.group_instance_id, group.generation
     error = ErrorCode.FENCED_INSTANCE_ID
     effects.facts += (
-        quiet(member_fenced(group_id, Kind.CLASSIC, old.member_id, instance_id, generation, error, "JoinGroup")),
-        member_joined(group_id, Kind.CLASSIC, new_id, instance_id, joining.call, generation),
+        event_only(member_fenced(group_id, Kind.CLASSIC, old.member_id, instance_id, generation, error, "JoinGroup")),
+        member_joined(group_id, Kind.CLASSIC, new_id, instance_id, joining.context, generation),
     )
 
 

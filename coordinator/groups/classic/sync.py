@@ -14,12 +14,12 @@ from coordinator.groups.classic.effects import Effects
 from coordinator.groups.classic.group import ClassicGroup, ClassicMember, State, sync_key
 from coordinator.groups.classic.rebalance import tell_completed
 from coordinator.groups.consumer.classic_members import sync_consumer_group
-from coordinator.groups.events import ClassicDelivery, fenced_classic, quiet
+from coordinator.groups.events import ClassicDelivery, event_only, fenced_classic
 from coordinator.groups.fencing import fence_generation, fence_member
 from coordinator.groups.records import group_metadata
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import SyncGroupRequest
-from coordinator.runtime.result import Call, Fact, Result
+from coordinator.runtime.result import Fact, RequestContext, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -27,16 +27,18 @@ if TYPE_CHECKING:
 PROTOCOL_REQUIRED_SINCE = 5
 
 
-def sync(groups: "Groups", request: SyncGroupRequest, call: Call, now_ms: int) -> Result:
+def sync(groups: "Groups", request: SyncGroupRequest, context: RequestContext, now_ms: int) -> Result:
     try:
-        return _sync(groups, request, call, now_ms)
+        return _sync(groups, request, context, now_ms)
     except KafkaError as error:
         error.facts = fenced_classic(groups, request, error.code)
         raise
 
 
-def _sync(groups: "Groups", request: SyncGroupRequest, call: Call, now_ms: int) -> Result:
-    if call.api_version >= PROTOCOL_REQUIRED_SINCE and (request.protocol_type is None or request.protocol_name is None):
+def _sync(groups: "Groups", request: SyncGroupRequest, context: RequestContext, now_ms: int) -> Result:
+    if context.api_version >= PROTOCOL_REQUIRED_SINCE and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -44,7 +46,7 @@ def _sync(groups: "Groups", request: SyncGroupRequest, call: Call, now_ms: int) 
     if group is None:
         consumer = groups.consumer.get(request.group_id)
         if consumer is not None:
-            return sync_consumer_group(groups, consumer, request, call, now_ms)
+            return sync_consumer_group(groups, consumer, request, context, now_ms)
     if group is None or group.state is State.EMPTY:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     fence_member(group, request.member_id, request.group_instance_id)
@@ -59,7 +61,7 @@ def _sync(groups: "Groups", request: SyncGroupRequest, call: Call, now_ms: int) 
     if group.state is State.STABLE:
         effects.facts.append(_delivered(groups, group, member))
         return effects.result(assigned(group, member))
-    earlier, member.awaiting_sync = member.awaiting_sync, call
+    earlier, member.awaiting_sync = member.awaiting_sync, context
     # Kafka leaves it without an answer.
     effects.answer(earlier, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS))
     if group.is_leader(request.member_id):
@@ -78,9 +80,9 @@ def _assign(groups: "Groups", group: ClassicGroup, request: SyncGroupRequest, no
     group.enter(State.STABLE, now_ms)
     effects.write(group_metadata(group))
     for member in group.members.values():
-        call = group.unpark_sync(member)
-        if call is not None:
-            effects.answer(call, assigned(group, member))
+        context = group.unpark_sync(member)
+        if context is not None:
+            effects.answer(context, assigned(group, member))
             effects.facts.append(_delivered(groups, group, member))
             # A session that ran out while its sync was parked did not count and must start again.
             effects.timers.append(member.session_timer)
@@ -93,7 +95,7 @@ def _assign(groups: "Groups", group: ClassicGroup, request: SyncGroupRequest, no
         if rebalance.formed_ms is not None:
             waited_ms = rebalance.waits.get(request.member_id, 0)
             rebalance.waits[request.member_id] = waited_ms + now_ms - rebalance.formed_ms
-    effects.tell(
+    effects.emit(
         "group_stable",
         tell_completed(group, now_ms),
         group_id=group.group_id,
@@ -106,7 +108,7 @@ def _assign(groups: "Groups", group: ClassicGroup, request: SyncGroupRequest, no
 
 def _delivered(groups: "Groups", group: ClassicGroup, member: ClassicMember) -> Fact:
     delivery = ClassicDelivery(group.group_id, member.member_id, group.generation, member.assignment, groups.catalog)
-    return quiet(delivery)
+    return event_only(delivery)
 
 
 def _has_asked(group: ClassicGroup, member_id: str, effects: Effects) -> None:

@@ -51,7 +51,7 @@ def fire_pending(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
     if group is None or member_id not in group.pending_joins:
         return effects.result()
     group.remove(str(member_id))
-    effects.tell("member_expired", group_id=group.group_id, member_id=member_id, timeout="pending")
+    effects.emit("member_expired", group_id=group.group_id, member_id=member_id, timeout="pending")
     if group.state is State.PREPARING_REBALANCE and group.has_everybody_joined:
         form_generation(groups, group, now_ms, effects)
     return effects.result()

@@ -37,7 +37,7 @@ from coordinator.groups.events import Kind
 from coordinator.groups.modern import JOINING_EPOCH
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -56,7 +56,7 @@ class Change(GroupChange):
         """The holder of the instance id whose place the asking member takes, under another id."""
         self.on_result: Callable[[], None] | None = None
         """What is done to a classic group's round, once nothing can be refused any more."""
-        self.replies: list[tuple[Call, Message]] = []
+        self.replies: list[tuple[RequestContext, Message]] = []
 
     def result(self, reply: Message | None) -> Result:
         if self.on_result is not None:

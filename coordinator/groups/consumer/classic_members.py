@@ -47,12 +47,12 @@ from coordinator.groups.events import (
     Kind,
     acknowledged,
     delivered,
+    event_only,
     fenced,
     fenced_classic,
     member_fenced,
     member_joined,
     member_left,
-    quiet,
 )
 from coordinator.groups.membership import fence_size, holder_of, member_of, short_id
 from coordinator.groups.modern import LEAVING_FOR_A_WHILE_EPOCH
@@ -70,7 +70,7 @@ from coordinator.protocol.messages import (
     SyncGroupResponse,
 )
 from coordinator.protocol.subscription import Subscription, parse_subscription
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -86,27 +86,27 @@ _Left = LeaveGroupResponse.MemberResponse
 
 
 def join_consumer_group(
-    groups: "Groups", group: ConsumerGroup, request: JoinGroupRequest, call: Call, now_ms: int
+    groups: "Groups", group: ConsumerGroup, request: JoinGroupRequest, context: RequestContext, now_ms: int
 ) -> Result:
     """A JoinGroup to a consumer group that has members."""
     try:
-        return _join(groups, group, Joining(request, call, now_ms))
+        return _join(groups, group, Joining(request, context, now_ms))
     except KafkaError as error:
         facts = fenced_classic(groups, request, error.code)
-        return Result(join_refused(call.api_version, error.code, request.member_id), facts=facts)
+        return Result(join_refused(context.api_version, error.code, request.member_id), facts=facts)
 
 
 def _join(groups: "Groups", group: ConsumerGroup, joining: Joining) -> Result:
-    request, call, now_ms = joining.request, joining.call, joining.now_ms
+    request, context, now_ms = joining.request, joining.context, joining.now_ms
     if groups.config.group_consumer_migration_policy == DISABLED:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     is_new = not request.member_id
-    member_id = short_id(call.fresh_id) if is_new else request.member_id
+    member_id = short_id(context.fresh_id) if is_new else request.member_id
     instance_id = request.group_instance_id
     fence_size(group, groups.config.group_consumer_max_size, "consumer", member_id, instance_id)
     subscription = _subscription(group, joining)
-    if is_new and instance_id is None and call.api_version >= MEMBER_ID_REQUIRED_SINCE:
-        return Result(join_refused(call.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id))
+    if is_new and instance_id is None and context.api_version >= MEMBER_ID_REQUIRED_SINCE:
+        return Result(join_refused(context.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id))
     change = Change(groups, group, now_ms)
     holder: ConsumerMember | None = None
     if instance_id is None:
@@ -134,7 +134,9 @@ def _join(groups: "Groups", group: ConsumerGroup, joining: Joining) -> Result:
     group_id = group.group_id
     before = group.members.get(member_id)
     if before is None or before.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
-        change.facts.append(member_joined(group_id, Kind.CONSUMER, member_id, instance_id, call, stepped.member_epoch))
+        change.facts.append(
+            member_joined(group_id, Kind.CONSUMER, member_id, instance_id, context, stepped.member_epoch)
+        )
     else:
         change.facts += acknowledged(groups, group, before, owned)
     group.called.discard(member_id)
@@ -181,7 +183,7 @@ def _turn_classic(
     downgrade_replacing(change, holder, successor, rebalances=rebalances)
     group_id, instance_id = group.group_id, holder.instance_id
     change.facts += (
-        quiet(
+        event_only(
             member_fenced(
                 group_id,
                 Kind.CONSUMER,
@@ -192,7 +194,7 @@ def _turn_classic(
                 "JoinGroup",
             )
         ),
-        member_joined(group_id, Kind.CLASSIC, member_id, instance_id, joining.call, group.group_epoch),
+        member_joined(group_id, Kind.CLASSIC, member_id, instance_id, joining.context, group.group_epoch),
     )
     return change.result(_joined(joining, member_id, group.group_epoch))
 
@@ -212,14 +214,14 @@ def _subscription(group: ConsumerGroup, joining: Joining) -> Subscription:
 
 def _as_told(old: ConsumerMember, joining: Joining, subscription: Subscription) -> ConsumerMember:
     """The member with what its join says about it; the same object if that is nothing new."""
-    request, call = joining.request, joining.call
+    request, context = joining.request, joining.context
     new = replace(
         old,
         instance_id=request.group_instance_id or old.instance_id,
         rack_id=subscription.rack_id or old.rack_id,
         rebalance_timeout_ms=joining.rebalance_timeout_ms,
-        client_id=call.client_id or "",
-        client_host=call.client_host,
+        client_id=context.client_id or "",
+        client_host=context.client_host,
         topics=frozenset(subscription.topics),
         regex="",
         classic=ClassicPart(session_timeout_ms=request.session_timeout_ms, protocols=joining.protocols),
@@ -231,7 +233,7 @@ def _as_told(old: ConsumerMember, joining: Joining, subscription: Subscription) 
 
 
 def sync_consumer_group(
-    groups: "Groups", group: ConsumerGroup, request: SyncGroupRequest, call: Call, now_ms: int
+    groups: "Groups", group: ConsumerGroup, request: SyncGroupRequest, context: RequestContext, now_ms: int
 ) -> Result:
     member = _classic_member(group, request.member_id, request.group_instance_id)
     assert member.classic is not None
@@ -259,7 +261,7 @@ def sync_consumer_group(
 
 
 def heartbeat_consumer_group(
-    groups: "Groups", group: ConsumerGroup, request: HeartbeatRequest, call: Call, now_ms: int
+    groups: "Groups", group: ConsumerGroup, request: HeartbeatRequest, context: RequestContext, now_ms: int
 ) -> Result:
     try:
         return _heartbeat(groups, group, request, now_ms)
@@ -318,9 +320,9 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
 
 
 def leave_consumer_group(
-    groups: "Groups", group: ConsumerGroup, request: LeaveGroupRequest, call: Call, now_ms: int
+    groups: "Groups", group: ConsumerGroup, request: LeaveGroupRequest, context: RequestContext, now_ms: int
 ) -> Result:
-    is_batch = call.api_version >= LEAVE_BATCH_SINCE
+    is_batch = context.api_version >= LEAVE_BATCH_SINCE
     leaving = request.members if is_batch else [_Identity(request.member_id, None, None)]
     change = Change(groups, group, now_ms)
     gone: dict[str, ConsumerMember] = {}

@@ -20,7 +20,7 @@ from coordinator.groups.classic.rebalance import call_together, read_subscriptio
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, regex_key
-from coordinator.groups.events import Kind, group_converted, quiet
+from coordinator.groups.events import Kind, event_only, group_converted
 from coordinator.groups.modern import Epochs
 from coordinator.groups.records import group_metadata
 from coordinator.groups.settings import BIDIRECTIONAL, DOWNGRADE
@@ -86,7 +86,9 @@ def _downgrade(change: Change, members: Sequence[ConsumerMember], asked_by: str,
     effects = Effects()
     effects.timers.extend(member.session_timer for member in classic.members.values())
     change.facts.append(
-        quiet(group_converted(group.group_id, Kind.CONSUMER, Kind.CLASSIC, change.group_epoch, asked_by, len(members)))
+        event_only(
+            group_converted(group.group_id, Kind.CONSUMER, Kind.CLASSIC, change.group_epoch, asked_by, len(members))
+        )
     )
     if cause is not None:
         call_together(groups, classic, cause, now_ms, effects)
@@ -94,7 +96,7 @@ def _downgrade(change: Change, members: Sequence[ConsumerMember], asked_by: str,
     change.timers += effects.timers
     change.replies += effects.replies
     change.facts += effects.facts
-    change.tell("group_downgraded", generation=classic.generation, members=len(members))
+    change.emit("group_downgraded", generation=classic.generation, members=len(members))
     change.on_result = lambda: groups.classic.__setitem__(group.group_id, classic)
 
 

@@ -33,7 +33,7 @@ from coordinator.groups.modern import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_FOR_
 from coordinator.groups.settings import ConsumerSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from coordinator.runtime.result import Call, Result, Timer
+from coordinator.runtime.result import RequestContext, Result, Timer
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -47,13 +47,13 @@ _Assignment = ConsumerGroupHeartbeatResponse.Assignment
 
 
 def consumer_group_heartbeat(
-    groups: "Groups", request: ConsumerGroupHeartbeatRequest, call: Call, now_ms: int
+    groups: "Groups", request: ConsumerGroupHeartbeatRequest, context: RequestContext, now_ms: int
 ) -> Result:
-    steady = _steady(groups, request, call, now_ms)
+    steady = _steady(groups, request, context, now_ms)
     if steady is not None:
         return steady
     try:
-        return _heartbeat(groups, request, call, now_ms)
+        return _heartbeat(groups, request, context, now_ms)
     except KafkaError as error:
         error.facts = fenced(
             groups,
@@ -67,21 +67,25 @@ def consumer_group_heartbeat(
         raise
 
 
-def _heartbeat(groups: "Groups", request: ConsumerGroupHeartbeatRequest, call: Call, now_ms: int) -> Result:
-    _check(groups, request, call.api_version)
+def _heartbeat(
+    groups: "Groups", request: ConsumerGroupHeartbeatRequest, context: RequestContext, now_ms: int
+) -> Result:
+    _check(groups, request, context.api_version)
     if request.member_epoch < 0:
         return leave(groups, request, now_ms)
     if request.member_epoch == JOINING_EPOCH:
         change = group_to_join(groups, request.group_id, request.member_id, now_ms)
     else:
         change = Change(groups, _existing(groups, request.group_id), now_ms)
-    member_id = request.member_id or short_id(call.fresh_id)
+    member_id = request.member_id or short_id(context.fresh_id)
     fence_size(change.group, groups.config.group_consumer_max_size, "consumer", member_id, request.instance_id)
     old = _member(change, request, member_id)
-    return _beat(change, request, call, old)
+    return _beat(change, request, context, old)
 
 
-def _steady(groups: "Groups", request: ConsumerGroupHeartbeatRequest, call: Call, now_ms: int) -> Result | None:
+def _steady(
+    groups: "Groups", request: ConsumerGroupHeartbeatRequest, context: RequestContext, now_ms: int
+) -> Result | None:
     """The answer made before, for a member that says nothing new to a group in which nothing has happened.
 
     What it owns is nothing new: it has reached the target, and no longer has to give anything up.
@@ -104,8 +108,8 @@ def _steady(groups: "Groups", request: ConsumerGroupHeartbeatRequest, call: Call
         or request.server_assignor is not None
         or request.rack_id is not None
         or (request.instance_id is not None and request.instance_id != steady.instance_id)
-        or steady.client_id != (call.client_id or "")
-        or steady.client_host != call.client_host
+        or steady.client_id != (context.client_id or "")
+        or steady.client_host != context.client_host
     ):
         return None
     if request.topic_partitions is not None:
@@ -138,18 +142,20 @@ def _make_steady(
     return steady
 
 
-def _beat(change: Change, request: ConsumerGroupHeartbeatRequest, call: Call, old: ConsumerMember) -> Result:
+def _beat(
+    change: Change, request: ConsumerGroupHeartbeatRequest, context: RequestContext, old: ConsumerMember
+) -> Result:
     groups, group = change.groups, change.group
     owned: Owned = (
         None
         if request.topic_partitions is None
         else [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
     )
-    new = change.advance(old, _as_told(old, request, call), owned)
+    new = change.advance(old, _as_told(old, request, context), owned)
     before = group.members.get(new.member_id)
     if before is None or before.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
         change.facts.append(
-            member_joined(change.group_id, Kind.CONSUMER, new.member_id, new.instance_id, call, new.member_epoch)
+            member_joined(change.group_id, Kind.CONSUMER, new.member_id, new.instance_id, context, new.member_epoch)
         )
     elif request.member_epoch != JOINING_EPOCH:
         change.facts += acknowledged(groups, group, before, owned)
@@ -186,7 +192,7 @@ def assignment(held: Epochs) -> "ConsumerGroupHeartbeatResponse.Assignment":
 # --- what the member says ---------------------------------------------------------------------------------------------
 
 
-def _as_told(old: ConsumerMember, request: ConsumerGroupHeartbeatRequest, call: Call) -> ConsumerMember:
+def _as_told(old: ConsumerMember, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerMember:
     """The member with what the request says about it; the same object if that is nothing new."""
     changes: dict[str, object] = {}
     if request.instance_id is not None and request.instance_id != old.instance_id:
@@ -203,10 +209,10 @@ def _as_told(old: ConsumerMember, request: ConsumerGroupHeartbeatRequest, call: 
             changes["topics"] = topics
     if request.subscribed_topic_regex is not None and request.subscribed_topic_regex != old.regex:
         changes["regex"] = request.subscribed_topic_regex
-    if old.client_id != (call.client_id or ""):
-        changes["client_id"] = call.client_id or ""
-    if old.client_host != call.client_host:
-        changes["client_host"] = call.client_host
+    if old.client_id != (context.client_id or ""):
+        changes["client_id"] = context.client_id or ""
+    if old.client_host != context.client_host:
+        changes["client_host"] = context.client_host
     if old.classic is not None:
         changes["classic"] = None
     return replace(old, **changes) if changes else old  # type: ignore[arg-type]  # each under its field's name

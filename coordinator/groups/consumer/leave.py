@@ -45,7 +45,7 @@ def leave(groups: "Groups", request: ConsumerGroupHeartbeatRequest, now_ms: int)
         change.records.append(records.current_assignment(group.group_id, step_aside(member)))
         change.disarm(rebalance_key(group.group_id, member.member_id))
         change.facts.append(_left(change, member, LEAVING_FOR_A_WHILE_EPOCH))
-        change.tell("static_member_away", member_id=member.member_id, instance_id=member.instance_id)
+        change.emit("static_member_away", member_id=member.member_id, instance_id=member.instance_id)
     else:
         change.facts.append(_left(change, member, member.member_epoch))
         remove(change, [member], "a member left")
@@ -61,7 +61,7 @@ def remove(change: Change, members: Sequence[ConsumerMember], cause: str) -> Non
     if not members:
         return
     group = change.group
-    change.tell(
+    change.emit(
         "members_left",
         count=len(members),
         members=[member.member_id for member in members[:MEMBERS_TOLD_MAX]],

@@ -69,7 +69,7 @@ def _take_over(change: Change, holder: ConsumerMember, member_id: str) -> Consum
             ErrorCode.FENCED_INSTANCE_ID,
             "ConsumerGroupHeartbeat" if holder.classic is not None else "JoinGroup",
         )
-    change.tell("static_member_replaced", event, member_id=member_id, replaced=holder.member_id)
+    change.emit("static_member_replaced", event, member_id=member_id, replaced=holder.member_id)
     return member
 
 

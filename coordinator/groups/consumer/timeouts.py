@@ -88,7 +88,7 @@ def _give_up(groups: "Groups", key: TimerKey, now_ms: int, cause: str) -> Result
     event = member_expired(
         change.group_id, Kind.CONSUMER, member.member_id, member.instance_id, member.member_epoch, timeout
     )
-    change.tell("member_expired", event, member_id=member.member_id, timeout=timeout)
+    change.emit("member_expired", event, member_id=member.member_id, timeout=timeout)
     remove(change, [member], cause)
     return change.result(None)
 

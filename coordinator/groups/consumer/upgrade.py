@@ -22,7 +22,7 @@ from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.group import ClassicPart, ConsumerGroup, ConsumerMember
 from coordinator.groups.consumer.group import session_key as consumer_session_key
 from coordinator.groups.consumer.subscription import metadata_hash
-from coordinator.groups.events import Kind, group_converted, quiet
+from coordinator.groups.events import Kind, event_only, group_converted
 from coordinator.groups.modern import EPOCH_AT_FIRST
 from coordinator.groups.records import group_metadata_tombstone
 from coordinator.groups.settings import BIDIRECTIONAL, UPGRADE
@@ -55,7 +55,7 @@ def group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) 
             change.disarm(pending_key(group_id, pending_id))
         if classic.stored is not None:
             change.facts.append(
-                quiet(group_converted(group_id, Kind.CLASSIC, Kind.CONSUMER, change.group_epoch, member_id, 0))
+                event_only(group_converted(group_id, Kind.CLASSIC, Kind.CONSUMER, change.group_epoch, member_id, 0))
             )
         return change
     _refuse_unless_possible(groups, classic)
@@ -104,7 +104,7 @@ def _upgrade(groups: "Groups", classic: ClassicGroup, joining_id: str, now_ms: i
         assert member.classic is not None
         change.arm(consumer_session_key(group_id, member.member_id), member.classic.session_timeout_ms)
     event = group_converted(group_id, Kind.CLASSIC, Kind.CONSUMER, group.group_epoch, joining_id, len(group.members))
-    change.tell("group_upgraded", event, epoch=group.group_epoch, members=len(group.members), state=classic.state.value)
+    change.emit("group_upgraded", event, epoch=group.group_epoch, members=len(group.members), state=classic.state.value)
     return change
 
 
@@ -112,13 +112,13 @@ def _end_round(change: Change, classic: ClassicGroup) -> None:
     """Whoever waits joins again; the round of the classic group is over, and so are its timers."""
     group_id = classic.group_id
     for member in list(classic.members.values()):
-        call = classic.unpark_join(member)
-        if call is not None:
-            refusal = join_refused(call.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-            change.replies.append((call, refusal))
-        call = classic.unpark_sync(member)
-        if call is not None:
-            change.replies.append((call, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS)))
+        context = classic.unpark_join(member)
+        if context is not None:
+            refusal = join_refused(context.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+            change.replies.append((context, refusal))
+        context = classic.unpark_sync(member)
+        if context is not None:
+            change.replies.append((context, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS)))
         change.disarm(session_key(group_id, member.member_id))
         classic.remove(member.member_id)
     for member_id in classic.pending_joins:

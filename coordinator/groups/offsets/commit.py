@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.commit_events import commit_decided
 from coordinator.groups.fencing import fence_commit
-from coordinator.groups.offsets.accept import Answers, accept
+from coordinator.groups.offsets.validate_partitions import Answers, accept
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
-from coordinator.runtime.result import Call, Fact, Result
+from coordinator.runtime.result import Fact, RequestContext, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -31,12 +31,12 @@ BROKER_RETENTION = -1
 """RetentionTimeMs of a client that leaves the retention to the broker; the only value after v4."""
 
 
-def commit(groups: "Groups", request: OffsetCommitRequest, call: Call, now_ms: int) -> Result:
+def commit(groups: "Groups", request: OffsetCommitRequest, context: RequestContext, now_ms: int) -> Result:
     """Every topic of the request has its name *and* its id, and every partition exists."""
     try:
-        timers = fence_commit(groups, request, call.api_version)
+        timers = fence_commit(groups, request, context.api_version)
     except KafkaError as error:
-        error.facts = commit_decided(groups, request, call, error.code, partly_refused=False)
+        error.facts = commit_decided(groups, request, context, error.code, partly_refused=False)
         raise
     retention_ms = request.retention_time_ms
     expire_timestamp_ms = None if retention_ms == BROKER_RETENTION else now_ms + retention_ms
@@ -45,6 +45,6 @@ def commit(groups: "Groups", request: OffsetCommitRequest, call: Call, now_ms: i
     )
     groups.offsets.commits += len(records)
     facts: tuple[Fact, ...] = ()
-    if groups.tells_accepted or is_partly_refused:
-        facts = commit_decided(groups, request, call, _NONE, partly_refused=is_partly_refused)
+    if groups.emits_accepted or is_partly_refused:
+        facts = commit_decided(groups, request, context, _NONE, partly_refused=is_partly_refused)
     return Result(answer, records, timers, (), facts)

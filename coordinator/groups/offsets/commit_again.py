@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.commit_events import AcceptedForm, commit_decided
 from coordinator.groups.fencing import fence_commit
-from coordinator.groups.offsets.accept import accept
 from coordinator.groups.offsets.commit import ANSWERS
 from coordinator.groups.offsets.records import NO_TIMESTAMP, NO_TOPIC_ID, OffsetCommits
+from coordinator.groups.offsets.validate_partitions import accept
 from coordinator.log.batch import BatchBuilder
 from coordinator.log.record_form import Pairs, RecordsForm
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.form import Filled
 from coordinator.protocol.messages import Message, OffsetCommitRequest, OffsetCommitValue
-from coordinator.runtime.result import Call, Fact, Record, Records, Result
+from coordinator.runtime.result import Fact, Record, Records, RequestContext, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Catalog, Groups
@@ -167,20 +167,20 @@ class OffsetCommitsAgain(Records):
         return accept(request, ANSWERS, 0, self._now_ms, None)[1]
 
 
-def commit_again(groups: "Groups", filled: Filled, call: Call, now_ms: int) -> Result:
+def commit_again(groups: "Groups", filled: Filled, context: RequestContext, now_ms: int) -> Result:
     """As `commit`, for a form that is prepared."""
     form: CommitForm
     form, numbers = filled
     try:
-        timers = fence_commit(groups, form.request, call.api_version)
+        timers = fence_commit(groups, form.request, context.api_version)
     except KafkaError as error:
-        error.facts = commit_decided(groups, form.message(numbers), call, error.code, partly_refused=False)
+        error.facts = commit_decided(groups, form.message(numbers), context, error.code, partly_refused=False)
         raise
     offsets = numbers[_OFFSETS]
     groups.offsets.commits += form.count
     facts: tuple[Fact, ...] = ()
-    if groups.tells_accepted:
+    if groups.emits_accepted:
         if form.accepted is None or not form.accepted.is_of(groups):
-            form.accepted = AcceptedForm(groups, form.request, inverted(form.request), call)
+            form.accepted = AcceptedForm(groups, form.request, inverted(form.request), context)
         facts = form.accepted.told(offsets)
     return Result(form.answer, OffsetCommitsAgain(form, offsets, numbers[_EPOCHS], now_ms), timers, (), facts)

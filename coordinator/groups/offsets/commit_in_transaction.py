@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.commit_events import commit_decided
 from coordinator.groups.fencing import fence_commit_in_transaction
-from coordinator.groups.offsets.accept import Answers, accept
+from coordinator.groups.offsets.validate_partitions import Answers, accept
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from coordinator.runtime.result import Call, Producer, Result
+from coordinator.runtime.result import Producer, RequestContext, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -38,17 +38,17 @@ class VerifiedCommit:
     """What `PendingOffsets.guard` said before the verification began; None if its transaction's marker has a higher epoch."""
 
 
-def commit_in_transaction(groups: "Groups", verified: VerifiedCommit, call: Call, now_ms: int) -> Result:
+def commit_in_transaction(groups: "Groups", verified: VerifiedCommit, context: RequestContext, now_ms: int) -> Result:
     try:
-        return _commit(groups, verified, call, now_ms)
+        return _commit(groups, verified, context, now_ms)
     except KafkaError as error:
-        error.facts = commit_decided(groups, verified.request, call, error.code, partly_refused=False)
+        error.facts = commit_decided(groups, verified.request, context, error.code, partly_refused=False)
         raise
 
 
-def _commit(groups: "Groups", verified: VerifiedCommit, call: Call, now_ms: int) -> Result:
+def _commit(groups: "Groups", verified: VerifiedCommit, context: RequestContext, now_ms: int) -> Result:
     request = verified.request
-    fence_commit_in_transaction(groups, request, call.api_version)
+    fence_commit_in_transaction(groups, request, context.api_version)
     answer, records, is_partly_refused = accept(
         request, ANSWERS, groups.config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms=None
     )
@@ -56,7 +56,7 @@ def _commit(groups: "Groups", verified: VerifiedCommit, call: Call, now_ms: int)
     if len(records):
         _fence_producer(groups, producer, verified.guard)
     groups.offsets.commits += len(records)
-    facts = commit_decided(groups, request, call, ErrorCode.NONE, partly_refused=is_partly_refused)
+    facts = commit_decided(groups, request, context, ErrorCode.NONE, partly_refused=is_partly_refused)
     return Result(answer, records, facts=facts, producer=producer)
 
 

@@ -23,7 +23,7 @@ from coordinator.groups.records import new_group_metadata
 from coordinator.groups.streams.group import StreamsGroup
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
-from coordinator.runtime.result import Call, Fact, Record, Result
+from coordinator.runtime.result import Fact, Record, RequestContext, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -31,7 +31,7 @@ _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
-def delete(groups: "Groups", request: OffsetDeleteRequest, call: Call, now_ms: int) -> Result:
+def delete(groups: "Groups", request: OffsetDeleteRequest, context: RequestContext, now_ms: int) -> Result:
     """Every topic and partition asked for exists. A partition without an offset is answered like one that had one."""
     group = groups.group(request.group_id)
     if group is None:

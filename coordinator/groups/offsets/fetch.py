@@ -21,7 +21,7 @@ from coordinator.groups.fencing import fence_fetch
 from coordinator.groups.offsets.pending import Partition
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitValue, OffsetFetchRequest, OffsetFetchResponse
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Catalog, Groups
@@ -40,7 +40,7 @@ NO_TOPIC_ID = bytes(16)
 _NONE_COMMITTED: dict[Partition, OffsetCommitValue] = {}
 
 
-def fetch(groups: "Groups", request: OffsetFetchRequest, call: Call, now_ms: int) -> Result:
+def fetch(groups: "Groups", request: OffsetFetchRequest, context: RequestContext, now_ms: int) -> Result:
     """v1-7: one group."""
     committed = groups.offsets.by_group.get(request.group_id, _NONE_COMMITTED)
     unstable = _unstable(groups, request.group_id, require_stable=request.require_stable)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import WriteTxnMarkersResponse
-from coordinator.runtime.result import Call, Marker, Result
+from coordinator.runtime.result import Marker, RequestContext, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -20,7 +20,7 @@ EPOCH_BUMPED_SINCE = 2
 EPOCH_MAX = 32_767
 
 
-def write_marker(groups: "Groups", marker: Marker, call: Call, now_ms: int) -> Result:
+def write_marker(groups: "Groups", marker: Marker, context: RequestContext, now_ms: int) -> Result:
     """Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for a marker that comes too late."""
     pending = groups.offsets.pending
     known = pending.known.get(marker.producer_id)

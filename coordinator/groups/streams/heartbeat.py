@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import State as ClassicState
 from coordinator.groups.classic.group import pending_disarmed
-from coordinator.groups.events import Kind, delivered, fenced, group_converted, member_joined, owns_all, quiet
+from coordinator.groups.events import Kind, delivered, event_only, fenced, group_converted, member_joined, owns_all
 from coordinator.groups.membership import fence_size, holder_of, member_of
 from coordinator.groups.modern import JOINING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH
 from coordinator.groups.records import group_metadata_tombstone
@@ -50,7 +50,7 @@ from coordinator.groups.streams.partitions import as_reader, partitions_by_endpo
 from coordinator.groups.streams.topology import Topology, check_changelogs, check_regexes
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
-from coordinator.runtime.result import Call, Result
+from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.groups import Groups
@@ -65,12 +65,14 @@ _Owned = Iterable[StreamsGroupHeartbeatRequest.TaskIds]
 _NO_NUMBERS: frozenset[int] = frozenset()
 
 
-def streams_group_heartbeat(groups: "Groups", request: StreamsGroupHeartbeatRequest, call: Call, now_ms: int) -> Result:
-    steady = _steady(groups, request, call)
+def streams_group_heartbeat(
+    groups: "Groups", request: StreamsGroupHeartbeatRequest, context: RequestContext, now_ms: int
+) -> Result:
+    steady = _steady(groups, request, context)
     if steady is not None:
         return steady
     try:
-        return _heartbeat(groups, request, call, now_ms)
+        return _heartbeat(groups, request, context, now_ms)
     except KafkaError as error:
         error.facts = fenced(
             groups,
@@ -84,7 +86,7 @@ def streams_group_heartbeat(groups: "Groups", request: StreamsGroupHeartbeatRequ
         raise
 
 
-def _heartbeat(groups: "Groups", request: StreamsGroupHeartbeatRequest, call: Call, now_ms: int) -> Result:
+def _heartbeat(groups: "Groups", request: StreamsGroupHeartbeatRequest, context: RequestContext, now_ms: int) -> Result:
     _check(request)
     if request.member_epoch < 0:
         return leave(groups, request, now_ms)
@@ -95,7 +97,7 @@ def _heartbeat(groups: "Groups", request: StreamsGroupHeartbeatRequest, call: Ca
     else:
         change = Change(groups, _existing(groups, request.group_id), now_ms)
     old = _member(change, request)
-    new = _as_told(old, request, call)
+    new = _as_told(old, request, context)
     change.update(old, new, names_instance=request.instance_id is not None)
     topology = change.take_topology(None if request.topology is None else Topology.of_request(request.topology), new)
     configured, metadata_hash = change.configure(topology)
@@ -109,10 +111,10 @@ def _heartbeat(groups: "Groups", request: StreamsGroupHeartbeatRequest, call: Ca
     new = change.reconcile(new, target_epoch, target, _owned(request))
     if request.shutdown_application:
         change.group.shutdown_by = change.group.shutdown_by or new.member_id
-    return _answer(change, request, call, old, new, topology, configured)
+    return _answer(change, request, context, old, new, topology, configured)
 
 
-def _steady(groups: "Groups", request: StreamsGroupHeartbeatRequest, call: Call) -> Result | None:
+def _steady(groups: "Groups", request: StreamsGroupHeartbeatRequest, context: RequestContext) -> Result | None:
     """The answer made before, for a member that says nothing new to a group in which nothing has happened."""
     group = groups.streams.get(request.group_id)
     steady = None if group is None else group.steady.get(request.member_id)
@@ -138,9 +140,9 @@ def _steady(groups: "Groups", request: StreamsGroupHeartbeatRequest, call: Call)
         or request.rack_id is not None
         or request.rebalance_timeout_ms != _UNCHANGED
         or (request.instance_id is not None and request.instance_id != steady.member.instance_id)
-        or steady.member.client_id != (call.client_id or "")
-        or steady.member.client_host != call.client_host
-        or steady.api_version != call.api_version
+        or steady.member.client_id != (context.client_id or "")
+        or steady.member.client_host != context.client_host
+        or steady.api_version != context.api_version
     ):
         return None
     return steady.result
@@ -149,7 +151,7 @@ def _steady(groups: "Groups", request: StreamsGroupHeartbeatRequest, call: Call)
 def _answer(
     change: Change,
     request: StreamsGroupHeartbeatRequest,
-    call: Call,
+    context: RequestContext,
     old: StreamsMember,
     new: StreamsMember,
     topology: Topology,
@@ -160,7 +162,7 @@ def _answer(
     before = group.members.get(new.member_id)
     if before is None or before.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
         change.facts.append(
-            member_joined(change.group_id, Kind.STREAMS, new.member_id, new.instance_id, call, new.member_epoch)
+            member_joined(change.group_id, Kind.STREAMS, new.member_id, new.instance_id, context, new.member_epoch)
         )
     elif not is_joining and _owns_all(request, before):
         change.facts += owns_all(groups, group, as_reader(group, before, topology, groups.catalog), Kind.STREAMS)
@@ -193,7 +195,7 @@ def _answer(
             "entire application.",
         )
     missing = [tag for tag in settings.rack_aware_assignment_tags if tag not in new.client_tags]
-    if missing and call.api_version >= MISSING_CLIENT_TAGS_SINCE:
+    if missing and context.api_version >= MISSING_CLIENT_TAGS_SINCE:
         change.status(
             StatusCode.MISSING_CLIENT_TAGS,
             f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. "
@@ -203,7 +205,7 @@ def _answer(
     result = change.result(answer)
     says_nothing = answer.active_tasks is None and answer.partitions_by_user_endpoint is None and not answer.status
     if says_nothing and new is before and new.state is MemberState.STABLE and not (result.records or result.facts):
-        group.steady[new.member_id] = Steady(result, new, settings, call.api_version)
+        group.steady[new.member_id] = Steady(result, new, settings, context.api_version)
     return result
 
 
@@ -214,7 +216,7 @@ def _told(tasks: Mapping[str, Iterable[int]]) -> list[_TaskIds]:
 # --- what the member says ---------------------------------------------------------------------------------------------
 
 
-def _as_told(old: StreamsMember, request: StreamsGroupHeartbeatRequest, call: Call) -> StreamsMember:
+def _as_told(old: StreamsMember, request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsMember:
     """The member with what the request says about it; the same object if that is nothing new."""
     endpoint = (
         None if request.user_endpoint is None else Endpoint(request.user_endpoint.host, request.user_endpoint.port)
@@ -229,8 +231,8 @@ def _as_told(old: StreamsMember, request: StreamsGroupHeartbeatRequest, call: Ca
         rebalance_timeout_ms=old.rebalance_timeout_ms
         if request.rebalance_timeout_ms == _UNCHANGED
         else request.rebalance_timeout_ms,
-        client_id=call.client_id or "",
-        client_host=call.client_host,
+        client_id=context.client_id or "",
+        client_host=context.client_host,
         topology_epoch=old.topology_epoch if request.topology is None else request.topology.epoch,
         process_id=old.process_id if request.process_id is None else request.process_id,
         user_endpoint=endpoint,
@@ -369,7 +371,7 @@ def _group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int)
     change.timers += pending_disarmed(classic)
     if classic.stored is not None:
         event = group_converted(group_id, Kind.CLASSIC, Kind.STREAMS, change.group_epoch, member_id, 0)
-        change.facts.append(quiet(event))
+        change.facts.append(event_only(event))
     return change
 
 

@@ -42,7 +42,7 @@ def leave(groups: "Groups", request: StreamsGroupHeartbeatRequest, now_ms: int) 
     if for_a_while:
         change.records.append(records.current_assignment(group.group_id, step_aside(member)))
         change.disarm(rebalance_key(group.group_id, member.member_id))
-        change.tell("static_member_away", member_id=member.member_id, instance_id=member.instance_id)
+        change.emit("static_member_away", member_id=member.member_id, instance_id=member.instance_id)
     else:
         remove(change, member, "a member left")
     return change.result(StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
@@ -51,7 +51,7 @@ def leave(groups: "Groups", request: StreamsGroupHeartbeatRequest, now_ms: int) 
 def remove(change: Change, member: StreamsMember, cause: str) -> None:
     """Takes a member out of the group."""
     group = change.group
-    change.tell("members_left", count=1, members=[member.member_id], cause=cause)
+    change.emit("members_left", count=1, members=[member.member_id], cause=cause)
     change.disarm_all_of(member.member_id)
     change.records += records.member_tombstones(change.group_id, member.member_id)
     change.group_epoch += 1

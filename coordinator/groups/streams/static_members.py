@@ -44,7 +44,7 @@ def _take_over(change: Change, holder: StreamsMember, member_id: str) -> Streams
     if holder.member_id != member_id:
         change.replaced = holder
         change.disarm_all_of(holder.member_id)
-    change.tell("static_member_replaced", member_id=member_id, replaced=holder.member_id)
+    change.emit("static_member_replaced", member_id=member_id, replaced=holder.member_id)
     return member
 
 

@@ -88,7 +88,7 @@ def test_an_empty_group_takes_commits_of_nobody_and_of_no_former_member():
 
 def test_each_decision_is_told_with_what_every_policy_says_of_it():
     h = halved(STRICT)
-    h.groups.tells_accepted = h.groups.tells_refused = True
+    h.groups.emits_accepted = h.groups.emits_refused = True
     h.events.clear()
     accepts, refuses = Verdict.ACCEPTS, Verdict.REFUSES
     for epoch, partition, member, error, verdicts in (

@@ -93,7 +93,7 @@ class MemoryShard:
             if result.reply is not None:
                 exchange.send(exchange.encode(result.reply))
 
-    def tell(self, change: Any) -> None:
+    def run_internal(self, change: Any) -> None:
         self.apply(change(self.state, self.coordinator.now_ms))
 
     def apply(self, result: Result) -> None:

@@ -5,9 +5,9 @@ from groups.offsets.offset_coordinator import CODEC, KEYS, OffsetCoordinator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.groups.offsets.accept import accept
 from coordinator.groups.offsets.commit import ANSWERS
 from coordinator.groups.offsets.records import NO_TOPIC_ID
+from coordinator.groups.offsets.validate_partitions import accept
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitRequest
 from coordinator.runtime.result import Records

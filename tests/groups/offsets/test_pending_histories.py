@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from runtime.shard_world import TOPIC_ID, Asker, ShardWorld
+from runtime.shard_world import TOPIC_ID, ReplyTarget, ShardWorld
 
 from coordinator.groups.delete_groups import delete_groups
 from coordinator.groups.offsets.commit import commit
@@ -53,7 +53,7 @@ STEPS = st.one_of(
 class Decided:
     """Something that the shard decided, and how many records it made."""
 
-    asker: Asker
+    asker: ReplyTarget
     records: int
     verb: str
     arguments: tuple[Any, ...]
@@ -114,14 +114,14 @@ class History:
 
     # --- what is asked ------------------------------------------------------------------------------------------------
 
-    def ask(self, operation: Any, request: Any, version: int = 8) -> tuple[Asker, int]:
+    def ask(self, operation: Any, request: Any, version: int = 8) -> tuple[ReplyTarget, int]:
         before = self.world.shard._offset_written
-        asker = Asker(request)
+        asker = ReplyTarget(request)
         asker.api_version = version
         self.world.shard.submit(operation, asker)
         return asker, self.world.shard._offset_written - before
 
-    def decide(self, asked: tuple[Asker, int], verb: str, *arguments: Any) -> None:
+    def decide(self, asked: tuple[ReplyTarget, int], verb: str, *arguments: Any) -> None:
         asker, records = asked
         if records:
             self.decided.append(Decided(asker, records, verb, arguments))
@@ -140,7 +140,7 @@ class History:
         request = OffsetCommitRequest("g", generation_id_or_member_epoch=-1, topics=[topic])
         self.decide(self.ask(commit, request), "plain", partitions, offset)
 
-    def staged(self, producer: int, epoch: int, partitions: list[int], offset: int) -> tuple[Asker, int]:
+    def staged(self, producer: int, epoch: int, partitions: list[int], offset: int) -> tuple[ReplyTarget, int]:
         topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic("t", TOPIC_ID, [])
         topic.partitions = [
             TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(index, offset, -1, "") for index in partitions
@@ -240,7 +240,7 @@ class History:
         for require_stable in (False, True):
             topic = OffsetFetchRequest.OffsetFetchRequestTopic("t", list(PARTITIONS))
             request = OffsetFetchRequest("g", [topic], require_stable=require_stable)
-            result = fetch(self.world.shard.state, request, Asker(request), 0)
+            result = fetch(self.world.shard.state, request, ReplyTarget(request), 0)
             told = {each.partition_index: each for each in result.reply.topics[0].partitions}
             for partition in PARTITIONS:
                 offset, error = told[partition].committed_offset, told[partition].error_code

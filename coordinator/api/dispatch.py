@@ -14,13 +14,12 @@ from struct import Struct
 from types import ModuleType
 from typing import Any, cast
 
-from coordinator import requests
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange, Repeated, ReplyQueue, RequestForm, Route
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.form import Filled
 from coordinator.protocol.header import decode_request_header
-from coordinator.requests.api import Api
-from coordinator.requests.exchange import Exchange, Repeated, ReplyQueue, RequestForm, Route
 
 _log = logging.getLogger(__name__)
 
@@ -54,11 +53,11 @@ class RefusedFrame(Exception):
     """The connection must be closed; the text says why."""
 
 
-def spoken_apis() -> dict[int, Api]:
-    """API key -> Api, for every module of this package that declares one."""
+def spoken_apis(package: ModuleType) -> dict[int, Api]:
+    """API key -> Api, for every module of the package that declares one."""
     apis: dict[int, Api] = {}
-    for info in pkgutil.iter_modules(requests.__path__):
-        module: ModuleType = importlib.import_module(f"{requests.__name__}.{info.name}")
+    for info in pkgutil.iter_modules(package.__path__):
+        module: ModuleType = importlib.import_module(f"{package.__name__}.{info.name}")
         api = getattr(module, "API", None)
         if isinstance(api, Api):
             assert api.key not in apis, f"two files declare API {api.key}"

@@ -24,7 +24,7 @@ from coordinator.pipeline import gaps, judging
 from coordinator.pipeline.intervals import SHARD, put_away
 from coordinator.pipeline.rebalances import COMPLETED, STARTED
 from coordinator.pipeline.verdicts import Batches
-from coordinator.pipeline.words import COMMIT_DECIDED
+from coordinator.pipeline.vocabulary import COMMIT_DECIDED
 from pyspark_coordinator_log import columns, messages, planning
 from pyspark_coordinator_log import kafka as adapter
 from pyspark_coordinator_log.folders import EVENT_TOPIC, STATE_TOPIC, DataFolder, NoLog, ShardFolder, open_folder

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from coordinator.api.authorized_operations import GROUP
 from coordinator.protocol.errors import ErrorCode
-from coordinator.requests.authorized import GROUP
 
 
 def in_order(request: Any, parts: list[Any]) -> list[Any]:

@@ -9,11 +9,11 @@ from struct import Struct
 from time import perf_counter_ns
 from typing import Any, NamedTuple, Protocol
 
+from coordinator.api.declaration import Api
 from coordinator.protocol import messages
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.form import ReadForm
 from coordinator.protocol.messages import Message
-from coordinator.requests.api import Api
 from coordinator.runtime.memory import COUNTED_BYTES
 
 _SIZE_BYTES = 4

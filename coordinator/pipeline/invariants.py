@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from coordinator.pipeline import verdicts
 from coordinator.pipeline.intervals import CURRENT_ASSIGNMENT, GROUP, SHARD, double_owners, readable
 from coordinator.pipeline.rebalances import GROUP_EPOCH, TARGET_EPOCH
-from coordinator.pipeline.words import CONSUMER, EPOCH_ORDER, SINCE_TOO_EARLY, STATE_LOG, TWO_OWNERS
+from coordinator.pipeline.vocabulary import CONSUMER, EPOCH_ORDER, SINCE_TOO_EARLY, STATE_LOG, TWO_OWNERS
 
 
 def invariants_broken(state: DataFrame, ownership: DataFrame, found: DataFrame | None) -> DataFrame:

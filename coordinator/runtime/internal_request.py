@@ -13,7 +13,7 @@ DONE: Any = "done"
 """A reply that says nothing but that it is done."""
 
 
-class Errand:
+class InternalRequest:
     """`done` gets the operation's reply, any object, or a KafkaError; once."""
 
     __slots__ = ("_done", "api_version", "request", "writes")

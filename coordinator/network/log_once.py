@@ -5,7 +5,7 @@ import logging
 _REMEMBERED_MAX = 10_000
 
 
-class OncePerClient:
+class LogOncePerClient:
     """Logs a warning the first time its key is seen."""
 
     def __init__(self, logger: logging.Logger) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from coordinator.groups.commit_events import CommitDecision, RefusedOffset, commit_decided
-from coordinator.groups.offsets.accept import Answers
+from coordinator.groups.offsets.validate_partitions import Answers
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import Message
-from coordinator.runtime.result import Call, Fact
+from coordinator.runtime.result import Fact, RequestContext
 
 NO_TOPIC_ID = bytes(16)
 
@@ -49,9 +49,9 @@ class Judged:
                 topics[position] = self._answers.topic(topic.name, topic.topic_id, partitions)
         return self._answer(topics)
 
-    def told(self, groups: Any, call: Call, error: ErrorCode) -> Sequence[Fact]:
+    def told(self, groups: Any, context: RequestContext, error: ErrorCode) -> Sequence[Fact]:
         """What is told of the commit: `error` is that of what was left (NONE: as far as it was asked, it was taken)."""
-        facts = commit_decided(groups, self.left, call, error, partly_refused=bool(self.refused))
+        facts = commit_decided(groups, self.left, context, error, partly_refused=bool(self.refused))
         self.complete(facts)
         return facts
 

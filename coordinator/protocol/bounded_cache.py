@@ -13,7 +13,7 @@ MADE_SIZE_MAX = 128
 """Bytes or letters: what is longer is not remembered."""
 
 
-class Memo(dict[Any, Any]):
+class BoundedCache(dict[Any, Any]):
     """`memo[key]` is `make(key)`, which is of `made_size_max` bytes or letters, or None, if it is to be remembered."""
 
     __slots__ = ("_made_size_max", "_make")
