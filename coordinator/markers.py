@@ -25,6 +25,7 @@ from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Operation, Status
 from coordinator.runtime.timers import Schedule
 from coordinator.transactions.complete import Completion, complete
+from coordinator.transactions.transactions import Transactions
 
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 1_000
@@ -45,9 +46,9 @@ class Markers:
     def __init__(
         self,
         topics: DataPlane,
-        groups: Router,
+        groups: Router[Any],
         groups_topic: str,
-        write_to_groups: Operation,
+        write_to_groups: Operation[Any, Marker],
         *,
         schedule: Schedule,
         on_fact: Callable[[Fact], None],
@@ -131,7 +132,7 @@ class Deliveries:
     """Carries the decisions of the transactions' shards through: markers everywhere, then the completion."""
 
     def __init__(self, markers: Markers, schedule: Schedule) -> None:
-        self.transactions: Router | None = None
+        self.transactions: Router[Transactions] | None = None
         """Set when the shards are there; they are made with `deliver`."""
         self._markers = markers
         self._schedule = schedule

@@ -20,6 +20,7 @@ from coordinator.runtime.result import Producer
 from coordinator.runtime.router import Router
 from coordinator.runtime.timers import Schedule
 from coordinator.transactions.add_partitions import Addition, add_partitions
+from coordinator.transactions.transactions import Transactions
 from coordinator.transactions.verify import verify_partitions
 
 ADD_RETRY_MS = 20
@@ -32,7 +33,7 @@ Refused = dict[tuple[str, int], ErrorCode]
 class Verification:
     """Asks the coordinator of a transactional id."""
 
-    def __init__(self, transactions: Router, *, enabled: bool, schedule: Schedule) -> None:
+    def __init__(self, transactions: Router[Transactions], *, enabled: bool, schedule: Schedule) -> None:
         """`enabled`: transaction.partition.verification.enable; additions are made in any case."""
         self._transactions = transactions
         self._enabled = enabled
