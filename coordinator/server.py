@@ -29,6 +29,7 @@ from coordinator.admin.http import AdminServer
 from coordinator.admin.metrics import metrics_routes
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher, spoken_apis
+from coordinator.config.settings import ListenerConfig, ServerConfig
 from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.events import EVENT_KEYS
@@ -52,7 +53,6 @@ from coordinator.runtime.serde import Serde, UnknownRecordVersion
 from coordinator.runtime.shard import Shard, Status
 from coordinator.runtime.statistics import Statistics
 from coordinator.runtime.timers import Handle
-from coordinator.settings import ListenerConfig, ServerConfig
 from coordinator.topics import names
 from coordinator.topics.auto_creation import WantedTopics
 from coordinator.topics.engine import Topics

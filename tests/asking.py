@@ -4,10 +4,10 @@ from topics.data_plane import FOLDER, DataPlane
 
 from coordinator import requests
 from coordinator.api.dispatch import spoken_apis
+from coordinator.config.settings import ServerConfig
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
-from coordinator.settings import ServerConfig
 
 CLUSTER_ID = "x1yZ2nQGS_mE4bIq5yQZ0A"
 
