@@ -40,10 +40,8 @@ from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.settings import NO_EVENTS
 from coordinator.log.log import DamagedLog, Log, LogSettings
 from coordinator.log.writer import Durability, Writer
-from coordinator.markers import Deliveries, Markers
 from coordinator.network.connection import ConnectionLimits
 from coordinator.network.listener import Listener
-from coordinator.producer_ids import ProducerIds
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.event_log import EventLog, ServerRun
@@ -59,8 +57,10 @@ from coordinator.topics import names
 from coordinator.topics.auto_creation import WantedTopics
 from coordinator.topics.engine import Topics
 from coordinator.transactions import transactions
+from coordinator.transactions.marker_delivery import MarkerDelivery, MarkerWriter
+from coordinator.transactions.producer_id_pool import ProducerIdPool
 from coordinator.transactions.transactions import Transactions
-from coordinator.verification import Verification
+from coordinator.transactions.verification import Verification
 from coordinator.world import plugins
 from coordinator.world.clock import Clock, RealClock
 from coordinator.world.disk import Disk, RealDisk
@@ -143,15 +143,15 @@ class Server:
             self.topics.attach_internal(EVENTS_TOPIC, self._event_logs, cleanup_policy="delete", synced=False)
             self._retention = self._schedule(config.topics.log_retention_check_interval_ms, self._retain_events)
         self.topics.on_topics_deleted = self._topics_deleted
-        self.producer_ids = ProducerIds(self.topics)
-        self.markers = Markers(
+        self.producer_ids = ProducerIdPool(self.topics)
+        self.markers = MarkerWriter(
             self.topics, self.groups, OFFSETS_TOPIC, write_marker, schedule=self._schedule, on_fact=self._on_topics_fact
         )
-        self._deliveries = Deliveries(self.markers, self._schedule)
+        self._marker_delivery = MarkerDelivery(self.markers, self._schedule)
         self.transactions = Router(
             [self._transaction_shard(index) for index in range(config.log.transaction_state_log_num_partitions)]
         )
-        self._deliveries.transactions = self.transactions
+        self._marker_delivery.transactions = self.transactions
         self.topics.attach_internal(TRANSACTIONS_TOPIC, [shard.log for shard in self.transactions.shards])
         self.verification = Verification(
             self.transactions,
@@ -277,7 +277,7 @@ class Server:
             TRANSACTIONS_TOPIC,
             index,
             config.log.transaction_state_log_segment_bytes,
-            lambda: Transactions(config.transactions, self.producer_ids, self._deliveries.deliver),
+            lambda: Transactions(config.transactions, self.producer_ids, self._marker_delivery.deliver),
             transactions.RECORD_KEYS,
         )
 
