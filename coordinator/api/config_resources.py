@@ -16,11 +16,11 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 from coordinator.api.server import Server
+from coordinator.config.settings import INT_MAX, ONLY_VALUE, SETTINGS, Setting, value_of
 from coordinator.groups import group_configs
 from coordinator.groups.group_configs import GROUP_CONFIGS, GroupConfig
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.settings import INT_MAX, ONLY_VALUE, SETTINGS, Setting, value_of
 from coordinator.topics import configs, names
 from coordinator.topics.alter_configs import Done, Plan, alter, alter_topic
 from coordinator.topics.configs import SOURCE_CLUSTER, SOURCE_DEFAULT, SOURCE_STATIC_BROKER, ConfigValue, Kind, Synonym

@@ -6,16 +6,16 @@ the others call the topics, or answer from the configuration.
 
 from typing import Protocol
 
+from coordinator.config.settings import ServerConfig
 from coordinator.groups.groups import Groups
-from coordinator.markers import Markers
-from coordinator.producer_ids import ProducerIds
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
-from coordinator.settings import ServerConfig
 from coordinator.topics.auto_creation import WantedTopics
 from coordinator.topics.engine import Topics
+from coordinator.transactions.marker_delivery import MarkerWriter
+from coordinator.transactions.producer_id_pool import ProducerIdPool
 from coordinator.transactions.transactions import Transactions
-from coordinator.verification import Verification
+from coordinator.transactions.verification import Verification
 from coordinator.world.entropy import Entropy
 
 
@@ -41,8 +41,8 @@ class Server(Protocol):
     @property
     def wanted_topics(self) -> WantedTopics: ...
     @property
-    def producer_ids(self) -> ProducerIds: ...
+    def producer_ids(self) -> ProducerIdPool: ...
     @property
     def verification(self) -> Verification: ...
     @property
-    def markers(self) -> Markers: ...
+    def markers(self) -> MarkerWriter: ...

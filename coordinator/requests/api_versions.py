@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
+from coordinator.config.settings import ServerConfig
 from coordinator.groups.settings import STREAMS
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from coordinator.settings import ServerConfig
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 TRANSACTION_VERSION = "transaction.version"

@@ -9,7 +9,7 @@ import pytest
 from waiting import WITHIN_S
 
 from coordinator.admin.http import AdminServer, RefusedRequest, Request, Response, json_response
-from coordinator.settings import AdminConfig
+from coordinator.config.settings import AdminConfig
 
 CONFIG = AdminConfig(
     host="127.0.0.1",

@@ -5,7 +5,7 @@ from transactions.transactions_world import ID, World
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import Producer
-from coordinator.verification import ADD_RETRY_MS, ADD_RETRY_MS_MAX, Verification
+from coordinator.transactions.verification import ADD_RETRY_MS, ADD_RETRY_MS_MAX, Verification
 
 
 class Shards:
