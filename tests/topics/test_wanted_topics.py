@@ -1,9 +1,8 @@
 """Topics that applications need are made once for all who want them; what failed is told, and not tried again for a while."""
 
-from topics.data_plane import DataPlane
-
 from coordinator.topics import auto_creation
 from coordinator.topics.auto_creation import Creatable, WantedTopics
+from tests.topics.data_plane import DataPlane
 
 KEEP_MS = 10_000
 
