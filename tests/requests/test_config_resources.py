@@ -11,7 +11,7 @@ from coordinator.protocol.messages import (
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
 )
-from coordinator.topics.configs import ROWS, Kind
+from coordinator.topics.topic_settings import ROWS, Kind
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
