@@ -44,7 +44,7 @@ from coordinator.network.connection import ConnectionLimits
 from coordinator.network.listener import Listener
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.runtime.cleaner import Cleaner
-from coordinator.runtime.event_log import EventLog, Run
+from coordinator.runtime.event_log import EventLog, ServerRun
 from coordinator.runtime.loader import StateMachine
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.result import Fact
@@ -110,7 +110,7 @@ class Server:
         self._loop = loop
         self._disk = disk
         self._worker = worker
-        self._run = self.statistics.timed(self._worker.run)
+        self._run_in_worker = self.statistics.timed(self._worker.submit)
         self.cluster_id = _cluster_id(disk, config.log_dir, entropy)
         self.topics = Topics(
             disk,
@@ -120,7 +120,7 @@ class Server:
             durability=config.log.durability,
             clock=clock,
             entropy=entropy,
-            run=self._run,
+            run_in_worker=self._run_in_worker,
             schedule=self._schedule,
             on_fact=self._on_topics_fact,
         )
@@ -133,7 +133,9 @@ class Server:
         self._assignors = _assignors(config.groups.group_consumer_assignors)
         self._make_shard_folders()
         self._event_logs = self._open_event_logs()
-        self._events_run = Run(run_id=entropy.uuid(), node_id=config.node_id, policy=config.groups.coordinator_events)
+        self._events_run = ServerRun(
+            run_id=entropy.uuid(), node_id=config.node_id, policy=config.groups.coordinator_events
+        )
         self.groups = Router([self._group_shard(index) for index in range(config.log.offsets_topic_num_partitions)])
         self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
         self._retention: Handle | None = None
@@ -159,7 +161,7 @@ class Server:
         self.cleaner = Cleaner(
             lambda: [*(shard.log for shard in self.shards), *self.topics.compacted_logs()],
             clock,
-            run=self._run,
+            run_in_worker=self._run_in_worker,
             soon=loop.call_soon,
             schedule=self._schedule,
             backoff_ms=config.log.log_cleaner_backoff_ms,
@@ -234,7 +236,9 @@ class Server:
             Serde(Codec.of(None), EVENT_KEYS),
             self.clock,
             self._events_run,
-            make_writer=lambda log, durable, failed: Writer(log, Durability.WRITE, self._run, durable, failed),
+            make_writer=lambda log, durable, failed: Writer(
+                log, Durability.WRITE, self._run_in_worker, durable, failed
+            ),
             on_written=lambda index: self.topics.wake(EVENTS_TOPIC, index),
         )
 
@@ -299,7 +303,9 @@ class Server:
             make_state,
             Serde(Codec.of(None), record_keys),
             self.clock,
-            make_writer=lambda log, durable, failed: Writer(log, config.log.durability, self._run, durable, failed),
+            make_writer=lambda log, durable, failed: Writer(
+                log, config.log.durability, self._run_in_worker, durable, failed
+            ),
             soon=self._loop.call_soon,
             schedule=self._schedule,
             commit_timeout_ms=config.log.offsets_commit_timeout_ms,

@@ -10,7 +10,6 @@ stays claimed until its folders are gone, so that a successor never finds old re
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from coordinator.log.log import Log
 from coordinator.log.writer import Durability, Writer
@@ -29,6 +28,7 @@ from coordinator.topics.registry import NO_ID, Registry, Topic, creation, growth
 from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk, Space
 from coordinator.world.entropy import Entropy
+from coordinator.world.worker import RunInWorker
 
 __all__ = ["LEADER_EPOCH", "InternalPartition", "Topics"]
 
@@ -54,14 +54,14 @@ class Topics:
         durability: str,
         clock: Clock,
         entropy: Entropy,
-        run: Callable[[Callable[[], Any], Callable[[Any], None]], None],
+        run_in_worker: RunInWorker,
         schedule: Schedule,
         on_fact: Callable[[Fact], None],
     ) -> None:
         """Reads the registry and opens the partitions that were written to.
 
-        `run` as a Writer's. Raises DamagedLog and DecodeError for the registry's own log, OSError; a user's log that is
-        damaged fails its partition only.
+        `run_in_worker` as a Writer's. Raises DamagedLog and DecodeError for the registry's own log, OSError; a user's
+        log that is damaged fails its partition only.
         """
         self.config = config
         self.node_id = node_id
@@ -79,8 +79,10 @@ class Topics:
         self._disk = disk
         self._entropy = entropy
         self._durability = durability
-        self._make_writer: MakeWriter = lambda log, durable, failed: Writer(log, durability, run, durable, failed)
-        self._run = run
+        self._make_writer: MakeWriter = lambda log, durable, failed: Writer(
+            log, durability, run_in_worker, durable, failed
+        )
+        self._run_in_worker = run_in_worker
         self._on_fact = on_fact
         self._partitions: dict[str, list[Partition]] = {}
         self._internal: dict[str, list[InternalPartition]] = {}
@@ -129,7 +131,9 @@ class Topics:
             )
         self._partitions.pop(name, None)
         syncs = synced and self._durability == Durability.FSYNC
-        self._internal[name] = [InternalPartition(index, log, self._run, syncs=syncs) for index, log in enumerate(logs)]
+        self._internal[name] = [
+            InternalPartition(index, log, self._run_in_worker, syncs=syncs) for index, log in enumerate(logs)
+        ]
 
     def declare(self, name: str, partitions: int, overrides: Mapping[str, str]) -> bool:
         """Makes a topic at the start if it is not there; says whether it was made. Raises KafkaError or OSError."""
@@ -417,7 +421,7 @@ class Topics:
                 settings,
                 self._disk,
                 self._make_writer,
-                self._run,
+                self._run_in_worker,
                 self.config.producer_id_expiration_ms,
             )
             for index in range(len(partitions), topic.partitions)

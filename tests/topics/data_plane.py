@@ -106,7 +106,7 @@ class DataPlane:
             durability=self._durability,
             clock=self.clock,
             entropy=self.entropy,
-            run=self._run,
+            run_in_worker=self._run,
             schedule=self._schedule,
             on_fact=self.facts.append,
         )
