@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator.admin.http import AdminServer, RefusedRequest, Request, Response, json_response
-from coordinator.settings import AdminConfig
+from coordinator.config.settings import AdminConfig
 from tests.support.waiting import WITHIN_S
 
 CONFIG = AdminConfig(

@@ -18,7 +18,7 @@ class Shard:
         self.worker = LateWorker()
         self.log = open_log(disk, **options)
         self.durable, self.failures = [], []
-        self.writer = Writer(self.log, durability, self.worker.run, self.durable.append, self.failures.append)
+        self.writer = Writer(self.log, durability, self.worker.submit, self.durable.append, self.failures.append)
 
     def write(self, count=1):
         pairs = [(b"key-%d" % (self.log.end_offset + i), b"value") for i in range(count)]

@@ -10,7 +10,7 @@ from coordinator.protocol.messages import (
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
 )
-from coordinator.topics.configs import ROWS, Kind
+from coordinator.topics.topic_settings import ROWS, Kind
 from tests.support.asking import Server, answer
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32

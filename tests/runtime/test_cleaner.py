@@ -15,7 +15,7 @@ def cleaned_world():
     cleaner = Cleaner(
         lambda: [world.shard.log],
         world.clock,
-        run=world.run,
+        run_in_worker=world.run,
         soon=world.soon.append,
         schedule=world.schedule,
         backoff_ms=15_000,

@@ -2,10 +2,10 @@
 
 from coordinator import requests
 from coordinator.api.dispatch import spoken_apis
+from coordinator.config.settings import ServerConfig
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
-from coordinator.settings import ServerConfig
 from tests.topics.data_plane import FOLDER, DataPlane
 
 CLUSTER_ID = "x1yZ2nQGS_mE4bIq5yQZ0A"

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.topics.alter_configs import Change, Operation, alter, alter_topic, incremental, replacing
-from coordinator.topics.configs import LISTS
+from coordinator.topics.topic_settings import LISTS
 from tests.topics.data_plane import NOW_MS, DataPlane, batch
 
 GROUP = 32

@@ -131,7 +131,7 @@ class Histories(RuleBasedStateMachine):
         self.begin_deliveries()
 
     def begin_deliveries(self):
-        for name, marker, left in self.world.deliveries:  # as markers.Deliveries: what is under way is not begun again
+        for name, marker, left in self.world.deliveries:  # as MarkerDelivery: a delivery under way is not started again
             self.under_way.setdefault(Completion(name, marker.producer_id, marker.producer_epoch), (marker, left))
         self.world.deliveries.clear()
 

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import Producer
-from coordinator.verification import ADD_RETRY_MS, ADD_RETRY_MS_MAX, Verification
+from coordinator.transactions.verification import ADD_RETRY_MS, ADD_RETRY_MS_MAX, Verification
 from tests.transactions.transactions_world import ID, World
 
 

@@ -202,7 +202,7 @@ class History:
         cleaner = Cleaner(
             lambda: [self.world.shard.log],
             self.world.clock,
-            run=self.world.run,
+            run_in_worker=self.world.run,
             soon=self.world.soon.append,
             schedule=self.world.schedule,
             backoff_ms=1,
