@@ -53,7 +53,7 @@ from coordinator.runtime.shard import S, Shard, Status
 from coordinator.runtime.statistics import Statistics
 from coordinator.runtime.timers import Handle
 from coordinator.topics import names
-from coordinator.topics.auto_creation import WantedTopics
+from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.engine import Topics
 from coordinator.transactions import transactions
 from coordinator.transactions.marker_delivery import MarkerDelivery, MarkerWriter
@@ -124,7 +124,7 @@ class Server:
             on_fact=self._on_topics_fact,
         )
         self.topics.has_room = self.memory.has_room
-        self.wanted_topics = WantedTopics(self.topics, clock.monotonic_ms)
+        self.auto_topic_creation = AutoTopicCreation(self.topics, clock.monotonic_ms)
         registry = self.topics.registry
         self._group_settings = ConfiguredGroups(
             config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)

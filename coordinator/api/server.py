@@ -10,7 +10,7 @@ from coordinator.config.settings import ServerConfig
 from coordinator.groups.groups import Groups
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
-from coordinator.topics.auto_creation import WantedTopics
+from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.engine import Topics
 from coordinator.transactions.marker_delivery import MarkerWriter
 from coordinator.transactions.producer_id_pool import ProducerIdPool
@@ -39,7 +39,7 @@ class Server(Protocol):
     @property
     def topics(self) -> Topics: ...
     @property
-    def wanted_topics(self) -> WantedTopics: ...
+    def auto_topic_creation(self) -> AutoTopicCreation: ...
     @property
     def producer_ids(self) -> ProducerIdPool: ...
     @property

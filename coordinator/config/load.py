@@ -31,7 +31,7 @@ from coordinator.config.settings import (
 )
 from coordinator.groups.settings import CONSUMER, STREAMS, GroupsConfig
 from coordinator.protocol.schema import SCHEMAS
-from coordinator.topics.settings import TopicsConfig
+from coordinator.topics.config import TopicsConfig
 from coordinator.transactions.settings import TransactionsConfig
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")

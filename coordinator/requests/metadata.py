@@ -83,7 +83,7 @@ def _topics(server: Server, request: MetadataRequest, version: int) -> Iterable[
         if found is not None:
             yield _described(found, server.node_id, operations)
             continue
-        wrong = names.complaint(name) is not None
+        wrong = names.why_invalid(name) is not None
         if not wrong:
             missing.append(name)
         yield MetadataResponse.MetadataResponseTopic(
