@@ -159,7 +159,7 @@ def answers_leave_when_they_are_ready(patch: pytest.MonkeyPatch) -> None:
     """Without waiting for the answers of earlier requests of the connection."""
 
     def write(self: Connection) -> None:
-        if self._transport is None or self._closed:
+        if self._transport is None or not self._flow.is_open:
             return
         for exchange in [each for each in self._queue if each.payload is not None]:
             self._queue.remove(exchange)
