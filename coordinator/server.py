@@ -33,7 +33,7 @@ from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.group_configs import ConfiguredGroups
-from coordinator.groups.groups import BUILT_IN_ASSIGNORS, RECORD_KEYS, Groups
+from coordinator.groups.machine import BUILT_IN_ASSIGNORS, RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.settings import NO_EVENTS
@@ -252,7 +252,7 @@ class Server:
             OFFSETS_TOPIC,
             index,
             config.log.offsets_topic_segment_bytes,
-            lambda: Groups(
+            lambda: GroupMachine(
                 config.groups,
                 self.topics,
                 settings=self._group_settings,

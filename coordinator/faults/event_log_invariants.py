@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from coordinator.groups.events import EVENT_KEYS
-from coordinator.groups.groups import RECORD_KEYS
+from coordinator.groups.machine import RECORD_KEYS
 from coordinator.log.batch import CONTROL
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from coordinator.faults.history import Broken, History
-from coordinator.groups.groups import RECORD_KEYS
+from coordinator.groups.machine import RECORD_KEYS
 from coordinator.log.batch import CONTROL, TRANSACTIONAL, read_end_transaction
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (

@@ -19,7 +19,7 @@ from typing import Any
 from coordinator.faults import derived_state_invariants
 from coordinator.faults.event_log_invariants import Telling
 from coordinator.faults.expiry import Appended, Expiry
-from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.log.batch import (
     CONTROL,
     TRANSACTIONAL,
@@ -51,13 +51,9 @@ def records_of(content: bytes) -> Iterator[tuple[BatchHeader, list[Appended]]]:
         at += header.size_bytes
 
 
-def durable_half(groups: Groups) -> dict[str, Any]:
+def durable_half(groups: GroupMachine) -> dict[str, Any]:
     """What of a shard's state the log must be able to bring back."""
-    stored: dict[str, Any] = {
-        group_id: group.stored for group_id, group in groups.classic.items() if group.stored is not None
-    }
-    stored |= {group_id: group.durable for group_id, group in groups.consumer.items()}
-    stored |= {group_id: group.durable for group_id, group in groups.streams.items()}
+    stored = {group_id: group.durable for group_id, group in groups.by_id.items() if group.durable is not None}
     offsets = groups.offsets.by_group
     pending = {
         group_id: {
@@ -134,7 +130,7 @@ class Invariants:
             self.checks += 1
             self._forget_from(shard.index, shard.log.end_offset)
             appended = self._appended[shard.index]
-            assert isinstance(shard.state, Groups)
+            assert isinstance(shard.state, GroupMachine)
             live = durable_half(shard.state)
             self._compare(shard, live, "I1 replay equals live", self._on_disk(shard.log, appended), server)
             self._compare(shard, live, "I2 compaction is invisible", appended, server)
@@ -162,7 +158,7 @@ class Invariants:
         records: Iterator[Appended] | list[Appended],
         server: Server,
     ) -> None:
-        state = Groups(server.config.groups, server.topics)
+        state = GroupMachine(server.config.groups, server.topics)
         for _, key, value, producer, attributes in records:
             if attributes & CONTROL:
                 end = read_end_transaction(key, value)

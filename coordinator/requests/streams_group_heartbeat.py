@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from coordinator.api.declaration import Access, Api, Operation, Resource
-from coordinator.groups.groups import Groups
 from coordinator.groups.settings import STREAMS
-from coordinator.groups.streams.group import StatusCode
+from coordinator.groups.state import Groups
+from coordinator.groups.streams.group import StatusCode, StreamsGroup, find_streams_group
 from coordinator.groups.streams.heartbeat import streams_group_heartbeat
 from coordinator.groups.streams.topology import InternalTopic
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -86,7 +86,8 @@ def _check_names(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
 
 def _missing(groups: Groups, group_id: str) -> list[Creatable]:
     """The internal topics that the group needs and that are not there."""
-    group = groups.streams.get(group_id) or groups.begun_streams[group_id]
+    group = find_streams_group(groups, group_id) or groups.uncommitted_groups[group_id]
+    assert isinstance(group, StreamsGroup)
     return (
         [] if group.configured is None else [_creatable(topic) for topic in group.configured.internal_topics_to_create]
     )

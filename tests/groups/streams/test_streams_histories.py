@@ -177,7 +177,7 @@ class StreamsHistories(RuleBasedStateMachine):
 
     def follow(self):
         """Epochs only grow; what was lost is never committed with an epoch in which it was not lost yet."""
-        group = self.h.groups.streams.get("g")
+        group = self.h.groups.by_id.get("g")
         members = {} if group is None else group.members
         if group is not None:
             assert group.group_epoch >= self.group_epoch
