@@ -31,8 +31,8 @@ from coordinator.config.settings import (
 )
 from coordinator.groups.settings import CONSUMER, STREAMS, GroupsConfig
 from coordinator.protocol.schema import SCHEMAS
+from coordinator.topics.config import TopicsConfig
 from coordinator.topics.names import complaint
-from coordinator.topics.settings import TopicsConfig
 from coordinator.transactions.settings import TransactionsConfig
 
 

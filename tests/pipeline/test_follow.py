@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline.histories import Story, encoded, write_log
-from pipeline.pipeline_rows import quick
-from pipeline.plain_fold import Fold, fold
-from waiting import wait_until
+
+from tests.pipeline.histories import Story, encoded, write_log
+from tests.pipeline.pipeline_rows import quick
+from tests.pipeline.plain_fold import Fold, fold
+from tests.support.waiting import wait_until
 
 pytest.importorskip("pyspark")
 

@@ -4,9 +4,10 @@ Read once and followed in pieces (tests of `follow` in test_follow.py), the answ
 """
 
 import pytest
-from pipeline.histories import Story
-from pipeline.pipeline_rows import quick
-from pipeline.plain_fold import Fold, fold
+
+from tests.pipeline.histories import Story
+from tests.pipeline.pipeline_rows import quick
+from tests.pipeline.plain_fold import Fold, fold
 
 pytest.importorskip("pyspark")
 

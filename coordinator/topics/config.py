@@ -1,7 +1,7 @@
-"""The server's settings for topics, Produce and Fetch, under Kafka's names (dots become underscores).
+"""The server's settings of topics, with Kafka's names and defaults.
 
-Some of them are defaults that a topic can override (`max.message.bytes`, `retention.ms` ...); `topics/configs.py` maps the
-names to each other.
+Some of them are defaults that a topic can override under another name (`message.max.bytes` as `max.message.bytes`);
+`topics/topic_settings.py` has the table.
 """
 
 from dataclasses import dataclass
