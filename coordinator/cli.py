@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coordinator.config.settings import ServerConfig
     from coordinator.protocol.schema import Definition, Structure
-    from coordinator.settings import ServerConfig
 
 
 READY_WITHIN_S = 3.0
@@ -216,11 +216,11 @@ def serve(options: argparse.Namespace) -> int:
     """Runs the server; returns when it has drained."""
     # What the interpreter took to get here is part of the start-up, and nearly all of it is CPU time.
     began_s = time.monotonic() - time.process_time()
-    from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
+    from coordinator.config.load import ConfigError  # noqa: PLC0415 - see the module's text
 
     try:
         config = _load(options)
-    except configuration.ConfigError as error:
+    except ConfigError as error:
         return _refused(error)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(KeyValueFormatter())
@@ -232,11 +232,11 @@ def serve(options: argparse.Namespace) -> int:
 
 def ready(options: argparse.Namespace) -> int:
     """One line, and an exit code for whoever restarts or waits."""
-    from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
+    from coordinator.config.load import ConfigError, joined  # noqa: PLC0415 - see the module's text
 
     try:
         admin = _load(options).admin
-    except configuration.ConfigError as error:
+    except ConfigError as error:
         return _refused(error)
     from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - as above
 
@@ -247,7 +247,7 @@ def ready(options: argparse.Namespace) -> int:
         answer = connection.getresponse()
         text = " ".join(answer.read().decode("utf-8", "replace").split())
     except (OSError, HTTPException) as error:
-        print(f"coordinator: {configuration.joined(host, admin.port)}: {error}", file=sys.stderr)
+        print(f"coordinator: {joined(host, admin.port)}: {error}", file=sys.stderr)
         return 1
     finally:
         connection.close()
@@ -380,7 +380,7 @@ def simulate(options: argparse.Namespace) -> int:
 
 def config_list(_options: argparse.Namespace) -> int:
     """A table for people."""
-    from coordinator.settings import SETTINGS, STRUCTURED  # noqa: PLC0415 - see the module's text
+    from coordinator.config.settings import SETTINGS, STRUCTURED  # noqa: PLC0415 - see the module's text
 
     for setting in SETTINGS.values():
         print(f"{setting.name} = {setting.default}  ({', '.join(filter(None, (setting.parse.allowed, setting.unit)))})")
@@ -392,20 +392,20 @@ def config_list(_options: argparse.Namespace) -> int:
 
 def config_defaults(_options: argparse.Namespace) -> int:
     """config/default.yaml is this output."""
-    from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
-    from coordinator.settings import ServerConfig  # noqa: PLC0415 - as above
+    from coordinator.config.load import as_yaml  # noqa: PLC0415 - see the module's text
+    from coordinator.config.settings import ServerConfig  # noqa: PLC0415 - as above
 
-    print(configuration.as_yaml(ServerConfig()), end="")
+    print(as_yaml(ServerConfig()), end="")
     return 0
 
 
 def config_show(options: argparse.Namespace) -> int:
     """As a file again, so that it can be kept."""
-    from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
+    from coordinator.config.load import ConfigError, as_yaml  # noqa: PLC0415 - see the module's text
 
     try:
-        print(configuration.as_yaml(_load(options)), end="")
-    except configuration.ConfigError as error:
+        print(as_yaml(_load(options)), end="")
+    except ConfigError as error:
         return _refused(error)
     return 0
 
@@ -452,10 +452,10 @@ def _fields(definition: "Definition", version: int) -> Iterator[str]:
 
 
 def _load(options: argparse.Namespace) -> "ServerConfig":
-    from coordinator import config as configuration  # noqa: PLC0415 - see the module's text
+    from coordinator.config.load import load  # noqa: PLC0415 - see the module's text
 
     flags = {name: getattr(options, name) for name in ("listen", "advertise", "admin", "data_dir")}
-    return configuration.load(
+    return load(
         options.config,
         options.assignments,
         {name: text for name, text in flags.items() if text is not None},

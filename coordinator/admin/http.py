@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
 
-from coordinator.settings import AdminConfig
+from coordinator.config.settings import AdminConfig
 
 if TYPE_CHECKING:
     import h11

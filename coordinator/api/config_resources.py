@@ -1,6 +1,6 @@
 """What has settings that clients may read and change: one entry of `RESOURCES` per kind, by Kafka's number for it.
 
-    2 TOPIC          its own settings and, where it has none, the server's; changed at once and kept (topics/configs.py)
+    2 TOPIC          its own settings and, where it has none, the server's; changed at once and kept (topics/topic_settings.py)
     4 BROKER         the server's settings: to be read. They come from a file and the command line, and nothing changes
                      them while it runs, so a change is refused as Kafka refuses that of a setting that is not dynamic
     8 BROKER_LOGGER  levels of the server's log, changed at once, gone with the process
@@ -15,14 +15,21 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, Protocol
 
+from coordinator.config.settings import INT_MAX, ONLY_VALUE, SETTINGS, Setting, value_of
 from coordinator.groups import group_configs
 from coordinator.groups.group_configs import GROUP_CONFIGS, GroupConfig
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.settings import INT_MAX, ONLY_VALUE, SETTINGS, Setting, value_of
-from coordinator.topics import configs, names
+from coordinator.topics import names, topic_settings
 from coordinator.topics.alter_configs import Done, Plan, alter, alter_topic
-from coordinator.topics.configs import SOURCE_CLUSTER, SOURCE_DEFAULT, SOURCE_STATIC_BROKER, ConfigValue, Kind, Synonym
+from coordinator.topics.topic_settings import (
+    SOURCE_CLUSTER,
+    SOURCE_DEFAULT,
+    SOURCE_STATIC_BROKER,
+    ConfigValue,
+    Kind,
+    Synonym,
+)
 
 _SOURCE_LOGGER = 6
 _SOURCE_GROUP = 8
@@ -67,20 +74,20 @@ class ConfigResource(Protocol):
 
 
 class _Topics:
-    lists: Mapping[str, str] = configs.LISTS
+    lists: Mapping[str, str] = topic_settings.LISTS
     legacy = True
 
     def names(self, server: Any) -> list[str]:
         return list(server.topics.registry.topics)
 
     def describe(self, server: Any, name: str) -> list[ConfigValue]:
-        reason = names.complaint(name)
+        reason = names.why_invalid(name)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
         topic = server.topics.registry.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-        return configs.described(topic.configs, server.topics.config)
+        return topic_settings.describe(topic.configs, server.topics.config)
 
     def alter(self, server: Any, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
         alter_topic(server.topics, name, plan, done, validate_only=validate_only)
@@ -235,7 +242,7 @@ def _group_setting(row: GroupConfig, own: str | None, config: GroupsConfig) -> C
 
 
 def _only_setting(name: str, value: Any) -> ConfigValue:
-    if name == configs.MIN_INSYNC_REPLICAS:
+    if name == topic_settings.MIN_INSYNC_REPLICAS:
         return _cluster_setting(with_default=True)
     told = _text(value)
     about = "It can have no other value here."
@@ -245,7 +252,7 @@ def _only_setting(name: str, value: Any) -> ConfigValue:
 
 
 def _cluster_setting(*, with_default: bool) -> ConfigValue:
-    row = configs.ROWS[configs.MIN_INSYNC_REPLICAS]
+    row = topic_settings.ROWS[topic_settings.MIN_INSYNC_REPLICAS]
     places = [Synonym(row.name, row.default, SOURCE_CLUSTER), Synonym(row.name, row.default, SOURCE_DEFAULT)]
     return ConfigValue(row.name, row.default, SOURCE_CLUSTER, row.kind, row.about, tuple(places[: 1 + with_default]))
 

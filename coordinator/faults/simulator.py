@@ -20,6 +20,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from coordinator.config.settings import (
+    AdminConfig,
+    DeclaredTopic,
+    ListenerConfig,
+    LogConfig,
+    NetworkConfig,
+    ServerConfig,
+)
 from coordinator.faults import clients, counters, data_clients, transaction_clients
 from coordinator.faults.clock import LoopClock
 from coordinator.faults.consumer_clients import ConsumerMember, Ownership
@@ -39,7 +47,6 @@ from coordinator.faults.worker import SimulatedWorker
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, STRICT, GroupsConfig
 from coordinator.runtime.shard import Status
 from coordinator.server import EVENTS_TOPIC, CannotStart, Server
-from coordinator.settings import AdminConfig, DeclaredTopic, ListenerConfig, LogConfig, NetworkConfig, ServerConfig
 from coordinator.topics.engine import Topics
 from coordinator.topics.partition import State
 from coordinator.transactions.settings import TransactionsConfig

@@ -14,10 +14,10 @@ from typing import Any
 
 from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.api.exchange import Exchange
+from coordinator.config.settings import ServerConfig
 from coordinator.groups.settings import STREAMS
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from coordinator.settings import ServerConfig
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 TRANSACTION_VERSION = "transaction.version"

@@ -11,7 +11,7 @@ from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
-from coordinator.topics.configs import ConfigValue
+from coordinator.topics.topic_settings import ConfigValue
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = DescribeConfigsResponse.DescribeConfigsResourceResult

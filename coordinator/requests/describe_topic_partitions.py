@@ -46,7 +46,7 @@ def handle(server: Any, exchange: Exchange) -> None:
         )
         answer.topics.append(described)
         if topic is None:
-            wrong = names.complaint(name) is not None
+            wrong = names.why_invalid(name) is not None
             described.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             continue
         described.topic_id = topic.topic_id

@@ -80,7 +80,7 @@ def _topics(server: Any, request: MetadataRequest, version: int) -> Iterable[Met
         if topic is not None:
             yield _described(topic, server.node_id, operations)
             continue
-        wrong = names.complaint(name) is not None
+        wrong = names.why_invalid(name) is not None
         if not wrong:
             missing.append(name)
         yield MetadataResponse.MetadataResponseTopic(

@@ -23,7 +23,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.runtime.result import RequestContext, Result
 from coordinator.topics import names
-from coordinator.topics.auto_creation import Creatable, WantedTopics
+from coordinator.topics.auto_creation import AutoTopicCreation, Creatable
 
 FAILURES_TOLD_MAX = 3
 FAILURES_KEPT_FOR_HEARTBEATS = 2
@@ -38,7 +38,7 @@ def handle(server: Any, exchange: Any) -> None:
         return
     if request.topology is not None:
         _check_names(request.topology)
-    wanted: WantedTopics = server.wanted_topics
+    auto_creation: AutoTopicCreation = server.auto_topic_creation
 
     def beat(groups: Groups, request: StreamsGroupHeartbeatRequest, context: RequestContext, now_ms: int) -> Result:
         """The group's operation, and what is to be done about missing topics."""
@@ -47,9 +47,9 @@ def handle(server: Any, exchange: Any) -> None:
         for status in answer.status or ():
             if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
                 missing = _missing(groups, request.group_id)
-                _tell_failures(wanted, missing, status)
+                _report_failures(auto_creation, missing, status)
                 keep_ms = FAILURES_KEPT_FOR_HEARTBEATS * answer.heartbeat_interval_ms
-                result.after = [*result.after, partial(wanted.make, missing, keep_ms)]
+                result.after = [*result.after, partial(auto_creation.create, missing, keep_ms)]
         return result
 
     server.groups.submit(request.group_id, beat, exchange)
@@ -77,7 +77,7 @@ def _check_names(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
             f"Use of Kafka internal topics {','.join(own)} in a Kafka Streams topology is prohibited.",
         )
-    illegal = [name for name in named if names.complaint(name) is not None]
+    illegal = [name for name in named if names.why_invalid(name) is not None]
     if illegal:
         raise KafkaError(
             ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {','.join(illegal)} are not valid topic names."
@@ -92,10 +92,10 @@ def _missing(groups: Groups, group_id: str) -> list[Creatable]:
     )
 
 
-def _tell_failures(
-    wanted: WantedTopics, missing: list[Creatable], status: StreamsGroupHeartbeatResponse.Status
+def _report_failures(
+    auto_creation: AutoTopicCreation, missing: list[Creatable], status: StreamsGroupHeartbeatResponse.Status
 ) -> None:
-    failures = wanted.failures(topic.name for topic in missing)
+    failures = auto_creation.failures(topic.name for topic in missing)
     if failures:
         told = [f"{name} ({reason})" for name, reason in failures.items()]
         more = len(told) - FAILURES_TOLD_MAX

@@ -63,7 +63,7 @@ _ACTIVE = Status.ACTIVE  # Looking a name up in an enum is noticed with every ba
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ServerRun:
     """What the event logs of a process say of it."""
 
     run_id: str
@@ -97,7 +97,7 @@ class EventLog:
         log: Log,
         serde: Serde,
         clock: Clock,
-        run: Run,
+        run: ServerRun,
         *,
         make_writer: Callable[[Log, Callable[[int], None], Callable[[OSError], None]], Writer],
         on_written: Callable[[int], None],

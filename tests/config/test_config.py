@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import config, settings
-from coordinator.config import ConfigError, load
-from coordinator.settings import ListenerConfig, ServerConfig
+from coordinator.config import settings
+from coordinator.config.load import ConfigError, _build, as_yaml, load
+from coordinator.config.settings import ListenerConfig, ServerConfig
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -82,7 +82,7 @@ def test_what_is_set_is_what_the_server_is_given(name):
     value = next(
         each for each in (default - 1, default + 1) if settings.SETTINGS[name].parse.read(each, False) is not None
     )
-    built = config._build({name: value})
+    built = _build({name: value})
     assert settings.value_of(built, name) == value
 
 
@@ -95,7 +95,7 @@ def test_every_default_is_a_value_that_the_setting_takes_and_has_its_reason():
 def test_what_config_default_yaml_says_is_what_the_server_does_without_it():
     """The file is printed from the table by `coordinator config defaults`; print it again when this fails."""
     path = REPOSITORY / "config" / "default.yaml"
-    assert path.read_text() == config.as_yaml(ServerConfig())
+    assert path.read_text() == as_yaml(ServerConfig())
     assert load(path) == ServerConfig()
 
 
@@ -119,7 +119,7 @@ topics:
   - {name: orders, partitions: 3, configs: {retention.ms: 1000, cleanup.policy: compact}}
 """
     loaded = load(written(tmp_path, text))
-    assert load(written(tmp_path, config.as_yaml(loaded))) == loaded
+    assert load(written(tmp_path, as_yaml(loaded))) == loaded
     assert loaded.declared_topics[0].configs == {"retention.ms": "1000", "cleanup.policy": "compact"}
 
 
@@ -164,7 +164,7 @@ def test_booleans_on_the_command_line_are_written_as_in_kafka(text, value):
 @pytest.mark.parametrize("name", ["1000", "null", "true", "a: b", "it's", "[x]", "1:30", "~", "data"])
 def test_a_text_that_yaml_would_take_for_something_else_is_printed_in_quotes(tmp_path, name):
     loaded = load(None, [f"log.dir={name}"])
-    assert load(written(tmp_path, config.as_yaml(loaded))) == loaded
+    assert load(written(tmp_path, as_yaml(loaded))) == loaded
 
 
 def test_an_empty_file_sets_nothing(tmp_path):

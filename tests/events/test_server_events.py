@@ -7,11 +7,11 @@ import threading
 import time
 import urllib.request
 
-from events.event_dump import EventLog, dump
-from protocol_client import ProtocolMember, wait_for_correct_group
-from record_batch import read_batches
-from waiting import WITHIN_S, wait_until
-from wire import Connection, ConnectionClosed
+from tests.events.event_dump import EventLog, dump
+from tests.support.protocol_client import ProtocolMember, wait_for_correct_group
+from tests.support.record_batch import read_batches
+from tests.support.waiting import WITHIN_S, wait_until
+from tests.support.wire import Connection, ConnectionClosed
 
 NONE, UNKNOWN_TOPIC, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID = 0, 3, 22, 25
 FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH = 110, 113

@@ -53,7 +53,7 @@ class LateWorker:
     def __init__(self):
         self.under_way = deque()
 
-    def run(self, function, done):
+    def submit(self, function, done):
         try:
             outcome = function()
         except OSError as error:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka_broker import KafkaBroker
-from pipeline.group_activity import LONG_SESSIONS, run_groups, run_transactions
-from spark_connector import connector_jars
 
 from pyspark_coordinator_log import JAVA_OPTIONS
+from tests.pipeline.group_activity import LONG_SESSIONS, run_groups, run_transactions
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.spark_connector import connector_jars
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _NEEDS = ("pyspark", "pyarrow", "pandas", "numpy")

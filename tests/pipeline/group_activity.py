@@ -4,8 +4,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from waiting import wait_until
-from wire import Connection, commit
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection, commit
 
 LONG_SESSIONS = {"group.consumer.max.session.timeout.ms": "600000", "group.consumer.session.timeout.ms": "600000"}
 """Settings of a server whose silent members are still there when its log is read."""

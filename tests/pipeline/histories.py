@@ -10,9 +10,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-from groups.consumer.consumer_world import Classic, ConsumerHarness, Modern
-from groups.harness import Asked
-
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.groups import RECORD_KEYS
 from coordinator.groups.offsets.commit import commit
@@ -29,6 +26,8 @@ from coordinator.protocol.messages import (
 from coordinator.requests import offset_commit as commit_api
 from coordinator.runtime.result import Record, Result
 from coordinator.runtime.serde import Serde
+from tests.groups.consumer.consumer_world import Classic, ConsumerHarness, Modern
+from tests.groups.harness import Asked
 
 _Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 _Partition = OffsetCommitRequest.OffsetCommitRequestPartition

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline.histories import SimulatedHistory
-from pipeline.pipeline_rows import quick
+
+from tests.pipeline.histories import SimulatedHistory
+from tests.pipeline.pipeline_rows import quick
 
 pytest.importorskip("pyspark")
 pytest.importorskip("deltalake")

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline.histories import SimulatedHistory, encoded, write_log
-from pipeline.pipeline_rows import quick
-from pipeline.reference_model import ReferenceResult, replay
-from waiting import wait_until
+
+from tests.pipeline.histories import SimulatedHistory, encoded, write_log
+from tests.pipeline.pipeline_rows import quick
+from tests.pipeline.reference_model import ReferenceResult, replay
+from tests.support.waiting import wait_until
 
 pytest.importorskip("pyspark")
 

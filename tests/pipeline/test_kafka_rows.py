@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kafka_broker import KafkaBroker
-from pipeline import foreign_logs as made
-from pipeline.foreign_logs import Commit
-from pipeline.group_activity import LONG_SESSIONS, run_groups
-from server_process import ServerProcess
-from spark_connector import connector_jars, why_no_connector
+
+from tests.pipeline import foreign_logs as made
+from tests.pipeline.foreign_logs import Commit
+from tests.pipeline.group_activity import LONG_SESSIONS, run_groups
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.server_process import ServerProcess
+from tests.support.spark_connector import connector_jars, why_no_connector
 
 
 @pytest.fixture(params=["ours", pytest.param("kafka", marks=pytest.mark.java)])

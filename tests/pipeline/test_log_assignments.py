@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pipeline import foreign_logs as made
 
 from coordinator.protocol import messages as kafka
 from pyspark_coordinator_log import assignments, batches, buffers, columns, messages, views
+from tests.pipeline import foreign_logs as made
 
 CURRENT, TARGET = kafka.ConsumerGroupCurrentMemberAssignmentValue, kafka.ConsumerGroupTargetAssignmentMemberValue
 NAMES = [

@@ -11,8 +11,6 @@ pytest.importorskip("pyarrow")
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pipeline import foreign_logs as made
-from pipeline.foreign_logs import Commit
 
 from coordinator.log.batch import decode_records, read_header
 from coordinator.protocol import messages
@@ -20,6 +18,8 @@ from coordinator.protocol.codec import Codec
 from pyspark_coordinator_log import batches, buffers, columns, views
 from pyspark_coordinator_log.batches import BadBatch
 from pyspark_coordinator_log.commits import topic_id_text
+from tests.pipeline import foreign_logs as made
+from tests.pipeline.foreign_logs import Commit
 
 
 def wanted(view: str, **limits: Any) -> views.Wanted:

@@ -4,9 +4,10 @@ Read once and followed in pieces (tests of `follow` in test_follow.py), the answ
 """
 
 import pytest
-from pipeline.histories import SimulatedHistory
-from pipeline.pipeline_rows import quick
-from pipeline.reference_model import ReferenceResult, replay
+
+from tests.pipeline.histories import SimulatedHistory
+from tests.pipeline.pipeline_rows import quick
+from tests.pipeline.reference_model import ReferenceResult, replay
 
 pytest.importorskip("pyspark")
 

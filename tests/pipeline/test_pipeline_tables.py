@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from pipeline.pipeline_rows import LOG, History, complete_from, frame, quick
+
+from tests.pipeline.pipeline_rows import LOG, History, complete_from, frame, quick
 
 pytest.importorskip("pyspark")
 

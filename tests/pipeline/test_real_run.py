@@ -11,10 +11,11 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from compatibility.members import CLIENTS, Program, shared, wait_for_all
-from pipeline.pipeline_rows import quick
-from server_process import ServerProcess
-from wire import Connection
+
+from tests.compatibility.members import CLIENTS, Program, shared, wait_for_all
+from tests.pipeline.pipeline_rows import quick
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection
 
 pytest.importorskip("pyspark")
 

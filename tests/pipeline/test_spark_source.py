@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline import foreign_logs as made
-from pipeline.foreign_logs import Commit, write_log
+
+from tests.pipeline import foreign_logs as made
+from tests.pipeline.foreign_logs import Commit, write_log
 
 LINES = 3
 STARTS = 4

@@ -7,8 +7,9 @@ same by both ways. Transactions can be seen in the segments only.
 from typing import Any
 
 import pytest
-from pipeline.pipeline_rows import quick
-from spark_connector import connector_jars, why_no_connector
+
+from tests.pipeline.pipeline_rows import quick
+from tests.support.spark_connector import connector_jars, why_no_connector
 
 pytest.importorskip("pyspark")
 

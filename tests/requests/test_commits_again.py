@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runtime.event_world import EventWorld
 
 from coordinator.api.dispatch import FORM_BYTES_MAX, NO_FORM, UNLIKE_AT_FIRST, UNLIKE_MAX, Dispatcher
 from coordinator.bench.load import frame
@@ -27,6 +26,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.requests import consumer_group_heartbeat, join_group, offset_commit, sync_group
 from coordinator.runtime.router import Router
+from tests.runtime.event_world import EventWorld
 
 CODEC = Codec.of(None)
 MODULES = (consumer_group_heartbeat, join_group, offset_commit, sync_group)

@@ -1,7 +1,7 @@
-"""What the data plane can be told, under Kafka's names, with Kafka's defaults.
+"""The server's settings of topics, with Kafka's names and defaults.
 
-The settings that a topic may override (`max.message.bytes`, `retention.ms` ...) are here as the server's defaults for
-all topics; `topics/configs.py` says under which name a topic overrides which.
+Some of them are defaults that a topic can override under another name (`message.max.bytes` as `max.message.bytes`);
+`topics/topic_settings.py` has the table.
 """
 
 from dataclasses import dataclass

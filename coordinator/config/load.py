@@ -13,10 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from coordinator import variables
-from coordinator.groups.settings import CONSUMER, STREAMS, GroupsConfig
-from coordinator.places import SCHEMAS
-from coordinator.settings import (
+from coordinator.config.environment import FLAG_VARIABLES, read_flags, read_settings
+from coordinator.config.settings import (
     INSTEAD,
     NOT_YET,
     ONLY_VALUE,
@@ -31,7 +29,9 @@ from coordinator.settings import (
     ServerConfig,
     value_of,
 )
-from coordinator.topics.settings import TopicsConfig
+from coordinator.groups.settings import CONSUMER, STREAMS, GroupsConfig
+from coordinator.protocol.schema import SCHEMAS
+from coordinator.topics.config import TopicsConfig
 from coordinator.transactions.settings import TransactionsConfig
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -57,7 +57,7 @@ def load(
         for key, value in read_file(file).items():
             values[key] = _checked(key, value, is_text=False, source=str(file))
     try:
-        for variable, key, text in variables.assignments(environment, [*SETTINGS, *STRUCTURED, *ONLY_VALUE]):
+        for variable, key, text in read_settings(environment, [*SETTINGS, *STRUCTURED, *ONLY_VALUE]):
             values[key] = _checked(key, text, is_text=True, source=variable)
     except ConfigError:
         raise
@@ -68,7 +68,7 @@ def load(
         if not equals:
             raise ConfigError(f"--set {shown(assignment)}: allowed: key=value")
         values[key.strip()] = _checked(key.strip(), text, is_text=True, source="--set")
-    _apply_flags(values, variables.flags(environment), {flag: name for name, flag in variables.FLAGS.items()})
+    _apply_flags(values, read_flags(environment), {flag: name for name, flag in FLAG_VARIABLES.items()})
     _apply_flags(values, flags or {}, {})
     config = _build(values)
     _check_together(config)

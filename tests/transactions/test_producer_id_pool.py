@@ -1,7 +1,7 @@
 """One producer id is always at hand, and none is given twice."""
 
-from coordinator.producer_ids import ProducerIds
 from coordinator.protocol.errors import ErrorCode
+from coordinator.transactions.producer_id_pool import ProducerIdPool
 
 
 class Source:
@@ -22,7 +22,7 @@ class Source:
 
 def test_who_needs_one_waits_until_it_is_there():
     source, served = Source(), []
-    ids = ProducerIds(source)
+    ids = ProducerIdPool(source)
     assert ids.take() is None
     ids.ready(lambda: served.append(ids.take()))
     ids.ready(lambda: served.append(ids.take()))
@@ -35,7 +35,7 @@ def test_who_needs_one_waits_until_it_is_there():
 
 def test_a_taken_one_is_replaced_before_anybody_asks():
     source = Source()
-    ids = ProducerIds(source)
+    ids = ProducerIdPool(source)
     ids.ready(lambda: None)
     source.give()
     assert ids.take() == 0
@@ -46,7 +46,7 @@ def test_a_taken_one_is_replaced_before_anybody_asks():
 
 def test_when_none_can_be_had_who_waits_goes_on_without():
     source, served = Source(), []
-    ids = ProducerIds(source)
+    ids = ProducerIdPool(source)
     ids.ready(lambda: served.append(ids.take()))
     source.give(ErrorCode.KAFKA_STORAGE_ERROR)
     assert served == [None]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from coordinator.markers import RETRY_MS_FIRST, RETRY_MS_MAX, Deliveries, Markers
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.internal_request import DONE
 from coordinator.runtime.result import Marker
 from coordinator.runtime.shard import Status
 from coordinator.transactions.complete import Completion, complete
+from coordinator.transactions.marker_delivery import RETRY_MS_FIRST, RETRY_MS_MAX, MarkerDelivery, MarkerWriter
 
 MARKER = Marker(7, 3, commit=True, coordinator_epoch=0, transaction_version=2)
 OFFSETS = "__consumer_offsets"
@@ -37,7 +37,7 @@ class Router:
 
 
 class World:
-    """The data plane, the shards and the clock around `Markers`."""
+    """The data plane, the shards and the clock around `MarkerWriter`."""
 
     def __init__(self):
         self.written = []
@@ -46,10 +46,10 @@ class World:
         self.facts = []
         self.groups = Router(2)
         self.transactions = Router(1)
-        self.markers = Markers(
+        self.markers = MarkerWriter(
             self, self.groups, OFFSETS, self.write_to_groups, schedule=self.schedule, on_fact=self.facts.append
         )
-        self.deliveries = Deliveries(self.markers, self.schedule)
+        self.deliveries = MarkerDelivery(self.markers, self.schedule)
         self.deliveries.transactions = self.transactions
 
     def write_to_groups(self, groups, marker, call, now_ms):

@@ -10,7 +10,7 @@ What begins with COORDINATOR_SET_ was meant for us and must be right. Of the oth
 Kafka's tools has KAFKA_HOME, a compose file for Kafka's image has variables about controllers and replication, and
 Kubernetes makes COORDINATOR_PORT and KAFKA_SERVICE_HOST of the names of services.
 
-This module turns names into names and texts into texts; `config` judges them.
+This module turns names into names and texts into texts; load.py checks them.
 """
 
 import json
@@ -20,7 +20,7 @@ from typing import NamedTuple
 SET_PREFIX = "COORDINATOR_SET_"
 KAFKA_PREFIX = "KAFKA_"
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what an address without a host means to Kafka
-FLAGS = {
+FLAG_VARIABLES = {
     "COORDINATOR_LISTEN": "listen",
     "COORDINATOR_ADVERTISE": "advertise",
     "COORDINATOR_ADMIN": "admin",
@@ -36,12 +36,12 @@ class Assignment(NamedTuple):
     text: str
 
 
-def flags(environment: Mapping[str, str]) -> dict[str, str]:
+def read_flags(environment: Mapping[str, str]) -> dict[str, str]:
     """Flag -> text, of the variables that stand for flags."""
-    return {flag: environment[variable] for variable, flag in FLAGS.items() if environment.get(variable)}
+    return {flag: environment[variable] for variable, flag in FLAG_VARIABLES.items() if environment.get(variable)}
 
 
-def assignments(environment: Mapping[str, str], known: Iterable[str]) -> Iterator[Assignment]:
+def read_settings(environment: Mapping[str, str], known: Iterable[str]) -> Iterator[Assignment]:
     """The settings that the environment makes; those by COORDINATOR_SET_ last, so that they win.
 
     `known`: the settings there are. A name under COORDINATOR_SET_ that is none of them is returned as it would be

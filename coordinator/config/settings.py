@@ -24,7 +24,7 @@ from coordinator.groups.settings import (
     STREAMS_FENCING_POLICIES,
     GroupsConfig,
 )
-from coordinator.topics.settings import TopicsConfig
+from coordinator.topics.config import TopicsConfig
 from coordinator.transactions.settings import TransactionsConfig
 
 INT_MAX = 2**31 - 1
