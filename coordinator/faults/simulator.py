@@ -479,8 +479,7 @@ class Simulation:
             self.invariants.check(server)
             for found in transaction_clients.hanging(server):
                 self.broken(transaction_clients.INVARIANT, f"nobody will end what is open: {found}")
-            shards = [*server.groups.shards, *server.transactions.shards]
-            if any(shard.status is Status.FAILED for shard in shards) or _has_failed(server.topics):
+            if any(shard.status is Status.FAILED for shard in server.shards) or _has_failed(server.topics):
                 if self.plan.durability == "write" or self._random_crash.random() < 0.5:
                     self.event("a shard has failed: the server is started anew")
                     self.kill()

@@ -72,7 +72,7 @@ class Connection:
     client_host = "/127.0.0.1"
 
     def __init__(self):
-        self.repeated = SimpleNamespace(rest=None, head=None)
+        self.cached_request = SimpleNamespace(rest=None, head=None)
         self.form = NO_FORM
         self.unlike = UNLIKE_AT_FIRST
         self.exchanges = []
@@ -92,7 +92,7 @@ class World(EventWorld):
 
     def __init__(self, *, forms, policy="all"):
         super().__init__("write", policy)
-        apis = {module.API.key: replace(module.API, repeats=False) for module in MODULES}
+        apis = {module.API.key: replace(module.API, is_cacheable=False) for module in MODULES}
         if not forms:
             apis[8] = replace(apis[8], form=None)
         uuids = count()
