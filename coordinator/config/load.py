@@ -32,7 +32,7 @@ from coordinator.config.settings import (
 from coordinator.groups.settings import CONSUMER, STREAMS, GroupsConfig
 from coordinator.protocol.schema import SCHEMAS
 from coordinator.topics.config import TopicsConfig
-from coordinator.topics.names import complaint
+from coordinator.topics.names import why_invalid
 from coordinator.transactions.settings import TransactionsConfig
 
 
@@ -213,7 +213,7 @@ def _read_topic(entry: Any, source: str) -> DeclaredTopic:
     if not isinstance(entry, dict) or "name" not in entry or entry.keys() - {"name", "partitions", "configs"}:
         _refuse("topics", entry, source, STRUCTURED["topics"].allowed)
     name, partitions, configs = entry["name"], entry.get("partitions", 1), entry.get("configs") or {}
-    if not isinstance(name, str) or complaint(name) is not None or name.startswith("__"):
+    if not isinstance(name, str) or why_invalid(name) is not None or name.startswith("__"):
         _refuse(
             "topics: name",
             name,
