@@ -314,8 +314,7 @@ class Simulation:
 
 def _has_failed(server: Server) -> bool:
     """Whether some log accepts no more writes until a restart."""
-    shards = [*server.groups.shards, *server.transactions.shards]
-    return any(shard.status is Status.FAILED for shard in shards) or _user_log_has_failed(server.topics)
+    return any(shard.status is Status.FAILED for shard in server.shards) or _user_log_has_failed(server.topics)
 
 
 def _user_log_has_failed(topics: Topics) -> bool:
