@@ -26,7 +26,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.places import CONFIGS
+from coordinator.config.paths import CONFIGS
 
 READY_WITHIN_S = 30.0
 STOPPED_WITHIN_S = 10.0

@@ -10,7 +10,6 @@ stays claimed until its folders are gone, so that a successor never finds old re
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from coordinator.log.log import Log
 from coordinator.log.writer import Durability, Writer
@@ -18,17 +17,18 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConfigRecord, Message, ProducerIdsRecord
 from coordinator.runtime.result import Fact, Marker
 from coordinator.runtime.timers import Handle, Schedule
-from coordinator.topics import configs, metadata_records, names
+from coordinator.topics import metadata_records, names, topic_settings
+from coordinator.topics.config import TopicsConfig
 from coordinator.topics.fetch_sessions import FetchSessions
 from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.metadata_log import MetadataLog
 from coordinator.topics.metadata_records import TOPIC_RESOURCE
 from coordinator.topics.partition import LEADER_EPOCH, Done, MakeWriter, Partition, State
 from coordinator.topics.registry import NO_ID, Registry, Topic, creation, growth
-from coordinator.topics.settings import TopicsConfig
 from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk, Space
 from coordinator.world.entropy import Entropy
+from coordinator.world.worker import RunInWorker
 
 __all__ = ["LEADER_EPOCH", "InternalPartition", "Topics"]
 
@@ -54,14 +54,14 @@ class Topics:
         durability: str,
         clock: Clock,
         entropy: Entropy,
-        run: Callable[[Callable[[], Any], Callable[[Any], None]], None],
+        run_in_worker: RunInWorker,
         schedule: Schedule,
         on_fact: Callable[[Fact], None],
     ) -> None:
         """Reads the registry and opens the partitions that were written to.
 
-        `run` as a Writer's. Raises DamagedLog and DecodeError for the registry's own log, OSError; a user's log that is
-        damaged fails its partition only.
+        `run_in_worker` as a Writer's. Raises DamagedLog and DecodeError for the registry's own log, OSError; a user's
+        log that is damaged fails its partition only.
         """
         self.config = config
         self.node_id = node_id
@@ -79,8 +79,10 @@ class Topics:
         self._disk = disk
         self._entropy = entropy
         self._durability = durability
-        self._make_writer: MakeWriter = lambda log, durable, failed: Writer(log, durability, run, durable, failed)
-        self._run = run
+        self._make_writer: MakeWriter = lambda log, durable, failed: Writer(
+            log, durability, run_in_worker, durable, failed
+        )
+        self._run_in_worker = run_in_worker
         self._on_fact = on_fact
         self._partitions: dict[str, list[Partition]] = {}
         self._internal: dict[str, list[InternalPartition]] = {}
@@ -129,16 +131,18 @@ class Topics:
             )
         self._partitions.pop(name, None)
         syncs = synced and self._durability == Durability.FSYNC
-        self._internal[name] = [InternalPartition(index, log, self._run, syncs=syncs) for index, log in enumerate(logs)]
+        self._internal[name] = [
+            InternalPartition(index, log, self._run_in_worker, syncs=syncs) for index, log in enumerate(logs)
+        ]
 
     def declare(self, name: str, partitions: int, overrides: Mapping[str, str]) -> bool:
         """Makes a topic at the start if it is not there; says whether it was made. Raises KafkaError or OSError."""
         if name in self.registry.topics:
             return False
-        reason = names.complaint(name)
+        reason = names.why_invalid(name)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-        topic = Topic(name, self.new_topic_id(), partitions, configs.check(overrides.items()))
+        topic = Topic(name, self.new_topic_id(), partitions, topic_settings.check(overrides.items()))
         self.metadata.commit_now(list(creation(topic, self.node_id)))
         self._make_partitions(topic)
         return True
@@ -400,7 +404,7 @@ class Topics:
             if isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE
         }
         for name in changed & self._partitions.keys():
-            settings = configs.settings(self.registry.topics[name].configs, self.config)
+            settings = topic_settings.effective(self.registry.topics[name].configs, self.config)
             for partition in self._partitions[name]:
                 partition.apply(settings)
 
@@ -408,7 +412,7 @@ class Topics:
 
     def _make_partitions(self, topic: Topic) -> None:
         """Those that are not there yet."""
-        settings = configs.settings(topic.configs, self.config)
+        settings = topic_settings.effective(topic.configs, self.config)
         partitions = self._partitions.setdefault(topic.name, [])
         partitions += [
             Partition(
@@ -417,7 +421,7 @@ class Topics:
                 settings,
                 self._disk,
                 self._make_writer,
-                self._run,
+                self._run_in_worker,
                 self.config.producer_id_expiration_ms,
             )
             for index in range(len(partitions), topic.partitions)

@@ -11,10 +11,10 @@ from coordinator.log.aborted import Aborted, overlapping
 from coordinator.log.batch import CorruptBatch
 from coordinator.log.log import DamagedLog, Log
 from coordinator.log.segment import Segment
-from coordinator.runtime.statistics import Run
 from coordinator.topics.partition import Reader, State
 from coordinator.topics.producer_state import ProducerState
 from coordinator.topics.producer_walk import WALK_BYTES, Walk
+from coordinator.world.worker import RunInWorker
 
 _NEVER_MS = 1 << 62
 
@@ -23,16 +23,16 @@ class InternalPartition:
     """A shard's log as consumers see it: read-only, up to what is durable."""
 
     __slots__ = (
-        "_aborted", "_awaited", "_closed", "_known_to", "_run", "_syncs", "index", "log", "producers", "readers",
+        "_aborted", "_awaited", "_closed", "_known_to", "_run_in_worker", "_syncs", "index", "log", "producers", "readers",
         "stable_readers",
     )  # fmt: skip
 
-    def __init__(self, index: int, log: Log, run: Run, *, syncs: bool) -> None:
+    def __init__(self, index: int, log: Log, run_in_worker: RunInWorker, *, syncs: bool) -> None:
         self.index = index
         self.log = log
         self.readers: dict[Reader, None] = {}
         self.stable_readers: dict[Reader, None] = {}
-        self._run = run
+        self._run_in_worker = run_in_worker
         self._syncs = syncs
         self._awaited: list[Callable[[], None]] = []
         self._forget()
@@ -117,7 +117,7 @@ class InternalPartition:
         if walk.bytes_left > WALK_BYTES:
             # Meanwhile others look at what is known so far.
             walk.producers = self.producers.copy()
-            self._run(walk.go, walked)
+            self._run_in_worker(walk.go, walked)
             return
         try:
             walk.go()

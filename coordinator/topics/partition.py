@@ -17,19 +17,20 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from coordinator.log.aborted import Aborted
-from coordinator.log.batch import BatchHeader, CorruptBatch, end_transaction, read_header, with_log_append_time
+from coordinator.log.batch import BatchHeader, CorruptBatch, read_header, with_log_append_time
+from coordinator.log.end_transaction_marker import end_transaction
 from coordinator.log.log import DamagedLog, LastBatch, Log, LogSettings, OffsetOutOfRange
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime.result import Marker
-from coordinator.runtime.statistics import Run
 from coordinator.runtime.timers import Schedule
-from coordinator.topics.configs import LONG_MAX, TopicSettings
 from coordinator.topics.producer_snapshot import forget, load, save
 from coordinator.topics.producer_state import ProducerState
 from coordinator.topics.producer_walk import WALK_BYTES, Walk, remember_batch
 from coordinator.topics.stability import MANY_BYTES, Stability
+from coordinator.topics.topic_settings import LONG_MAX, TopicSettings
 from coordinator.world.disk import NO_SPACE, Disk
+from coordinator.world.worker import RunInWorker
 
 LEADER_EPOCH = 0
 """One node leads every partition from its creation on."""
@@ -73,8 +74,8 @@ class Partition:
 
     __slots__ = (
         "_appending", "_disk", "_durable_to", "_expiration_ms", "_make_writer", "_pending", "_producers_awaited",
-        "_producers_known", "_run", "_saved_to", "_stability", "_writer", "folder", "full", "index", "log", "producers",
-        "readers", "reason", "settings", "stable_readers", "state",
+        "_producers_known", "_run_in_worker", "_saved_to", "_stability", "_writer", "folder", "full", "index", "log",
+        "producers", "readers", "reason", "settings", "stable_readers", "state",
     )  # fmt: skip
 
     def __init__(
@@ -84,7 +85,7 @@ class Partition:
         settings: TopicSettings,
         disk: Disk,
         make_writer: MakeWriter,
-        run: Run,
+        run_in_worker: RunInWorker,
         expiration_ms: int,
     ) -> None:
         self.index = index
@@ -105,7 +106,7 @@ class Partition:
         self._make_writer = make_writer
         self._writer: Writer | None = None
         self._pending: deque[_Pending] = deque()
-        self._run = run
+        self._run_in_worker = run_in_worker
         self._producers_known = False
         self._producers_awaited: list[Callable[[], None]] = []
         self._expiration_ms = expiration_ms
@@ -190,7 +191,7 @@ class Partition:
             self._producers_loaded(outcome, walk)
 
         if walk.bytes_left > WALK_BYTES:
-            self._run(walk.go, walked)
+            self._run_in_worker(walk.go, walked)
             return
         try:
             walk.go()

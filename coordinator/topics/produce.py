@@ -120,7 +120,7 @@ class _Entry(NamedTuple):
 
 
 class Verify(Protocol):
-    """Asks a transaction's coordinator whether partitions are part of it (verification.py)."""
+    """Asks a transaction's coordinator whether partitions are part of it (transactions/verification.py)."""
 
     def __call__(
         self,

@@ -110,7 +110,7 @@ def subscription(
 
 
 class GroupHarness:
-    """A shard with its log (`records`), timers and clock. GroupMachine start without an initial rebalance delay unless asked."""
+    """A shard with its log (`records`), timers and clock. Groups start without an initial rebalance delay unless asked."""
 
     def __init__(self, topics: Mapping[str, int] | None = None, **config: Any) -> None:
         settings = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 10} | config

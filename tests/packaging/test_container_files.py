@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from coordinator.config import load
+from coordinator.config.load import load
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SERVICES = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())["services"]

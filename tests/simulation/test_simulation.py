@@ -32,7 +32,7 @@ from coordinator.runtime.parking import Parking
 from coordinator.runtime.shard import Shard
 from coordinator.topics.partition import Partition
 from coordinator.topics.producer_state import ProducerState
-from coordinator.verification import Verification
+from coordinator.transactions.verification import Verification
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SEEDS = 20

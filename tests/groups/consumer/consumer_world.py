@@ -8,9 +8,7 @@ members may read the same partition at the same time.
 
 from typing import Any
 
-from groups.harness import Asked, GroupHarness
-
-from coordinator.groups.consumer.group import MemberState
+from coordinator.groups.consumer.group import MemberState, find_consumer_group
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.commit import commit
@@ -21,6 +19,7 @@ from coordinator.protocol.subscription import Subscription, encode_assignment, e
 from coordinator.requests import consumer_group_heartbeat as heartbeat_api
 from coordinator.requests import offset_commit as commit_api
 from coordinator.runtime.result import Result
+from tests.groups.harness import Asked, GroupHarness
 
 INTERVAL_MS = 1_000
 SESSION_MS = 45_000
@@ -193,7 +192,7 @@ class Modern:
 
     @property
     def is_in(self) -> bool:
-        group = self.h.groups.by_id.get(self.group)
+        group = find_consumer_group(self.h.groups, self.group)
         return group is not None and self.id in group.members
 
     def beat(self, *, lose_answer: bool = False) -> Asked:
@@ -285,7 +284,7 @@ class Classic:
 
     @property
     def is_in(self) -> bool:
-        group = self.h.groups.by_id.get(self.group)
+        group = find_consumer_group(self.h.groups, self.group)
         return group is not None and self.id in group.members
 
     def beat(self) -> None:

@@ -10,7 +10,15 @@ take. In the end the group comes to rest, with everything read once, evenly wher
 must do (I13) is in test_assignors.py.
 """
 
-from groups.consumer.consumer_world import (
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from coordinator.groups.classic.group import find_classic_group
+from coordinator.groups.consumer.group import find_consumer_group
+from coordinator.groups.fencing import stale_because
+from coordinator.groups.settings import ASSIGNMENT_EPOCH, REVOCATION_EPOCH, STRICT, ConsumerSettings
+from tests.groups.consumer.consumer_world import (
     Classic,
     ConsumerHarness,
     Modern,
@@ -20,13 +28,6 @@ from groups.consumer.consumer_world import (
     compacted,
     settle,
 )
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-
-from coordinator.groups.consumer.group import find_consumer_group
-from coordinator.groups.fencing import stale_because
-from coordinator.groups.settings import ASSIGNMENT_EPOCH, REVOCATION_EPOCH, STRICT, ConsumerSettings
 
 NAMES = ("t", "u", "v")
 clients = st.integers(0, 7)
@@ -186,7 +187,7 @@ class ConsumerHistories(RuleBasedStateMachine):
         if member is not None:
             now = {member.member_epoch, member.previous_member_epoch}
             epochs = {epoch for epoch in epochs if epoch < member.member_epoch and epoch not in now}
-        if not epochs or self.h.groups.by_id.get("g") is not None:
+        if not epochs or find_classic_group(self.h.groups, "g") is not None:
             return
         epoch = sorted(epochs)[-back % len(epochs)]
         state, written = self.h.durable(), len(self.h.records)
@@ -242,9 +243,9 @@ class ConsumerHistories(RuleBasedStateMachine):
         assert stored == {partition: offset for partition, (offset, _) in self.committed.items()}
 
     def watch(self):
-        group = self.h.groups.by_id.get("g")
+        group = find_consumer_group(self.h.groups, "g")
         members = {} if group is None else dict(group.members)
-        classic = self.h.groups.by_id.get("g")
+        classic = find_classic_group(self.h.groups, "g")
         for member_id, before in self.before.items():
             now = members.get(member_id)
             if classic is not None and member_id in classic.members:

@@ -8,14 +8,13 @@ process the same task, and no two of one process may have the same task at all.
 
 from typing import Any
 
-from groups.harness import Asked, GroupHarness
-
 from coordinator.groups.kinds import Kind
-from coordinator.groups.streams.group import MemberState
+from coordinator.groups.streams.group import MemberState, find_streams_group
 from coordinator.groups.streams.heartbeat import streams_group_heartbeat
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from coordinator.requests import streams_group_heartbeat as heartbeat_api
+from tests.groups.harness import Asked, GroupHarness
 
 DELAY_MS = 3_000
 INTERVAL_MS = 1_000
@@ -195,7 +194,7 @@ class Thread:
 
     @property
     def is_in(self) -> bool:
-        group = self.h.groups.by_id.get("g")
+        group = find_streams_group(self.h.groups, "g")
         return group is not None and self.id in group.members
 
     def beat(self, *, lose_answer: bool = False) -> Asked:

@@ -1,7 +1,6 @@
 """Group ids that change hands between streams groups and groups of other kinds, and what each says to the other's requests."""
 
 import pytest
-from groups.streams.streams_world import DELAY_MS, StreamsHarness
 
 from coordinator.groups.classic.group import find_classic_group
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
@@ -12,6 +11,7 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, OffsetCommitKey, OffsetCommitValue
 from coordinator.requests import consumer_group_heartbeat as consumer_api
 from coordinator.runtime.result import Record, Result
+from tests.groups.streams.streams_world import DELAY_MS, StreamsHarness
 
 
 class Harness(StreamsHarness):
