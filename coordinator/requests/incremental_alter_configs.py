@@ -12,7 +12,7 @@ from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.api.exchange import Exchange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from coordinator.topics.alter_configs import Change, Done, Plan, check_entries, incremental
+from coordinator.topics.alter_configs import ConfigChange, Done, Plan, check_entries, incremental
 
 _Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 _R = TypeVar("_R")
@@ -23,7 +23,7 @@ class Altered(NamedTuple):
 
     resource_type: int
     name: str
-    entries: Sequence[Change]
+    entries: Sequence[ConfigChange]
     plan: Callable[[ConfigResource], Plan]
 
 
@@ -31,7 +31,7 @@ def handle(server: Any, exchange: Exchange) -> None:
     request: IncrementalAlterConfigsRequest = exchange.request
 
     def altered(asked: IncrementalAlterConfigsRequest.AlterConfigsResource) -> Altered:
-        entries = [Change(entry.name, entry.config_operation, entry.value) for entry in asked.configs]
+        entries = [ConfigChange(entry.name, entry.config_operation, entry.value) for entry in asked.configs]
         return Altered(asked.resource_type, asked.resource_name, entries, lambda kind: incremental(entries, kind.lists))
 
     def answer(errors: list[KafkaError | None]) -> None:
