@@ -28,7 +28,7 @@ from coordinator.admin.health import health_routes
 from coordinator.admin.http import AdminServer
 from coordinator.admin.metrics import metrics_routes
 from coordinator.api.declaration import Api
-from coordinator.api.dispatch import Dispatcher, spoken_apis
+from coordinator.api.dispatch import Dispatcher, supported_apis
 from coordinator.config.settings import ListenerConfig, ServerConfig
 from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
@@ -45,12 +45,11 @@ from coordinator.network.listener import Listener
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.event_log import EventLog, ServerRun
-from coordinator.runtime.loader import StateMachine
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.result import Fact
 from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
-from coordinator.runtime.shard import Shard, Status
+from coordinator.runtime.shard import S, Shard, Status
 from coordinator.runtime.statistics import Statistics
 from coordinator.runtime.timers import Handle
 from coordinator.topics import names
@@ -105,7 +104,7 @@ class Server:
         self.statistics = Statistics()
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
         self.stopping = False
-        self.apis: dict[int, Api] = spoken_apis(requests)
+        self.apis: dict[int, Api[Any]] = supported_apis(requests)
         self.listeners: list[Listener] = []
         self._loop = loop
         self._disk = disk
@@ -171,7 +170,7 @@ class Server:
     # --- making -------------------------------------------------------------------------------------------------------
 
     @property
-    def shards(self) -> list[Shard]:
+    def shards(self) -> list[Shard[Any]]:
         """Those of groups and those of transactions."""
         return [*self.groups.shards, *self.transactions.shards]
 
@@ -250,7 +249,7 @@ class Server:
         interval_ms = self.config.topics.log_retention_check_interval_ms
         self._retention = self._schedule(interval_ms, self._retain_events)
 
-    def _group_shard(self, index: int) -> Shard:
+    def _group_shard(self, index: int) -> Shard[Groups]:
         config = self.config
         return self._shard(
             OFFSETS_TOPIC,
@@ -271,7 +270,7 @@ class Server:
         states: Iterable[Any] = (shard.state for shard in self.groups.shards)
         return sum(state.count for state in states)
 
-    def _transaction_shard(self, index: int) -> Shard:
+    def _transaction_shard(self, index: int) -> Shard[Transactions]:
         config = self.config
         return self._shard(
             TRANSACTIONS_TOPIC,
@@ -286,10 +285,10 @@ class Server:
         topic: str,
         index: int,
         segment_bytes: int,
-        make_state: Callable[[], StateMachine],
+        make_state: Callable[[], S],
         record_keys: tuple[str, ...],
         events: EventLog | None = None,
-    ) -> Shard:
+    ) -> Shard[S]:
         config = self.config
         log = Log.open(self._disk, f"{config.log_dir}/{topic}-{index}", LogSettings(
             segment_bytes=segment_bytes, segment_ms=None, retention_ms=None,

@@ -9,7 +9,10 @@ member asks again and finds them. Why some could not be made is told with the ne
 from functools import partial
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, READ_GROUP
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.groups import Groups
 from coordinator.groups.settings import STREAMS
 from coordinator.groups.streams.group import StatusCode
@@ -31,8 +34,8 @@ _DEFAULT = -1
 _Config = CreateTopicsRequest.CreatableTopicConfig
 
 
-def handle(server: Any, exchange: Any) -> None:
-    request: StreamsGroupHeartbeatRequest = exchange.request
+def handle(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest]) -> None:
+    request = exchange.request
     if STREAMS not in server.config.groups.group_coordinator_rebalance_protocols:
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
@@ -116,8 +119,8 @@ API = Api(
     key=88,
     name="StreamsGroupHeartbeat",
     versions=(0, 1),
-    access=Access(Operation.READ, Resource.GROUP),
+    access=(READ_GROUP, DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC),
     handle=handle,
     refuse=refuse,
-    repeats=True,
+    is_cacheable=True,
 )

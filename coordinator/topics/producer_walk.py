@@ -7,7 +7,8 @@ run in a worker: it holds its segments, and its producers belong to it alone unt
 from collections.abc import Callable, Sequence
 
 from coordinator.log.aborted import Aborted
-from coordinator.log.batch import BatchHeader, CorruptBatch, key_values, read_end_transaction
+from coordinator.log.batch import BatchHeader, CorruptBatch, key_values
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.log import DamagedLog
 from coordinator.log.segment import Segment
 from coordinator.topics.producer_state import AppendedBatch, ProducerState, last_sequence

@@ -1,9 +1,6 @@
 """What the groups tell the event log: each event, with its fields."""
 
 import pytest
-from groups.consumer.consumer_world import INTERVAL_MS, ChangeableSettings, Classic, ConsumerHarness, Modern, settle
-from groups.harness import Asked, GroupHarness
-from groups.offsets.offset_coordinator import OffsetCoordinator
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +14,16 @@ from coordinator.protocol.messages import OffsetCommitRequest, TxnOffsetCommitRe
 from coordinator.protocol.subscription import Assignment, encode_assignment
 from coordinator.requests import offset_commit
 from coordinator.runtime.serde import Serde
+from tests.groups.consumer.consumer_world import (
+    INTERVAL_MS,
+    ChangeableSettings,
+    Classic,
+    ConsumerHarness,
+    Modern,
+    settle,
+)
+from tests.groups.harness import Asked, GroupHarness
+from tests.groups.offsets.offset_coordinator import OffsetCoordinator
 
 ACCEPTS, REFUSES, CANNOT_SAY = Verdict.ACCEPTS, Verdict.REFUSES, Verdict.CANNOT_SAY
 ALL = [("t", partition) for partition in range(4)]

@@ -5,22 +5,13 @@ import json
 from pathlib import Path
 
 import pytest
-from wire import Connection
 
 from coordinator import cli
-from coordinator.log.batch import (
-    COMPRESSION_NAMES,
-    HEADER_BYTES,
-    TRANSACTIONAL,
-    LogRecord,
-    encode_batch,
-    encode_records,
-    end_transaction,
-    read_header,
-    seal,
-)  # fmt: skip
+from coordinator.log.batch import COMPRESSION_NAMES, HEADER_BYTES, TRANSACTIONAL, LogRecord, read_header
+from coordinator.log.batch_builder import encode_batch, encode_records, seal
 from coordinator.log.checkpoint import Offsets
 from coordinator.log.codecs import compress
+from coordinator.log.end_transaction_marker import end_transaction  # fmt: skip
 from coordinator.operations.progress import progress
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
@@ -34,6 +25,7 @@ from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
 from coordinator.transactions.records import transaction_record
 from coordinator.transactions.transaction import State, Transaction
+from tests.support.wire import Connection
 
 NOW_MS = 1_700_000_000_000
 SERDE = Serde(Codec.of(), ("OffsetCommitKey", "GroupMetadataKey"))

@@ -4,12 +4,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from groups.streams.streams_world import StreamsHarness, part, topology
 
 from coordinator.groups.settings import CLASSIC, CONSUMER
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest as Request
 from coordinator.requests.streams_group_heartbeat import API, handle
+from tests.groups.streams.streams_world import StreamsHarness, part, topology
 
 MISSING = 3
 

@@ -1,7 +1,5 @@
 """A shard with its event log, on a simulated disk of which one log alone may fail."""
 
-from runtime.shard_world import ReplyTarget, ShardWorld
-
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.groups import RECORD_KEYS, Groups
@@ -15,6 +13,7 @@ from coordinator.protocol.messages import OffsetCommitRequest
 from coordinator.runtime.event_log import EventLog, ServerRun
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard
+from tests.runtime.shard_world import ReplyTarget, ShardWorld
 
 STATE = "data/__consumer_offsets-0"
 EVENTS = "data/__coordinator_events-0"

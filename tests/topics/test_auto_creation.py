@@ -1,8 +1,7 @@
 """Internal topics are created once for all who request them; a failure is reported and not retried for a while."""
 
-from topics.data_plane import DataPlane
-
 from coordinator.topics.auto_creation import AutoTopicCreation, Creatable
+from tests.topics.data_plane import DataPlane
 
 KEEP_MS = 10_000
 

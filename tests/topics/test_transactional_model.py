@@ -3,12 +3,13 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 
 from coordinator.faults.disk import PowerCut
-from coordinator.log.batch import key_values, read_end_transaction, split
+from coordinator.log.batch import key_values, split
 from coordinator.log.compaction import clean
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.topics import producer_walk
+from tests.topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 
 COMMITTED = 1
 DAY_MS = 24 * 3600 * 1000

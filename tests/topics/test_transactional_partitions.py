@@ -3,11 +3,12 @@
 from random import Random
 
 import pytest
-from topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 
-from coordinator.log.batch import key_values, read_end_transaction, split
+from coordinator.log.batch import key_values, split
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.topics import producer_walk
+from tests.topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 
 TRANSACTIONAL = 16
 SMALL_SEGMENTS = {"segment.bytes": "1048576", "segment.ms": "5"}

@@ -1,7 +1,6 @@
 """Which commits in transactions a consumer group takes, under each policy, and what is told of them."""
 
 import pytest
-from groups.consumer.test_commit_fencing import bumped, halved, world
 
 from coordinator.groups.commit_events import Verdict
 from coordinator.groups.fencing import NAMES_NO_MEMBER, NOT_OWNED, NOT_OWNED_THEN
@@ -10,6 +9,7 @@ from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVO
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import TxnOffsetCommitRequest
 from coordinator.runtime.result import Result
+from tests.groups.consumer.test_commit_fencing import bumped, halved, world
 
 NONE, STALE, ILLEGAL = ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID

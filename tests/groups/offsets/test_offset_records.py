@@ -1,7 +1,6 @@
 """The records of a commit: their bytes and what they do to the state are those of the single records."""
 
 import pytest
-from groups.offsets.offset_coordinator import CODEC, KEYS, OffsetCoordinator
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitRequest
 from coordinator.runtime.result import Records
 from coordinator.runtime.serde import Serde
+from tests.groups.offsets.offset_coordinator import CODEC, KEYS, OffsetCoordinator
 
 Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 Partition = OffsetCommitRequest.OffsetCommitRequestPartition

@@ -11,7 +11,6 @@ from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from runtime.shard_world import TOPIC_ID, ReplyTarget, ShardWorld
 
 from coordinator.groups.delete_groups import delete_groups
 from coordinator.groups.offsets.commit import commit
@@ -29,6 +28,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.result import Marker
+from tests.runtime.shard_world import TOPIC_ID, ReplyTarget, ShardWorld
 
 PARTITIONS = range(2)
 PRODUCERS = (1, 2, 3)

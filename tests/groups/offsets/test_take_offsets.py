@@ -1,7 +1,6 @@
 """Records that a load takes from their bytes do what the same records do when they are decoded and replayed."""
 
 import pytest
-from groups.offsets.offset_coordinator import CODEC, KEYS, OffsetCoordinator
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.result import Marker, Producer, Record
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
+from tests.groups.offsets.offset_coordinator import CODEC, KEYS, OffsetCoordinator
 
 PRODUCER = Producer(7, 0)
 keys = st.builds(

@@ -1,8 +1,6 @@
 """Which commits and reads of offsets a streams group takes: a member has the partitions that its active tasks read."""
 
 import pytest
-from groups.consumer.consumer_world import ChangeableSettings, ConsumerHarness
-from groups.streams.streams_world import PLAIN, StreamsHarness, Thread, part, settle, topology
 
 from coordinator.groups.commit_events import Verdict
 from coordinator.groups.fencing import BEHIND, NAMES_NO_MEMBER, NOT_OWNED, NOT_OWNED_THEN
@@ -12,6 +10,8 @@ from coordinator.groups.settings import ASSIGNMENT_EPOCH, STRICT
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetFetchRequest, TxnOffsetCommitRequest
 from coordinator.runtime.result import Result
+from tests.groups.consumer.consumer_world import ChangeableSettings, ConsumerHarness
+from tests.groups.streams.streams_world import PLAIN, StreamsHarness, Thread, part, settle, topology
 
 NONE, STALE = ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
