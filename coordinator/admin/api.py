@@ -1,13 +1,13 @@
-"""Views of groups and transactions for people and tests: JSON, read straight from the state.
+"""Views of groups and transactions as JSON, for people and tests.
 
-They show what the server has decided, which may be a moment ahead of what is durable; an answer over the Kafka protocol
-waits for that, this does not.
+They show the state in memory, which can be slightly ahead of the log: unlike responses over the Kafka protocol, they do not
+wait until it is durable.
 """
 
 from typing import Any
 
 from coordinator.admin.http import RefusedRequest, Request, Response, Routes, json_response
-from coordinator.admin.server_view import Served
+from coordinator.admin.server_view import ServerView
 from coordinator.groups.classic.group import ClassicGroup, ClassicMember, Rebalance
 from coordinator.groups.consumer.describe import details as consumer_details
 from coordinator.groups.streams.describe import details as streams_details
@@ -16,8 +16,8 @@ from coordinator.protocol.subscription import parse_assignment
 from coordinator.transactions.transaction import NAMES, Transaction
 
 
-def api_routes(server: Served) -> Routes:
-    """`/v1/groups` and `/v1/transactions`, and one of them by its id."""
+def api_routes(server: ServerView) -> Routes:
+    """The routes of `/v1/groups` and `/v1/transactions`, for all and for one by its id."""
 
     def groups(_request: Request) -> Response:
         return json_response({"groups": list_groups(server)})
@@ -39,8 +39,8 @@ def api_routes(server: Served) -> Routes:
     }
 
 
-def list_groups(server: Served) -> list[dict[str, Any]]:
-    """Every group, by name: those with members or a record, and those that are only known by their offsets."""
+def list_groups(server: ServerView) -> list[dict[str, Any]]:
+    """All groups in the order of their names, including groups that only have offsets."""
     rows = []
     for shard in server.groups.shards:
         state: Any = shard.state
@@ -49,8 +49,8 @@ def list_groups(server: Served) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["group_id"])
 
 
-def describe_group(server: Served, group_id: str) -> dict[str, Any]:
-    """One group: members and what they hold, last rebalances, offsets. Raises RefusedRequest if unknown."""
+def describe_group(server: ServerView, group_id: str) -> dict[str, Any]:
+    """One group with members, assignments, recent rebalances and offsets. Raises RefusedRequest if there is none."""
     state: Any = server.groups.shard_of(group_id).state
     group = state.classic.get(group_id)
     committed = state.offsets.by_group.get(group_id, {})
@@ -81,8 +81,8 @@ def describe_group(server: Served, group_id: str) -> dict[str, Any]:
     return view
 
 
-def _pending(server: Served, state: Any, group_id: str) -> list[dict[str, Any]]:
-    """Offsets of open transactions; the offset is null where a newer commit of the partition has won already."""
+def _pending(server: ServerView, state: Any, group_id: str) -> list[dict[str, Any]]:
+    """Offsets of open transactions. An offset is null if a newer commit has already replaced it."""
     pending = state.offsets.pending
     rows = [
         (partition, producer_id, each)
@@ -104,15 +104,15 @@ def _pending(server: Served, state: Any, group_id: str) -> list[dict[str, Any]]:
     ]
 
 
-def list_transactions(server: Served) -> list[dict[str, Any]]:
-    """Every transactional id, by name."""
+def list_transactions(server: ServerView) -> list[dict[str, Any]]:
+    """All transactional ids, in order."""
     states: list[Any] = [shard.state for shard in server.transactions.shards]
     rows = [_transaction(each) for state in states for each in state.by_id.values()]
     return sorted(rows, key=lambda row: row["transactional_id"])
 
 
-def describe_transaction(server: Served, transactional_id: str) -> dict[str, Any]:
-    """One transactional id, with the partitions of its transaction. Raises RefusedRequest if unknown."""
+def describe_transaction(server: ServerView, transactional_id: str) -> dict[str, Any]:
+    """One transactional id and the partitions of its transaction. Raises RefusedRequest if there is none."""
     state: Any = server.transactions.shard_of(transactional_id).state
     transaction = state.by_id.get(transactional_id)
     if transaction is None:
@@ -177,7 +177,7 @@ def _member(group: ClassicGroup, member: ClassicMember) -> dict[str, Any]:
 
 
 def _assignment(group: ClassicGroup, assignment: bytes) -> dict[str, list[int]] | None:
-    """Topic -> partitions; None where the assignment is not a consumer's and so not ours to read."""
+    """Topic -> partitions, or None if the assignment is not one of the consumer protocol."""
     if not group.uses_consumer_protocol:
         return None
     try:
@@ -187,7 +187,7 @@ def _assignment(group: ClassicGroup, assignment: bytes) -> dict[str, list[int]] 
 
 
 def _claims(group: ClassicGroup) -> dict[str, Any]:
-    """What members say they own and should not (KIP-792): counts over the group's life, details of this generation."""
+    """Invalid claims on partitions (KIP-792): counts over the life of the group, details of this generation."""
     view: dict[str, Any] = {"stale": group.claims_stale, "contested": group.claims_contested}
     if group.claims is not None:
         view["generation"] = group.claims.generation
