@@ -160,7 +160,8 @@ def test_the_commands_that_the_documents_show_exist():
 
     makefile = (REPOSITORY / "Makefile").read_text()
     fenced = {
-        name: "\n".join(re.findall(r"^```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL)) for name, text in documents().items()
+        name: "\n".join(re.findall(r"^```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+        for name, text in documents().items()
     }
     commands = [(name, command) for name, text in fenced.items() for command in shown_commands(text)]
     assert {("README.md", "make serve"), ("README.md", "make test")} <= set(commands)
