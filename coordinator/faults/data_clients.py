@@ -11,7 +11,8 @@ from typing import Any
 from coordinator.faults.clients import RETRIABLE, Client, World
 from coordinator.faults.history import OnBroken
 from coordinator.faults.wire import NoResponse
-from coordinator.log.batch import CorruptBatch, decode_records, encode_batch, split
+from coordinator.log.batch import CorruptBatch, decode_records, split
+from coordinator.log.batch_builder import encode_batch
 from coordinator.log.record import LogRecord
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import FetchRequest, InitProducerIdRequest, ProduceRequest

@@ -21,15 +21,8 @@ from coordinator.faults.event_log_invariants import EventLogInvariants
 from coordinator.faults.expiry import Appended, Expiry
 from coordinator.faults.history import OnBroken
 from coordinator.groups.groups import RECORD_KEYS, Groups
-from coordinator.log.batch import (
-    CONTROL,
-    TRANSACTIONAL,
-    BatchHeader,
-    key_values,
-    read_end_transaction,
-    read_header,
-    verify,
-)
+from coordinator.log.batch import CONTROL, TRANSACTIONAL, BatchHeader, key_values, read_header, verify
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.log import Log
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.result import Marker, Producer

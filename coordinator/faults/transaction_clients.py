@@ -23,15 +23,9 @@ from coordinator.faults.clients import RETRIABLE, World
 from coordinator.faults.data_clients import READ_COMMITTED, IdempotentClient, PartitionReader
 from coordinator.faults.history import OnBroken
 from coordinator.faults.wire import NoResponse
-from coordinator.log.batch import (
-    TRANSACTIONAL,
-    BatchHeader,
-    CorruptBatch,
-    encode_batch,
-    key_values,
-    read_end_transaction,
-    split,
-)
+from coordinator.log.batch import TRANSACTIONAL, BatchHeader, CorruptBatch, key_values, split
+from coordinator.log.batch_builder import encode_batch
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.record import LogRecord
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import EndTxnRequest, InitProducerIdRequest, ProduceRequest

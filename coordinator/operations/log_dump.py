@@ -11,13 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from coordinator.log.batch import (
-    COMPRESSION_NAMES,
-    BatchHeader,
-    CorruptBatch,
-    UnsupportedCompression,
-    decode_records,
-)
+from coordinator.log.batch import COMPRESSION_NAMES, BatchHeader, CorruptBatch, UnsupportedCompression, decode_records
 from coordinator.log.record import LogRecord
 from coordinator.operations.json_values import bytes_as_json
 from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, find_log_folders

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from coordinator.log.batch import CorruptBatch, read_end_transaction
+from coordinator.log.batch import CorruptBatch
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.record import LogRecord, raw_varint
 from coordinator.operations.json_values import bytes_as_json, message_as_json
 from coordinator.protocol import messages

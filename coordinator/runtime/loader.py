@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
-from coordinator.log.batch import CONTROL, TRANSACTIONAL, key_values, read_end_transaction
+from coordinator.log.batch import CONTROL, TRANSACTIONAL, key_values
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.log import Log
 from coordinator.runtime.result import Marker, Producer, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde

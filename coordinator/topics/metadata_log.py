@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from coordinator.log.batch import BatchBuilder, key_values
+from coordinator.log.batch import key_values
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import Log, LogSettings
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import Message

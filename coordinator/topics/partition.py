@@ -17,7 +17,8 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from coordinator.log.aborted import Aborted
-from coordinator.log.batch import BatchHeader, CorruptBatch, end_transaction, read_header, with_log_append_time
+from coordinator.log.batch import BatchHeader, CorruptBatch, read_header, with_log_append_time
+from coordinator.log.end_transaction_marker import end_transaction
 from coordinator.log.log import DamagedLog, LastBatch, Log, LogSettings, OffsetOutOfRange
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode

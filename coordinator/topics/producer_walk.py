@@ -7,7 +7,8 @@ holds its segments, and what it makes is its own until it is over.
 from collections.abc import Sequence
 
 from coordinator.log.aborted import Aborted
-from coordinator.log.batch import BatchHeader, key_values, read_end_transaction
+from coordinator.log.batch import BatchHeader, key_values
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.segment import Segment
 from coordinator.topics.producer_state import AppendedBatch, ProducerState, last_sequence
 

@@ -4,7 +4,8 @@ import json
 
 from coordinator import cli
 from coordinator.groups.events import EVENT_KEYS
-from coordinator.log.batch import LogRecord, encode_batch
+from coordinator.log.batch import LogRecord
+from coordinator.log.batch_builder import encode_batch
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
     EventLogOpenedKey,

@@ -7,19 +7,11 @@ from pathlib import Path
 import pytest
 
 from coordinator import cli
-from coordinator.log.batch import (
-    COMPRESSION_NAMES,
-    HEADER_BYTES,
-    TRANSACTIONAL,
-    LogRecord,
-    encode_batch,
-    encode_records,
-    end_transaction,
-    read_header,
-    seal,
-)  # fmt: skip
+from coordinator.log.batch import COMPRESSION_NAMES, HEADER_BYTES, TRANSACTIONAL, LogRecord, read_header
+from coordinator.log.batch_builder import encode_batch, encode_records, seal
 from coordinator.log.checkpoint import Offsets
 from coordinator.log.codecs import compress
+from coordinator.log.end_transaction_marker import end_transaction  # fmt: skip
 from coordinator.operations.progress import progress
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (

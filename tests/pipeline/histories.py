@@ -13,7 +13,7 @@ from typing import Any
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.groups import RECORD_KEYS
 from coordinator.groups.offsets.commit import commit
-from coordinator.log.batch import BatchBuilder
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import (

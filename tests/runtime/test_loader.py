@@ -7,7 +7,8 @@ from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.groups import RECORD_KEYS, Groups
 from coordinator.groups.offsets.records import NO_TOPIC_ID
 from coordinator.groups.settings import GroupsConfig
-from coordinator.log.batch import BatchBuilder, end_transaction
+from coordinator.log.batch_builder import BatchBuilder
+from coordinator.log.end_transaction_marker import end_transaction
 from coordinator.log.log import Log, LogSettings
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue

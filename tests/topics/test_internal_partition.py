@@ -2,8 +2,10 @@
 
 import pytest
 
-from coordinator.log.batch import TRANSACTIONAL, BatchBuilder, end_transaction
+from coordinator.log.batch import TRANSACTIONAL
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.compaction import clean
+from coordinator.log.end_transaction_marker import end_transaction
 from coordinator.log.log import Log, LogSettings
 from coordinator.topics import internal_partition
 from tests.topics.data_plane import FOLDER, DataPlane

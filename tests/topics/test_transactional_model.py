@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.faults.disk import PowerCut
-from coordinator.log.batch import key_values, read_end_transaction, split
+from coordinator.log.batch import key_values, split
 from coordinator.log.compaction import clean
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.topics import partition as partition_module
 from tests.topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 

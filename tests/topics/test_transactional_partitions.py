@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from coordinator.log.batch import key_values, read_end_transaction, split
+from coordinator.log.batch import key_values, split
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.topics import partition as partition_module
 from tests.topics.data_plane import FOLDER, NOW_MS, DataPlane, batch

@@ -16,7 +16,7 @@ from coordinator.groups.fencing import fence_commit
 from coordinator.groups.offsets.commit import ANSWERS
 from coordinator.groups.offsets.records import NO_TIMESTAMP, NO_TOPIC_ID, OffsetCommits
 from coordinator.groups.offsets.validate_partitions import accept
-from coordinator.log.batch import BatchBuilder
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.record_form import Pairs, RecordsForm
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.form import Filled

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from coordinator.groups.offsets.replay import replay_offsets
-from coordinator.log.batch import BatchBuilder
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.protocol.wire import SHORT, text_prefix
