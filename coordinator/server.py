@@ -338,7 +338,7 @@ class Server:
                 if read:
                     _log.info("event=shard_loaded topic=%s shard=%d records=%d", name, shard.index, read)
         states: list[Any] = [shard.state for shard in self.transactions.shards]
-        self.topics.producer_ids_from = max(state.producer_ids_from for state in states)
+        self.topics.producer_ids.minimum = max(state.producer_ids_from for state in states)
         for topic in self.config.declared_topics:
             self.topics.declare(topic.name, topic.partitions, topic.configs)
         for listener_config in self.config.listeners:

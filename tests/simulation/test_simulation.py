@@ -184,7 +184,7 @@ def readers_see_what_is_not_durable(patch: pytest.MonkeyPatch) -> None:
 
 def producers_are_not_recognised(patch: pytest.MonkeyPatch) -> None:
     """A batch that is sent again is written again."""
-    patch.setattr(ProducerState, "record", lambda self, *batch, transactional: None)
+    patch.setattr(ProducerState, "append", lambda self, *batch, transactional: None)
 
 
 def missing_events_are_not_said(patch: pytest.MonkeyPatch) -> None:
