@@ -557,11 +557,11 @@ def test_events_are_told_in_columns(tmp_path):
     write_log(tmp_path, [[made.batch(0, [(b"\0\2\0\1g", None)])]])
     write_log(tmp_path, [[event(0, 1)]], topic="__coordinator_events")
     [row] = batch(tmp_path, view="events")
-    told = {
+    shown = {
         name: row[name]
         for name in ("type", "group", "state_offset", "time_ms", "epoch", "cause", "reason", "group_kind")
     }
-    assert told == {
+    assert shown == {
         "type": "RebalanceStarted",
         "group": "g",
         "state_offset": 1,

@@ -69,8 +69,8 @@ def test_every_view_reaches_spark_whole(spark, tmp_path, view):
     rows = load(spark, tmp_path, view=view).collect()
     assert len(rows) == (2 if view == "history" else 1)
     if view in {"events", "history"}:
-        [told] = [row for row in rows if row.type == "RebalanceCompleted"]
-        assert (told.epoch, told.cause, told.waited_for[0].waited_ms) == (3, "join", 5)
+        [completed] = [row for row in rows if row.type == "RebalanceCompleted"]
+        assert (completed.epoch, completed.cause, completed.waited_for[0].waited_ms) == (3, "join", 5)
 
 
 def test_errors_say_in_one_line_what_is_wrong(spark, tmp_path):
