@@ -124,18 +124,21 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
 }
 """By state and event. An event without an entry cannot happen in that state; `FlowControl.on` raises KeyError for it."""
 
-_STARVED = frozenset(
-    state for state, events in TRANSITIONS.items() if state < _S.CLOSING and _E.NO_MEMORY not in events
-)
-_BLOCKED = frozenset(
-    state for state, events in TRANSITIONS.items() if state < _S.CLOSING and _E.BUFFER_FULL not in events
-)
+
+def _flags(state: State) -> tuple[bool, bool, bool, bool]:
+    is_open = state < State.CLOSING
+    is_starved = is_open and Event.NO_MEMORY not in TRANSITIONS[state]
+    is_blocked = is_open and Event.BUFFER_FULL not in TRANSITIONS[state]
+    return is_open, state is State.READING, is_starved, is_blocked
+
+
+_FLAGS = [_flags(state) for state in State]
 
 
 class FlowControl:
     """The state of one connection. The flags are derived from it, for the hot path."""
 
-    __slots__ = ("can_handle", "is_blocked", "is_open", "is_reading", "is_starved", "state")
+    __slots__ = ("is_blocked", "is_open", "is_reading", "is_starved", "state")
 
     def __init__(self) -> None:
         self.state = State.READING
@@ -145,14 +148,13 @@ class FlowControl:
         """The transport delivers data, and nothing is in the backlog."""
         self.is_starved = False
         self.is_blocked = False
-        self.can_handle = True
+
+    @property
+    def can_handle(self) -> bool:
         """Whether requests may be handled: the connection is open, and its client reads the responses."""
+        return self.is_open and not self.is_blocked
 
     def on(self, event: Event) -> None:
         """Moves to the next state. Raises KeyError for an event that cannot happen in this state."""
         state = self.state = TRANSITIONS[self.state][event]
-        self.is_open = state < State.CLOSING
-        self.is_reading = state is State.READING
-        self.is_starved = state in _STARVED
-        self.is_blocked = state in _BLOCKED
-        self.can_handle = self.is_open and not self.is_blocked
+        self.is_open, self.is_reading, self.is_starved, self.is_blocked = _FLAGS[state]
