@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from coordinator.admin.metrics import Collector
-from coordinator.groups.consumer.group import ConsumerGroup, MemberState
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import MemberState
 from coordinator.groups.groups import Groups
 from coordinator.groups.streams.group import StreamsGroup
 from coordinator.runtime.result import TimerKey
@@ -113,8 +114,8 @@ def _miscounted(group: ConsumerGroup) -> Iterable[str]:
             },
         ),
         "owners": (_pairs(group.owners), _held(group)),
-        "meant": (_pairs(group.meant), _meant(group)),
-        "meant_count": (group.meant_count, len(_meant(group))),
+        "inverted_target": (_pairs(group.inverted_target), _inverted_target(group)),
+        "target_partition_count": (group.target_partition_count, len(_inverted_target(group))),
     }
     for name, (kept, recounted) in counted.items():
         if kept != recounted:
@@ -135,7 +136,7 @@ def _held(group: ConsumerGroup) -> list[tuple[bytes, int, str]]:
     )
 
 
-def _meant(group: ConsumerGroup) -> list[tuple[bytes, int, str]]:
+def _inverted_target(group: ConsumerGroup) -> list[tuple[bytes, int, str]]:
     return sorted(
         (topic_id, partition, member_id)
         for member_id, target in group.target.items()

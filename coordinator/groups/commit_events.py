@@ -12,7 +12,7 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.groups.consumer.group import ConsumerMember
+from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.events import FENCES, HEAD, NO_FIELDS, STATE_END, Kind, count_bytes, key_bytes
 from coordinator.groups.fencing import Policies, policies_of, reader_of, verdicts
 from coordinator.groups.offsets.metadata import is_too_large

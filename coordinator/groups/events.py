@@ -16,9 +16,11 @@ from enum import IntEnum
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.reconcile import Owned
-from coordinator.groups.modern import Epochs
+from coordinator.groups.epochs.member import PartitionEpochs
+from coordinator.groups.epochs.soft_state import SoftState
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -383,7 +385,7 @@ class Holding:
         catalog: "Catalog",
         member_id: str,
         epoch: int,
-        held: Epochs,
+        held: PartitionEpochs,
     ) -> None:
         self.key: Any = key
         self.value = value
@@ -421,8 +423,9 @@ class WithEpochs(Protocol):
     """A group with epochs, as far as it matters here."""
 
     group_id: str
-    delivered: dict[str, tuple[int, Epochs]]
-    acknowledged: dict[str, tuple[int, Epochs]]
+
+    @property
+    def soft(self) -> SoftState: ...
 
 
 def delivered(
@@ -430,16 +433,16 @@ def delivered(
 ) -> tuple[Fact, ...]:
     """A member is told what it is assigned; nothing if that is what it was told last."""
     now = (member.member_epoch, member.assigned)
-    if group.delivered.get(member.member_id) == now:
+    if group.soft.delivered.get(member.member_id) == now:
         return ()
-    group.delivered[member.member_id] = now
+    group.soft.delivered[member.member_id] = now
     key, value = AssignmentDeliveredKey, AssignmentDeliveredValue
     return (event_only(Holding(key, value, kind, group.group_id, groups.catalog, member.member_id, *now)),)
 
 
 def acknowledged(groups: "Groups", group: ConsumerGroup, member: ConsumerMember, owned: Owned) -> tuple[Fact, ...]:
     """A member of a consumer group says what it owns; told if that is all that it was assigned, and news."""
-    if owned is None or group.acknowledged.get(member.member_id) == (member.member_epoch, member.assigned):
+    if owned is None or group.soft.acknowledged.get(member.member_id) == (member.member_epoch, member.assigned):
         return ()
     said = {topic_id: set(partitions) for topic_id, partitions in owned}
     if said != {topic_id: set(partitions) for topic_id, partitions in member.assigned.items()}:
@@ -450,9 +453,9 @@ def acknowledged(groups: "Groups", group: ConsumerGroup, member: ConsumerMember,
 def owns_all(groups: "Groups", group: WithEpochs, member: ConsumerMember, kind: Kind) -> tuple[Fact, ...]:
     """A member said that it owns all that it was assigned; nothing if that is no news."""
     now = (member.member_epoch, member.assigned)
-    if group.acknowledged.get(member.member_id) == now:
+    if group.soft.acknowledged.get(member.member_id) == now:
         return ()
-    group.acknowledged[member.member_id] = now
+    group.soft.acknowledged[member.member_id] = now
     key, value = AssignmentAcknowledgedKey, AssignmentAcknowledgedValue
     return (event_only(Holding(key, value, kind, group.group_id, groups.catalog, member.member_id, *now)),)
 

@@ -35,7 +35,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import ClassicGroup, State
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.settings import (
     ASSIGNMENT_EPOCH,

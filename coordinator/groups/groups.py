@@ -202,7 +202,7 @@ class Groups:
             group = self.consumer[group_id] = ConsumerGroup(group_id)
             begun = self.begun.pop(group_id, None)
             if begun is not None:
-                group.remember(begun)
+                group.soft.take_over(begun.soft)
         return group
 
     def forget_consumer(self, group_id: str) -> None:
@@ -219,7 +219,7 @@ class Groups:
             group = self.streams[group_id] = StreamsGroup(group_id)
             begun = self.begun_streams.pop(group_id, None)
             if begun is not None:
-                group.remember(begun)
+                group.soft.take_over(begun.soft)
         return group
 
     def forget_streams(self, group_id: str) -> None:

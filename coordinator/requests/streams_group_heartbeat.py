@@ -12,8 +12,8 @@ from typing import Any
 from coordinator.api.declaration import Access, Api, Operation, Resource
 from coordinator.groups.groups import Groups
 from coordinator.groups.settings import STREAMS
-from coordinator.groups.streams.group import StatusCode
 from coordinator.groups.streams.heartbeat import streams_group_heartbeat
+from coordinator.groups.streams.status import StatusCode
 from coordinator.groups.streams.topology import InternalTopic
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
@@ -88,7 +88,9 @@ def _missing(groups: Groups, group_id: str) -> list[Creatable]:
     """The internal topics that the group needs and that are not there."""
     group = groups.streams.get(group_id) or groups.begun_streams[group_id]
     return (
-        [] if group.configured is None else [_creatable(topic) for topic in group.configured.internal_topics_to_create]
+        []
+        if group.soft.configured is None
+        else [_creatable(topic) for topic in group.soft.configured.internal_topics_to_create]
     )
 
 

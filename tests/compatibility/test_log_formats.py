@@ -13,7 +13,8 @@ from server_process import ServerProcess
 from waiting import wait_until
 from wire import Connection, commit
 
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.subscription import metadata_hash
 from coordinator.operations.log_dump import dump as log_dump
 from coordinator.operations.log_folders import find_log_folders

@@ -23,7 +23,8 @@ import re2
 from xxhash import xxh3_64_intdigest
 
 from coordinator.groups.consumer import records
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, ResolvedRegex, regex_key
+from coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex, regex_key
+from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import Record, Timer
 
@@ -65,23 +66,24 @@ def topic_ids(group: ConsumerGroup, member: ConsumerMember, catalog: "Catalog") 
     `follow(group, catalog)` has been called since the catalog changed.
     """
     key = (member.topics, member.regex)
-    ids = group.topic_ids.get(key)
+    ids = group.soft.topic_ids.get(key)
     if ids is None:
         names = member.topics
         resolved = group.regexes.get(member.regex)
         if resolved is not None:
             names |= resolved.topics
         found = (catalog.topic_id(name) for name in names)
-        ids = group.topic_ids[key] = frozenset(each for each in found if each is not None)
+        ids = group.soft.topic_ids[key] = frozenset(each for each in found if each is not None)
     return ids
 
 
 def follow(group: ConsumerGroup, catalog: "Catalog") -> bool:
     """Notices that topics have changed: whether they have, as far as is known, since the metadata hash was made."""
-    if group.catalog_version == catalog.version:
+    soft = group.soft
+    if soft.catalog_version == catalog.version:
         return False
-    group.forget_topics()
-    group.steady.clear()
+    soft.on_topics_changed()
+    soft.on_epochs_changed()
     return True
 
 
@@ -140,14 +142,15 @@ def check_regex(regex: str) -> None:
 
 def refresh_timer(groups: "Groups", group: ConsumerGroup, now_ms: int, *, is_new: bool) -> Timer | None:
     """When the group's patterns should be matched against the topics; None if they need not. `is_new`: there is one more."""
+    soft = group.soft
     if not is_new:
         if not group.regex_members:
             return None
-        is_old = now_ms >= group.regexes_looked_at_ms + groups.config.group_consumer_regex_refresh_interval_ms
+        is_old = now_ms >= soft.regexes_looked_at_ms + groups.config.group_consumer_regex_refresh_interval_ms
         is_resolved = group.regex_members.keys() <= group.regexes.keys()
-        if is_resolved and group.regexes_version == groups.catalog.version and not is_old:
+        if is_resolved and soft.regexes_version == groups.catalog.version and not is_old:
             return None
-    delay_ms = min(max(0, group.regexes_looked_at_ms + REFRESH_INTERVAL_MS - now_ms), REFRESH_INTERVAL_MS)
+    delay_ms = min(max(0, soft.regexes_looked_at_ms + REFRESH_INTERVAL_MS - now_ms), REFRESH_INTERVAL_MS)
     if is_new and not group.regexes:
         delay_ms = 0
     return Timer(regex_key(group.group_id), delay_ms)

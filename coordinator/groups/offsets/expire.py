@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from coordinator.groups.classic.group import ClassicGroup, State
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.delete_groups import ended
-from coordinator.groups.modern import ModernGroup
+from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.offsets.pending import Partition
 from coordinator.groups.offsets.records import NO_TIMESTAMP, offset_commit_tombstone
 from coordinator.groups.streams.group import StreamsGroup

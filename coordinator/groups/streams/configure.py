@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from coordinator.groups.streams.group import Status, StatusCode
+from coordinator.groups.streams.status import Status, StatusCode
 from coordinator.groups.streams.topology import InternalTopic, Subtopology, Topology
 from coordinator.protocol.errors import ErrorCode, KafkaError
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from groups.harness import Asked, GroupHarness
 
-from coordinator.groups.streams.group import MemberState
 from coordinator.groups.streams.heartbeat import streams_group_heartbeat
+from coordinator.groups.streams.member import MemberState
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from coordinator.requests import streams_group_heartbeat as heartbeat_api

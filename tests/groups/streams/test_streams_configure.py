@@ -4,7 +4,7 @@ import pytest
 from groups.harness import Topics
 
 from coordinator.groups.streams.configure import configure
-from coordinator.groups.streams.group import StatusCode
+from coordinator.groups.streams.status import StatusCode
 from coordinator.groups.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
 from coordinator.protocol.errors import ErrorCode, KafkaError
 

@@ -10,7 +10,8 @@ from groups.streams.streams_world import INTERVAL_MS, STATEFUL, StreamsHarness, 
 
 from coordinator.groups.groups import Groups
 from coordinator.groups.settings import GroupsConfig
-from coordinator.groups.streams.group import MemberState, State
+from coordinator.groups.streams.group import State
+from coordinator.groups.streams.member import MemberState
 from coordinator.protocol.messages import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
