@@ -14,7 +14,7 @@ BUNDLED = ("protocol_schemas", "config")
 
 
 class BuildWithFiles(build_py):
-    """An editable install needs no copies: `coordinator/places.py` finds the originals."""
+    """An editable install needs no copies: the package finds the originals beside it."""
 
     def run(self) -> None:
         super().run()

@@ -33,20 +33,15 @@ The packages, in the order in which they may import: each only from those below 
     network     listeners and connections; answers leave in the order of the requests
     requests    one file per Kafka API: its key, versions and access; ApiVersions is derived from them
     api         what every API file needs: how an API is declared, how a frame reaches it, how its answer leaves
-    config      from a file, the environment and the command line to a server's configuration
-    settings    every setting: name, type, range, unit, reason
-    variables   the names that settings have as environment variables
-    markers     brings the end of a transaction to every partition that it wrote to
-    verification  asks a transaction's coordinator whether a write belongs to it
-    producer_ids  a new producer id, always at hand
+    config      every setting; a file, the environment and the command line become a server's configuration
     groups      deterministic: classic, consumer and streams groups, assignors, offsets, what is fenced; one operation, one file
     topics      deterministic where it decides: topics, produce, fetch, retention
-    transactions  deterministic: who may produce under a transactional id, and how its transactions end
+    transactions  deterministic: who may produce under a transactional id, and how its transactions end; above that,
+                the delivery of markers, the verification of writes, a producer id kept ready
     runtime     what makes a state machine durable: result, shard, event log, parking, timers, router
     log         a partition's folder in Kafka's format: batch, segment, index, writer, reader, recovery, compaction
     protocol    bytes and messages: definitions, generated codec, headers, frames, errors
     world       clock, entropy, disk, worker threads: the outside, as small protocols with their real ones
-    places      where the files are that are not code
 
 Beside them: `protocol_schemas/` (message definitions in Kafka's own form), `config/` (settings), `tests/`.
 """

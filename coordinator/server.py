@@ -28,39 +28,38 @@ from coordinator.admin.health import health_routes
 from coordinator.admin.http import AdminServer
 from coordinator.admin.metrics import metrics_routes
 from coordinator.api.declaration import Api
-from coordinator.api.dispatch import Dispatcher, spoken_apis
+from coordinator.api.dispatch import Dispatcher, supported_apis
+from coordinator.config.settings import ListenerConfig, ServerConfig
 from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.group_configs import ConfiguredGroups
-from coordinator.groups.groups import BUILT_IN_ASSIGNORS, RECORD_KEYS, Groups
+from coordinator.groups.machine import BUILT_IN_ASSIGNORS, RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.settings import NO_EVENTS
 from coordinator.log.log import DamagedLog, Log, LogSettings
 from coordinator.log.writer import Durability, Writer
-from coordinator.markers import Deliveries, Markers
 from coordinator.network.connection import ConnectionLimits
 from coordinator.network.listener import Listener
-from coordinator.producer_ids import ProducerIds
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.runtime.cleaner import Cleaner
-from coordinator.runtime.event_log import EventLog, Run
-from coordinator.runtime.loader import StateMachine
+from coordinator.runtime.event_log import EventLog, ServerRun
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.result import Fact
 from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
-from coordinator.runtime.shard import Shard, Status
+from coordinator.runtime.shard import S, Shard, Status
 from coordinator.runtime.statistics import Statistics
 from coordinator.runtime.timers import Handle
-from coordinator.settings import ListenerConfig, ServerConfig
 from coordinator.topics import names
-from coordinator.topics.auto_creation import WantedTopics
+from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.engine import Topics
 from coordinator.transactions import transactions
+from coordinator.transactions.marker_delivery import MarkerDelivery, MarkerWriter
+from coordinator.transactions.producer_id_pool import ProducerIdPool
 from coordinator.transactions.transactions import Transactions
-from coordinator.verification import Verification
+from coordinator.transactions.verification import Verification
 from coordinator.world import plugins
 from coordinator.world.clock import Clock, RealClock
 from coordinator.world.disk import Disk, RealDisk
@@ -105,12 +104,12 @@ class Server:
         self.statistics = Statistics()
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
         self.stopping = False
-        self.apis: dict[int, Api] = spoken_apis(requests)
+        self.apis: dict[int, Api[Any]] = supported_apis(requests)
         self.listeners: list[Listener] = []
         self._loop = loop
         self._disk = disk
         self._worker = worker
-        self._run = self.statistics.timed(self._worker.run)
+        self._run_in_worker = self.statistics.timed(self._worker.submit)
         self.cluster_id = _cluster_id(disk, config.log_dir, entropy)
         self.topics = Topics(
             disk,
@@ -120,12 +119,12 @@ class Server:
             durability=config.log.durability,
             clock=clock,
             entropy=entropy,
-            run=self._run,
+            run_in_worker=self._run_in_worker,
             schedule=self._schedule,
             on_fact=self._on_topics_fact,
         )
         self.topics.has_room = self.memory.has_room
-        self.wanted_topics = WantedTopics(self.topics, clock.monotonic_ms)
+        self.auto_topic_creation = AutoTopicCreation(self.topics, clock.monotonic_ms)
         registry = self.topics.registry
         self._group_settings = ConfiguredGroups(
             config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)
@@ -133,7 +132,9 @@ class Server:
         self._assignors = _assignors(config.groups.group_consumer_assignors)
         self._make_shard_folders()
         self._event_logs = self._open_event_logs()
-        self._events_run = Run(run_id=entropy.uuid(), node_id=config.node_id, policy=config.groups.coordinator_events)
+        self._events_run = ServerRun(
+            run_id=entropy.uuid(), node_id=config.node_id, policy=config.groups.coordinator_events
+        )
         self.groups = Router([self._group_shard(index) for index in range(config.log.offsets_topic_num_partitions)])
         self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
         self._retention: Handle | None = None
@@ -141,15 +142,15 @@ class Server:
             self.topics.attach_internal(EVENTS_TOPIC, self._event_logs, cleanup_policy="delete", synced=False)
             self._retention = self._schedule(config.topics.log_retention_check_interval_ms, self._retain_events)
         self.topics.on_topics_deleted = self._topics_deleted
-        self.producer_ids = ProducerIds(self.topics)
-        self.markers = Markers(
+        self.producer_ids = ProducerIdPool(self.topics)
+        self.markers = MarkerWriter(
             self.topics, self.groups, OFFSETS_TOPIC, write_marker, schedule=self._schedule, on_fact=self._on_topics_fact
         )
-        self._deliveries = Deliveries(self.markers, self._schedule)
+        self._marker_delivery = MarkerDelivery(self.markers, self._schedule)
         self.transactions = Router(
             [self._transaction_shard(index) for index in range(config.log.transaction_state_log_num_partitions)]
         )
-        self._deliveries.transactions = self.transactions
+        self._marker_delivery.transactions = self.transactions
         self.topics.attach_internal(TRANSACTIONS_TOPIC, [shard.log for shard in self.transactions.shards])
         self.verification = Verification(
             self.transactions,
@@ -159,7 +160,7 @@ class Server:
         self.cleaner = Cleaner(
             lambda: [*(shard.log for shard in self.shards), *self.topics.compacted_logs()],
             clock,
-            run=self._run,
+            run_in_worker=self._run_in_worker,
             soon=loop.call_soon,
             schedule=self._schedule,
             backoff_ms=config.log.log_cleaner_backoff_ms,
@@ -169,7 +170,7 @@ class Server:
     # --- making -------------------------------------------------------------------------------------------------------
 
     @property
-    def shards(self) -> list[Shard]:
+    def shards(self) -> list[Shard[Any]]:
         """Those of groups and those of transactions."""
         return [*self.groups.shards, *self.transactions.shards]
 
@@ -234,7 +235,9 @@ class Server:
             Serde(Codec.of(None), EVENT_KEYS),
             self.clock,
             self._events_run,
-            make_writer=lambda log, durable, failed: Writer(log, Durability.WRITE, self._run, durable, failed),
+            make_writer=lambda log, durable, failed: Writer(
+                log, Durability.WRITE, self._run_in_worker, durable, failed
+            ),
             on_written=lambda index: self.topics.wake(EVENTS_TOPIC, index),
         )
 
@@ -246,13 +249,13 @@ class Server:
         interval_ms = self.config.topics.log_retention_check_interval_ms
         self._retention = self._schedule(interval_ms, self._retain_events)
 
-    def _group_shard(self, index: int) -> Shard:
+    def _group_shard(self, index: int) -> Shard[GroupMachine]:
         config = self.config
         return self._shard(
             OFFSETS_TOPIC,
             index,
             config.log.offsets_topic_segment_bytes,
-            lambda: Groups(
+            lambda: GroupMachine(
                 config.groups,
                 self.topics,
                 settings=self._group_settings,
@@ -267,13 +270,13 @@ class Server:
         states: Iterable[Any] = (shard.state for shard in self.groups.shards)
         return sum(state.count for state in states)
 
-    def _transaction_shard(self, index: int) -> Shard:
+    def _transaction_shard(self, index: int) -> Shard[Transactions]:
         config = self.config
         return self._shard(
             TRANSACTIONS_TOPIC,
             index,
             config.log.transaction_state_log_segment_bytes,
-            lambda: Transactions(config.transactions, self.producer_ids, self._deliveries.deliver),
+            lambda: Transactions(config.transactions, self.producer_ids, self._marker_delivery.deliver),
             transactions.RECORD_KEYS,
         )
 
@@ -282,10 +285,10 @@ class Server:
         topic: str,
         index: int,
         segment_bytes: int,
-        make_state: Callable[[], StateMachine],
+        make_state: Callable[[], S],
         record_keys: tuple[str, ...],
         events: EventLog | None = None,
-    ) -> Shard:
+    ) -> Shard[S]:
         config = self.config
         log = Log.open(self._disk, f"{config.log_dir}/{topic}-{index}", LogSettings(
             segment_bytes=segment_bytes, segment_ms=None, retention_ms=None,
@@ -299,7 +302,9 @@ class Server:
             make_state,
             Serde(Codec.of(None), record_keys),
             self.clock,
-            make_writer=lambda log, durable, failed: Writer(log, config.log.durability, self._run, durable, failed),
+            make_writer=lambda log, durable, failed: Writer(
+                log, config.log.durability, self._run_in_worker, durable, failed
+            ),
             soon=self._loop.call_soon,
             schedule=self._schedule,
             commit_timeout_ms=config.log.offsets_commit_timeout_ms,
@@ -333,7 +338,7 @@ class Server:
                 if read:
                     _log.info("event=shard_loaded topic=%s shard=%d records=%d", name, shard.index, read)
         states: list[Any] = [shard.state for shard in self.transactions.shards]
-        self.topics.producer_ids_from = max(state.producer_ids_from for state in states)
+        self.topics.producer_ids.minimum = max(state.producer_ids_from for state in states)
         for topic in self.config.declared_topics:
             self.topics.declare(topic.name, topic.partitions, topic.configs)
         for listener_config in self.config.listeners:

@@ -1,4 +1,4 @@
-"""The project as a whole: it stands alone, its map is true, and its two commands are what the README says."""
+"""The project as a whole: it is self-contained, its map is true, and the documents show what exists."""
 
 import ast
 import re
@@ -10,14 +10,10 @@ import pytest
 import coordinator
 from coordinator import requests
 from coordinator.api.declaration import Api
-from coordinator.api.dispatch import spoken_apis
+from coordinator.api.dispatch import supported_apis
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = REPOSITORY / "coordinator"
-NOT_AN_API = {
-    "config_resources", "__init__", "api", "authorized", "described", "dispatch", "exchange", "judged_commit",
-}  # fmt: skip
-"""Files of `requests` that are the machinery of the others."""
 
 
 def tracked() -> list[Path]:
@@ -84,18 +80,19 @@ def test_the_map_is_in_the_order_that_is_enforced():
 
 
 def test_every_file_of_requests_declares_its_api():
-    files = {path.stem for path in (PACKAGE / "requests").glob("*.py")} - NOT_AN_API
-    apis = spoken_apis(requests)
+    files = {path.stem for path in (PACKAGE / "requests").glob("*.py")} - {"__init__"}
+    apis = supported_apis(requests)
     assert len(apis) == len(files)
     for api in apis.values():
         assert isinstance(api, Api)
         assert re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower() in files
 
 
-def test_the_readme_lists_the_apis_that_are_spoken():
-    rows = re.findall(r"\| ([A-Z]\w+) \| (\d+)(?:-(\d+))? (?=\|)", (REPOSITORY / "README.md").read_text())
+def test_the_documents_list_every_api_and_its_versions():
+    page = (REPOSITORY / "docs" / "protocol.md").read_text()
+    rows = re.findall(r"\| ([A-Z]\w+) \| (\d+)(?:-(\d+))? (?=\|)", page)
     listed = {name: (int(low), int(high or low)) for name, low, high in rows}
-    assert listed == {api.name: tuple(api.versions) for api in spoken_apis(requests).values()}
+    assert listed == {api.name: tuple(api.versions) for api in supported_apis(requests).values()}
 
 
 def test_every_module_says_what_it_is_for():
@@ -146,32 +143,66 @@ def test_every_dependency_of_the_server_is_imported_by_it():
     assert wanted <= {imported.get(name, name) for name in found}
 
 
-def test_the_commands_that_the_readme_shows_exist():
-    readme = (REPOSITORY / "README.md").read_text()
-    makefile = (REPOSITORY / "Makefile").read_text()
-    targets = set(re.findall(r"^    make (\w+)", readme, re.MULTILINE))
-    assert {"serve", "test"} <= targets
-    for target in targets:
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+def documents() -> dict[str, str]:
+    """The text of the README and every page of docs/, by name."""
+    pages = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+    return {page.name: page.read_text() for page in pages}
+
+
+def shown_commands(text: str) -> list[str]:
+    """The command lines in fenced blocks (and in indented ones), without comments, redirections and pipes."""
+    lines = re.findall(r"^ *((?:make|coordinator) [^#\n]*)", text, re.MULTILINE)
+    return [re.split(r" (?:\d?>+|&|\|) ?", line)[0].strip() for line in lines if not line.startswith("coordinator: ")]
+
+
+def test_the_commands_that_the_documents_show_exist():
     from coordinator.cli import parser
 
-    for line in re.findall(r"^    coordinator ([^#\n]*)", readme, re.MULTILINE):
-        words = re.sub(r"\[[^\]]*\]\.*", "", line).replace("MESSAGE VERSION", "JoinGroup 9").split()
-        assert parser().parse_args(words).command
+    makefile = (REPOSITORY / "Makefile").read_text()
+    fenced = {
+        name: "\n".join(re.findall(r"^```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+        for name, text in documents().items()
+    }
+    commands = [(name, command) for name, text in fenced.items() for command in shown_commands(text)]
+    assert {("README.md", "make serve"), ("README.md", "make test")} <= set(commands)
+    for name, command in commands:
+        if command.startswith("make "):
+            assert re.search(rf"^{command.split()[1]}:", makefile, re.MULTILINE), (name, command)
+        else:
+            words = re.sub(r"\[[^\]]*\]\.*", "", command).split()[1:]
+            assert parser().parse_args(words).command, (name, command)
 
 
-def test_settings_that_the_readme_names_exist():
-    from coordinator.settings import SETTINGS, STRUCTURED
+def test_every_link_between_documents_leads_somewhere():
+    for name, text in documents().items():
+        folder = REPOSITORY if name in {"README.md", "CONTRIBUTING.md"} else REPOSITORY / "docs"
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([\w-]+))?\)", text):
+            page = folder / target if target else folder / name
+            assert page.exists(), f"{name}: {target}"
+            if anchor:
+                headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+                slugs = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+                assert anchor in slugs, f"{name}: {target}#{anchor}"
 
-    readme = (REPOSITORY / "README.md").read_text()
-    named = set(re.findall(r"`((?:group|offsets?|limit|admin|log|max|connections|socket)\.[a-z.]+[a-z])`", readme))
-    assert named <= SETTINGS.keys() | STRUCTURED.keys()
+
+def test_every_code_block_of_a_document_names_its_language():
+    for name, text in documents().items():
+        openings = re.findall(r"^ *```(.*)$", text, re.MULTILINE)[::2]
+        assert all(openings), f"{name}: {openings}"
+
+
+def test_settings_that_the_documents_name_exist():
+    from coordinator.config.settings import SETTINGS, STRUCTURED
+
+    for name, text in documents().items():
+        named = set(re.findall(r"`((?:group|offsets?|limit|admin|log|max|connections|socket)\.[a-z.]+[a-z])`", text))
+        assert named <= SETTINGS.keys() | STRUCTURED.keys(), name
 
 
 def test_every_setting_is_read_by_the_code_that_it_is_for():
-    from coordinator.settings import SETTINGS
+    from coordinator.config.settings import SETTINGS
 
-    elsewhere = [path for path in PACKAGE.rglob("*.py") if path.name not in {"config.py", "settings.py"}]
+    elsewhere = [path for path in PACKAGE.rglob("*.py") if path.name != "settings.py" and path.parent.name != "config"]
     source = "\n".join(path.read_text(encoding="utf-8") for path in elsewhere)
     words = set(re.findall(r"\w+", source))
     assert [name for name, setting in SETTINGS.items() if setting.field_name not in words] == []

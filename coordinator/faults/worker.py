@@ -23,7 +23,7 @@ class SimulatedWorker:
         self._under_way: dict[_Job, None] = {}
         self._closed = False
 
-    def run(self, function: Callable[[], Any], done: Done) -> None:
+    def submit(self, function: Callable[[], Any], done: Done) -> None:
         if self._closed:
             raise RuntimeError("cannot schedule new futures after shutdown")
         job = _Job(function, done)

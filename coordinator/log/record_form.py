@@ -7,7 +7,7 @@ border between the two or behind thousands of records, goes the ordinary way, by
 
 from collections.abc import Callable, Mapping, Sequence
 
-from coordinator.log.batch import DELTAS, NEAR, BatchBuilder
+from coordinator.log.batch_builder import DELTAS, NEAR, BatchBuilder
 from coordinator.protocol.form import WriteForm
 
 Pairs = Sequence[tuple[bytes, bytes]]

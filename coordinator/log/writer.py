@@ -22,6 +22,7 @@ from typing import Any
 
 from coordinator.log.log import Log, SyncJob
 from coordinator.world.disk import NO_SPACE
+from coordinator.world.worker import RunInWorker
 
 FLUSH_BYTES = 8 * 1024 * 1024
 """With durability "write": how much may be written before a sync is started that nobody waits for."""
@@ -43,7 +44,7 @@ class Writer:
         "_job",
         "_on_durable",
         "_on_failure",
-        "_run",
+        "_run_in_worker",
         "_unsynced_bytes",
         "log",
         "offset_durable",
@@ -53,11 +54,11 @@ class Writer:
         self,
         log: Log,
         durability: str,
-        run: Callable[[Callable[[], Any], Callable[[Any], None]], None],
+        run_in_worker: RunInWorker,
         on_durable: Callable[[int], None],
         on_failure: Callable[[OSError], None],
     ) -> None:
-        """`run(function, done)` calls the function in a worker, then on the loop `done` with its result or exception.
+        """`run_in_worker(function, done)` calls the function in a worker, then on the loop `done` with its result or exception.
 
         `on_durable(offset)`: all before the offset is durable; the offset grows from call to call. `on_failure(error)`:
         what was written and not announced may be gone. If `log.failed` is set that is final; otherwise the log goes on
@@ -66,7 +67,7 @@ class Writer:
         self.log = log
         self.offset_durable = log.end_offset
         self._durability = Durability(durability)
-        self._run = run
+        self._run_in_worker = run_in_worker
         self._on_durable = on_durable
         self._on_failure = on_failure
         self._job: SyncJob | None = None
@@ -97,7 +98,7 @@ class Writer:
     def _start(self) -> None:
         self._unsynced_bytes = 0
         job = self._job = self.log.sync_job()
-        self._run(job.run, self._synced)
+        self._run_in_worker(job.run, self._synced)
 
     def _synced(self, outcome: Any) -> None:
         job, self._job = self._job, None

@@ -20,7 +20,12 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator.places import SCHEMAS
+_PACKAGE = Path(__file__).resolve().parent.parent
+_BUNDLED = _PACKAGE / "bundled"
+"""Where a wheel has the files that are not code (setup.py copies them); a checkout has them beside the package."""
+
+SCHEMAS = (_BUNDLED if _BUNDLED.is_dir() else _PACKAGE.parent) / "protocol_schemas"
+"""The folder of the message definitions."""
 
 LATEST = 0x7FFF
 """The upper end of "3+"."""

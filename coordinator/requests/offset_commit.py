@@ -8,7 +8,10 @@ Whether the topics exist is asked first (judged_commit.py).
 
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import READ_GROUP, READ_TOPIC
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.api.topic_existence import Judged, all_exist, judge
 from coordinator.groups.offsets.commit import ANSWERS, commit
 from coordinator.groups.offsets.commit_again import CommitForm, commit_again, inverted
@@ -22,7 +25,7 @@ LEADER_EPOCHS_SINCE = 6
 TOPIC_IDS_SINCE = 10
 
 
-def handle(server: Any, exchange: Any) -> None:
+def handle(server: Server, exchange: Exchange[Any]) -> None:
     request = exchange.request
     if type(request) is Filled:
         form: CommitForm = request.content
@@ -87,7 +90,7 @@ API = Api(
     key=8,
     name="OffsetCommit",
     versions=(2, 10),
-    access=Access(Operation.READ, Resource.GROUP),
+    access=(READ_GROUP, READ_TOPIC),
     handle=handle,
     refuse=refuse,
     form=form,

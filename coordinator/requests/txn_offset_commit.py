@@ -11,7 +11,10 @@ whether the group's partition of `__consumer_offsets` is part of it; the group (
 
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.api.topic_existence import Judged, all_exist, judge
 from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
 from coordinator.groups.offsets.validate_partitions import fail
@@ -37,7 +40,7 @@ _FOR_CLIENTS = {
 """What a client of the group's coordinator is told of the transaction's."""
 
 
-def handle(server: Any, exchange: Any) -> None:
+def handle(server: Server, exchange: Exchange[Any]) -> None:
     request: TxnOffsetCommitRequest = exchange.request
     api_version = exchange.api_version
     by_id = api_version >= TOPIC_IDS_SINCE
@@ -107,7 +110,7 @@ API = Api(
     key=28,
     name="TxnOffsetCommit",
     versions=(0, 6),
-    access=Access(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+    access=(WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC),
     handle=handle,
     refuse=refuse,
 )

@@ -11,9 +11,9 @@ from typing import Any
 
 from coordinator.log.compaction import Work, clean, is_due
 from coordinator.log.log import DamagedLog, Log
-from coordinator.runtime.statistics import Run
 from coordinator.runtime.timers import Handle, Schedule
 from coordinator.world.clock import Clock
+from coordinator.world.worker import RunInWorker
 
 _log = logging.getLogger(__name__)
 
@@ -26,14 +26,14 @@ class Cleaner:
         logs: Callable[[], Sequence[Log]],
         clock: Clock,
         *,
-        run: Run,
+        run_in_worker: RunInWorker,
         soon: Callable[[Callable[[], None]], object],
         schedule: Schedule,
         backoff_ms: int,
     ) -> None:
         self._logs = logs
         self._clock = clock
-        self._run = run
+        self._run_in_worker = run_in_worker
         self._soon = soon
         self._schedule = schedule
         self._backoff_ms = backoff_ms
@@ -93,7 +93,7 @@ class Cleaner:
             self._soon(self._step)
         else:
             self._working = True
-            self._run(work, self._worked)
+            self._run_in_worker(work, self._worked)
 
     def _worked(self, outcome: Any) -> None:
         self._working = False

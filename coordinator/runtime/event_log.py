@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from coordinator.log.batch import BatchBuilder, check_batch, key_values
+from coordinator.log.batch import check_batch, key_values
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import Log
 from coordinator.log.writer import Writer
 from coordinator.protocol.codec import DecodeError, EncodeError
@@ -63,7 +64,7 @@ _ACTIVE = Status.ACTIVE  # Looking a name up in an enum is noticed with every ba
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ServerRun:
     """What the event logs of a process say of it."""
 
     run_id: str
@@ -97,7 +98,7 @@ class EventLog:
         log: Log,
         serde: Serde,
         clock: Clock,
-        run: Run,
+        run: ServerRun,
         *,
         make_writer: Callable[[Log, Callable[[int], None], Callable[[OSError], None]], Writer],
         on_written: Callable[[int], None],

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from coordinator.log.batch import BatchBuilder
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.messages import Message
 
 TimerKey = tuple[Hashable, ...]
@@ -121,11 +121,16 @@ class Fact(NamedTuple):
 class RequestContext(Protocol):
     """A request as the core sees it: who asks, in which version. Kept by the core, opaque, while the asker waits."""
 
-    api_version: int
-    client_id: str | None
-    client_host: str
-    fresh_id: str
-    """A new random UUID (36 characters) where the API may need one (JoinGroup); "" elsewhere."""
+    @property
+    def api_version(self) -> int: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def client_host(self) -> str: ...
+    @property
+    def fresh_id(self) -> str:
+        """A new random UUID (36 characters) where the API may need one (JoinGroup); "" elsewhere."""
+        ...
 
 
 @dataclass(slots=True)

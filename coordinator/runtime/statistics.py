@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from coordinator.runtime.result import Fact
+from coordinator.world.worker import RunInWorker
 
 KEYS_MAX = 64
 """Distinct keys of one counter; further ones are counted as "other"."""
@@ -20,9 +21,6 @@ LAG_EVERY_S = 0.25
 SYNC_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 LAG_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 REBALANCE_BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
-
-Run = Callable[[Callable[[], Any], Callable[[Any], None]], None]
-"""`run(function, done)`: the function in a worker, then `done` with its outcome on the loop."""
 
 
 class Histogram:
@@ -83,8 +81,8 @@ class Statistics:
 
         call_later(LAG_EVERY_S, look)
 
-    def timed(self, run: Run) -> Run:
-        """The same `run`, which also measures each function that it runs."""
+    def timed(self, run_in_worker: RunInWorker) -> RunInWorker:
+        """The same `run_in_worker`, which also measures each function that it runs."""
 
         def measured(function: Callable[[], Any], done: Callable[[Any], None]) -> None:
             began = finished = 0.0
@@ -102,7 +100,7 @@ class Statistics:
                 self.syncs_failed += isinstance(outcome, BaseException)
                 done(outcome)
 
-            run(work, count)
+            run_in_worker(work, count)
 
         return measured
 

@@ -33,7 +33,7 @@ COORDINATOR_EPOCH = 0
 """There is one coordinator and it never moves."""
 
 
-class ProducerIds(Protocol):
+class ProducerIdSource(Protocol):
     """New producer ids."""
 
     def take(self) -> int | None:
@@ -52,7 +52,7 @@ class Transactions:
     __slots__ = ("by_id", "config", "deliver", "ended", "fenced", "last_epochs", "ongoing", "prepared", "producer_ids",
                  "states", "undelivered")  # fmt: skip
 
-    def __init__(self, config: TransactionsConfig, producer_ids: ProducerIds, deliver: Deliver) -> None:
+    def __init__(self, config: TransactionsConfig, producer_ids: ProducerIdSource, deliver: Deliver) -> None:
         self.config = config
         self.producer_ids = producer_ids
         self.deliver = deliver

@@ -6,13 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 Done = Callable[[Any], None]
-"""Called on the loop with what the function returned, or with the exception it raised."""
+"""Called on the loop with the value that the function returned or the exception that it raised."""
+RunInWorker = Callable[[Callable[[], Any], Done], None]
+"""`run_in_worker(function, done)`: `Worker.submit`, possibly wrapped to measure each call."""
 
 
 class Worker(Protocol):
     """Somewhere else to run what blocks."""
 
-    def run(self, function: Callable[[], Any], done: Done) -> None:
+    def submit(self, function: Callable[[], Any], done: Done) -> None:
         """Calls the function there, then `done` on the loop. Functions under way together end in any order."""
 
     def close(self) -> None:
@@ -26,7 +28,7 @@ class Threads:
         self._loop = loop
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="disk")
 
-    def run(self, function: Callable[[], Any], done: Done) -> None:
+    def submit(self, function: Callable[[], Any], done: Done) -> None:
         self._pool.submit(self._work, function, done)
 
     def _work(self, function: Callable[[], Any], done: Done) -> None:

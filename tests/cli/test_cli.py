@@ -52,7 +52,7 @@ def test_config_show_prints_what_serve_would_use(capsys):
 
 
 def test_config_list_names_every_setting(capsys):
-    from coordinator.settings import SETTINGS
+    from coordinator.config.settings import SETTINGS
 
     assert cli.main(["config", "list"]) == 0
     listed = capsys.readouterr().out

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.config import ConfigError, load
+from coordinator.config.load import ConfigError, load
 
 CONTAINER = Path(__file__).resolve().parents[2] / "config" / "container.yaml"
 

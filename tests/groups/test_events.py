@@ -1,14 +1,12 @@
 """What the groups tell the event log: each event, with its fields."""
 
 import pytest
-from groups.consumer.consumer_world import INTERVAL_MS, ChangeableSettings, Classic, ConsumerHarness, Modern, settle
-from groups.harness import Asked, GroupHarness
-from groups.offsets.offset_coordinator import OffsetCoordinator
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.groups.commit_events import RefusedOffset, Verdict, commit_decided
-from coordinator.groups.events import EVENT_KEYS, ClassicDelivery, Kind
+from coordinator.groups.events import EVENT_KEYS, ClassicDelivery
+from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
 from coordinator.protocol.codec import Codec
@@ -17,6 +15,16 @@ from coordinator.protocol.messages import OffsetCommitRequest, TxnOffsetCommitRe
 from coordinator.protocol.subscription import Assignment, encode_assignment
 from coordinator.requests import offset_commit
 from coordinator.runtime.serde import Serde
+from tests.groups.consumer.consumer_world import (
+    INTERVAL_MS,
+    ChangeableSettings,
+    Classic,
+    ConsumerHarness,
+    Modern,
+    settle,
+)
+from tests.groups.harness import Asked, GroupHarness
+from tests.groups.offsets.offset_coordinator import OffsetCoordinator
 
 ACCEPTS, REFUSES, CANNOT_SAY = Verdict.ACCEPTS, Verdict.REFUSES, Verdict.CANNOT_SAY
 ALL = [("t", partition) for partition in range(4)]

@@ -1,15 +1,15 @@
 """An event is linked to the state it was decided on: folding the groups' log up to its state offset and deciding again comes to
 the same, whatever happened before and after."""
 
-from groups.consumer.consumer_world import ChangeableSettings, ConsumerHarness, Modern
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.groups.groups import Groups
+from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import FENCING_POLICIES
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest
+from tests.groups.consumer.consumer_world import ChangeableSettings, ConsumerHarness, Modern
 
 STEPS = st.lists(
     st.one_of(
@@ -58,7 +58,7 @@ def test_deciding_again_on_the_state_of_the_event_comes_to_the_same(steps, polic
 
 def decide_again(h, chosen, event, version):
     """The same request to a shard that has read the log up to where it was decided."""
-    groups = Groups(h.config, h.catalog, settings=chosen)
+    groups = GroupMachine(h.config, h.catalog, settings=chosen)
     for record in h.records[: event.state_offset]:
         groups.replay(record)
     request = OffsetCommitRequest(

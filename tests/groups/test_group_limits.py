@@ -1,10 +1,10 @@
 """Groups, and the ids that a group gives out, have limits; what is there already is served beyond them."""
 
 import pytest
-from groups.consumer.consumer_world import ConsumerHarness
-from groups.harness import GroupHarness
 
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.consumer.consumer_world import ConsumerHarness
+from tests.groups.harness import GroupHarness
 
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
 
@@ -14,7 +14,7 @@ def test_classic_groups_up_to_the_limit_are_made_and_no_more():
     assert h.join("a", version=3).is_parked
     assert h.join("b", version=3).is_parked
     assert h.join("c", version=3).error is FULL
-    assert "c" not in h.groups.classic
+    assert "c" not in h.groups.by_id
     assert h.join("a", version=3).is_parked, "a group that is there takes members"
 
 

@@ -5,7 +5,7 @@ from struct import pack
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.log.batch import DELTAS, NEAR, BatchBuilder
+from coordinator.log.batch_builder import DELTAS, NEAR, BatchBuilder
 from coordinator.log.record_form import RecordsForm
 
 CODES = {8: "q", 12: "qi"}

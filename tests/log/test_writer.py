@@ -4,10 +4,10 @@ import errno
 from random import Random
 
 import pytest
-from log.log_helpers import LateWorker, content, make_batch, open_log, reopened
 
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.writer import Writer
+from tests.log.log_helpers import LateWorker, content, make_batch, open_log, reopened
 
 
 class Shard:
@@ -18,7 +18,7 @@ class Shard:
         self.worker = LateWorker()
         self.log = open_log(disk, **options)
         self.durable, self.failures = [], []
-        self.writer = Writer(self.log, durability, self.worker.run, self.durable.append, self.failures.append)
+        self.writer = Writer(self.log, durability, self.worker.submit, self.durable.append, self.failures.append)
 
     def write(self, count=1):
         pairs = [(b"key-%d" % (self.log.end_offset + i), b"value") for i in range(count)]

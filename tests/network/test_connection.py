@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import READ_GROUP
+from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher
 from coordinator.bench.load import frame
 from coordinator.network.connection import Connection, ConnectionLimits, Turn
@@ -70,9 +71,11 @@ class Peer:
         self.now, self.soon, self.exchanges, self.lost = 0, [], [], []
         self.transport = Transport()
         self.hold_next = False
+        self.on_request = lambda exchange: None
 
         def handle(server, exchange):
             self.exchanges.append(exchange)
+            self.on_request(exchange)
             if self.hold_next:
                 exchange.wait()
             if not held:
@@ -82,7 +85,7 @@ class Peer:
             key=12,
             name="Heartbeat",
             versions=(0, 4),
-            access=Access(Operation.READ, Resource.GROUP),
+            access=(READ_GROUP,),
             handle=handle,
             refuse=lambda request, error, version: HeartbeatResponse(error_code=error.code),
         )
@@ -221,6 +224,15 @@ def test_garbage_closes_the_connection_after_the_answers_given_before_it(caplog)
     assert peer.transport.answers() == [(1, 0)]
     assert peer.transport.closed
     assert "connection_closed" in caplog.text
+
+
+def test_nothing_behind_a_request_that_closed_the_connection_is_handled():
+    peer = Peer()
+    peer.on_request = lambda exchange: exchange.close("refused") if exchange.correlation_id == 2 else None
+    peer.send(1, 2, 3)
+    peer.send(4)
+    assert [exchange.correlation_id for exchange in peer.exchanges] == [1, 2]
+    assert peer.transport.closed
 
 
 @pytest.mark.parametrize("size", [-1, 1_001, 0x7FFFFFFF])

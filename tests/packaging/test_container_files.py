@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from coordinator.config import load
+from coordinator.config.load import load
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SERVICES = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())["services"]
@@ -20,6 +20,11 @@ def test_what_is_copied_into_the_image_is_there_and_reaches_the_builder():
         for source in line.split()[:-1]:
             assert (REPOSITORY / source).exists(), source
             assert source.split("/")[0] in sent, source
+
+
+def test_the_image_holds_the_licence():
+    server = DOCKERFILE.rpartition("\nFROM ")[2]
+    assert re.search(r"^COPY LICENSE /", server, re.MULTILINE)
 
 
 def test_the_server_runs_without_root_and_with_a_health_check():

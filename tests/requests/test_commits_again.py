@@ -10,11 +10,10 @@ from types import SimpleNamespace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runtime.event_world import EventWorld
 
 from coordinator.api.dispatch import FORM_BYTES_MAX, NO_FORM, UNLIKE_AT_FIRST, UNLIKE_MAX, Dispatcher
 from coordinator.bench.load import frame
-from coordinator.groups.groups import Groups
+from coordinator.groups.machine import GroupMachine
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
@@ -27,6 +26,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.requests import consumer_group_heartbeat, join_group, offset_commit, sync_group
 from coordinator.runtime.router import Router
+from tests.runtime.event_world import EventWorld
 
 CODEC = Codec.of(None)
 MODULES = (consumer_group_heartbeat, join_group, offset_commit, sync_group)
@@ -72,7 +72,7 @@ class Connection:
     client_host = "/127.0.0.1"
 
     def __init__(self):
-        self.repeated = SimpleNamespace(rest=None, head=None)
+        self.cached_request = SimpleNamespace(rest=None, head=None)
         self.form = NO_FORM
         self.unlike = UNLIKE_AT_FIRST
         self.exchanges = []
@@ -92,7 +92,7 @@ class World(EventWorld):
 
     def __init__(self, *, forms, policy="all"):
         super().__init__("write", policy)
-        apis = {module.API.key: replace(module.API, repeats=False) for module in MODULES}
+        apis = {module.API.key: replace(module.API, is_cacheable=False) for module in MODULES}
         if not forms:
             apis[8] = replace(apis[8], form=None)
         uuids = count()
@@ -117,15 +117,15 @@ class World(EventWorld):
         return [type(exchange.request) is Filled for exchange in self.connections[0].exchanges]
 
     def outcome(self):
-        state: Groups = self.shard.state
+        state: GroupMachine = self.shard.state
         logs = [log.read(0, 1 << 24) for log in (self.shard.log, self.event_log.log)]
         return (
             logs,
             state.offsets.by_group,
             state.offsets.count,
-            state.offsets.commits,
-            state.commits_fenced,
-            state.classic.keys(),
+            state.counters.offsets,
+            state.counters.fenced,
+            state.by_id.keys(),
         )
 
 

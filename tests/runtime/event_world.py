@@ -1,10 +1,8 @@
 """A shard with its event log, on a simulated disk of which one log alone may fail."""
 
-from runtime.shard_world import ReplyTarget, ShardWorld
-
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.events import EVENT_KEYS
-from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import GroupsConfig
 from coordinator.log.batch import key_values
@@ -12,9 +10,10 @@ from coordinator.log.log import Log, LogSettings
 from coordinator.log.writer import Writer
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitRequest
-from coordinator.runtime.event_log import EventLog, Run
+from coordinator.runtime.event_log import EventLog, ServerRun
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard
+from tests.runtime.shard_world import ReplyTarget, ShardWorld
 
 STATE = "data/__consumer_offsets-0"
 EVENTS = "data/__coordinator_events-0"
@@ -67,7 +66,7 @@ class EventWorld(ShardWorld):
         log = Log.open(self.disk, STATE, self.log_settings())
         event_log = Log.open(self.disk, EVENTS, self.event_settings, is_best_effort=True)
         self.written = []
-        run = Run(run_id=f"run-{self.runs}", node_id=1, policy=self.policy)
+        run = ServerRun(run_id=f"run-{self.runs}", node_id=1, policy=self.policy)
         self.serde = Serde(Codec.of(None), EVENT_KEYS)
         self.event_log = EventLog(
             0,
@@ -81,7 +80,7 @@ class EventWorld(ShardWorld):
         self.shard = Shard(
             0,
             log,
-            lambda: Groups(GroupsConfig(coordinator_events=self.policy), self.catalog),
+            lambda: GroupMachine(GroupsConfig(coordinator_events=self.policy), self.catalog),
             Serde(Codec.of(None), RECORD_KEYS),
             self.clock,
             make_writer=lambda log, durable, failed: Writer(log, self.durability, self.run, durable, failed),

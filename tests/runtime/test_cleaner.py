@@ -2,10 +2,9 @@
 
 import errno
 
-from runtime.shard_world import ShardWorld
-from runtime.test_shard import committed, is_success, send_commit
-
 from coordinator.runtime.cleaner import Cleaner
+from tests.runtime.shard_world import ShardWorld
+from tests.runtime.test_shard import committed, is_success, send_commit
 
 
 def cleaned_world():
@@ -16,7 +15,7 @@ def cleaned_world():
     cleaner = Cleaner(
         lambda: [world.shard.log],
         world.clock,
-        run=world.run,
+        run_in_worker=world.run,
         soon=world.soon.append,
         schedule=world.schedule,
         backoff_ms=15_000,

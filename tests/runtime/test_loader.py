@@ -2,19 +2,20 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runtime.shard_world import Catalog
 
 from coordinator.faults.disk import SimulatedDisk
-from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.records import NO_TOPIC_ID
 from coordinator.groups.settings import GroupsConfig
-from coordinator.log.batch import BatchBuilder, end_transaction
+from coordinator.log.batch_builder import BatchBuilder
+from coordinator.log.end_transaction_marker import end_transaction
 from coordinator.log.log import Log, LogSettings
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.loader import load
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
+from tests.runtime.shard_world import Catalog
 
 TRANSACTIONAL = 1 << 4
 SERDE = Serde(Codec.of(None), RECORD_KEYS)
@@ -60,7 +61,7 @@ class History:
                 self.meaning[partition] = staged
 
     def loaded(self):
-        groups = Groups(GroupsConfig(), Catalog())
+        groups = GroupMachine(GroupsConfig(), Catalog())
         load(self.log, SERDE, groups)
         return {
             partition: value.offset for (_, partition), value in groups.offsets.by_group.get("g", {}).items()

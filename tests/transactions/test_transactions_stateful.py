@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from transactions.transactions_world import ID, World, durable_half
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime.internal_request import DONE
 from coordinator.transactions import timeouts
 from coordinator.transactions.complete import Completion, complete
 from coordinator.transactions.transaction import EPOCH_EXHAUSTED
+from tests.transactions.transactions_world import ID, World, durable_half
 
 PARTITIONS = [("t", 0), ("t", 1), ("__consumer_offsets", 0)]
 TIMEOUT_MS = 10_000
@@ -131,7 +131,7 @@ class Histories(RuleBasedStateMachine):
         self.begin_deliveries()
 
     def begin_deliveries(self):
-        for name, marker, left in self.world.deliveries:  # as markers.Deliveries: what is under way is not begun again
+        for name, marker, left in self.world.deliveries:  # as MarkerDelivery: a delivery under way is not started again
             self.under_way.setdefault(Completion(name, marker.producer_id, marker.producer_epoch), (marker, left))
         self.world.deliveries.clear()
 

@@ -5,20 +5,16 @@ gone have no name and are left out.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from coordinator.groups.classic.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.classic.protocols import in_java_order
-from coordinator.groups.consumer.group import NO_PARTITIONS, ConsumerGroup
+from coordinator.groups.consumer.group import NO_PARTITIONS, ConsumerGroup, find_consumer_group
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.epochs.describe import absent, group_view, listed, member_view, other_owners, progress_view
 from coordinator.groups.epochs.member import PartitionEpochs
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Catalog, Groups
 from coordinator.protocol.messages import ConsumerGroupDescribeResponse, ListGroupsResponse
-
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Catalog, Groups
-
-KIND = "consumer"
 
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
 _Member = ConsumerGroupDescribeResponse.Member
@@ -28,19 +24,19 @@ _TopicPartitions = ConsumerGroupDescribeResponse.TopicPartitions
 _CLASSIC_PROTOCOL, _CONSUMER_PROTOCOL = 0, 1
 
 
-def list_groups(groups: "Groups", states: Iterable[str], types: Iterable[str]) -> list[ListGroupsResponse.ListedGroup]:
+def list_groups(groups: Groups, states: Iterable[str], types: Iterable[str]) -> list[ListGroupsResponse.ListedGroup]:
     """The shard's consumer groups. Filters as for classic ones. Kafka: `GroupMetadataManager.listGroups`."""
-    return listed(groups.consumer.values(), KIND, CONSUMER_PROTOCOL_TYPE, states, types)
+    return listed(groups, Kind.CONSUMER, states, types)
 
 
-def describe_consumer_group(groups: "Groups", group_id: str) -> _Described:
+def describe_consumer_group(groups: Groups, group_id: str) -> _Described:
     """The group for ConsumerGroupDescribe (KIP-848). Kafka: `GroupMetadataManager.consumerGroupDescribe`.
 
     Errors in the description: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND.
     """
-    group = groups.consumer.get(group_id)
+    group = find_consumer_group(groups, group_id)
     if group is None:
-        return _Described(**absent(groups, group_id, KIND))
+        return _Described(**absent(groups, group_id, Kind.CONSUMER))
     catalog = groups.catalog
     return _Described(
         group_id=group_id,
@@ -52,13 +48,13 @@ def describe_consumer_group(groups: "Groups", group_id: str) -> _Described:
     )
 
 
-def assignor_of(groups: "Groups", group: ConsumerGroup) -> str:
+def assignor_of(groups: Groups, group: ConsumerGroup) -> str:
     """The assignor that most members ask for, or the default."""
     known = in_java_order(name for name in group.assignors if name in groups.assignors)
     return max(known, key=group.assignors.__getitem__) if known else next(iter(groups.assignors))
 
 
-def _described(catalog: "Catalog", group: ConsumerGroup, member: ConsumerMember) -> _Member:
+def _described(catalog: Catalog, group: ConsumerGroup, member: ConsumerMember) -> _Member:
     held: dict[bytes, set[int]] = {}
     for epochs in (member.assigned, member.pending_revocation):
         for topic_id, partitions in epochs.items():
@@ -79,7 +75,7 @@ def _described(catalog: "Catalog", group: ConsumerGroup, member: ConsumerMember)
     )
 
 
-def _assignment(catalog: "Catalog", held: Any) -> _Assignment:
+def _assignment(catalog: Catalog, held: Any) -> _Assignment:
     named = ((topic_id, catalog.topic_name(topic_id)) for topic_id in held)
     return _Assignment(
         [
@@ -90,10 +86,10 @@ def _assignment(catalog: "Catalog", held: Any) -> _Assignment:
     )
 
 
-def details(groups: "Groups", group: ConsumerGroup) -> dict[str, Any]:
+def details(groups: Groups, group: ConsumerGroup) -> dict[str, Any]:
     """Everything about a group, as plain values: also what each member waits for, and why the group last rebalanced."""
     return {
-        **group_view(group, KIND),
+        **group_view(group),
         "assignor": assignor_of(groups, group),
         "subscribed_topics": sorted(group.subscribed),
         "regexes": {regex: sorted(resolved.topics) for regex, resolved in sorted(group.regexes.items())},
@@ -102,7 +98,7 @@ def details(groups: "Groups", group: ConsumerGroup) -> dict[str, Any]:
     }
 
 
-def _member_details(catalog: "Catalog", group: ConsumerGroup, member: ConsumerMember) -> dict[str, Any]:
+def _member_details(catalog: Catalog, group: ConsumerGroup, member: ConsumerMember) -> dict[str, Any]:
     return {
         **member_view(member),
         "protocol": "consumer" if member.classic is None else "classic",
@@ -120,7 +116,7 @@ def _member_details(catalog: "Catalog", group: ConsumerGroup, member: ConsumerMe
     }
 
 
-def _epochs(catalog: "Catalog", held: PartitionEpochs) -> dict[str, dict[int, int]]:
+def _epochs(catalog: Catalog, held: PartitionEpochs) -> dict[str, dict[int, int]]:
     """Topic -> partition -> assignment epoch; a topic that is gone is shown by its id."""
     return {
         catalog.topic_name(topic_id) or topic_id.hex(): dict(sorted(partitions.items()))

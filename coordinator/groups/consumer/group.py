@@ -22,9 +22,13 @@ from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.soft_state import ConsumerSoftState
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.epochs.member import PartitionEpochs
+from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
 from coordinator.runtime.result import TimerKey
 
 NO_PARTITIONS: Partitions = {}
+_KIND = Kind.CONSUMER
 _NO_OWNERS: Mapping[int, str] = {}
 
 
@@ -64,6 +68,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
         "subscribed",
         "target_partition_count",
     )
+
+    kind = _KIND
+    protocol_type = CONSUMER_PROTOCOL_TYPE
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id, ConsumerSoftState())
@@ -234,6 +241,23 @@ def _add(counts: dict[str, int], key: str, by: int) -> None:
         counts[key] = count
     else:
         del counts[key]
+
+
+def find_consumer_group(groups: Groups, group_id: str) -> ConsumerGroup | None:
+    """The consumer group of this id; None if there is no group, or one of another kind."""
+    group = groups.by_id.get(group_id)
+    if group is None or group.kind is not _KIND:
+        return None
+    return group  # type: ignore[return-value]  # the kind says the class
+
+
+def consumer_group_or_new(groups: Groups, group_id: str) -> ConsumerGroup:
+    """For replay: the consumer group of this id; created if there is none, in the place of a group of another kind."""
+    group = find_consumer_group(groups, group_id)
+    if group is None:
+        group = ConsumerGroup(group_id)
+        groups.put(group)
+    return group
 
 
 def session_key(group_id: str, member_id: str) -> TimerKey:

@@ -8,9 +8,8 @@ have lost what it knew.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from coordinator.groups.consumer.group import join_key, session_key, sync_key
+from coordinator.groups.consumer.group import ConsumerGroup, find_consumer_group, join_key, session_key, sync_key
 from coordinator.groups.consumer.leave import remove
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.reconcile import Owned
@@ -18,12 +17,12 @@ from coordinator.groups.consumer.soft_state import CachedHeartbeat
 from coordinator.groups.consumer.static_members import join
 from coordinator.groups.consumer.subscription import refresh_timer
 from coordinator.groups.consumer.update import ConsumerUpdate
-from coordinator.groups.consumer.upgrade import group_to_join
 from coordinator.groups.epochs.heartbeat import (
     UNCHANGED,
     check_epoch,
     contains_all,
     existing,
+    existing_to_leave,
     fence_epoch,
     has_changed,
     invalid,
@@ -33,13 +32,10 @@ from coordinator.groups.epochs.leave import leave
 from coordinator.groups.epochs.member import JOINING_EPOCH, LEAVING_EPOCH, PartitionEpochs
 from coordinator.groups.epochs.membership import fence_size, short_id
 from coordinator.groups.events import acknowledged, delivered
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from coordinator.runtime.result import RequestContext, Result, Timer
-
-if TYPE_CHECKING:
-    from coordinator.groups.consumer.group import ConsumerGroup
-    from coordinator.groups.groups import Groups
 
 MEMBER_ID_REQUIRED_SINCE = 1
 """From this version on the client chooses its member id itself (KIP-1082)."""
@@ -49,7 +45,7 @@ _Assignment = ConsumerGroupHeartbeatResponse.Assignment
 
 
 def consumer_group_heartbeat(
-    groups: "Groups", request: ConsumerGroupHeartbeatRequest, context: RequestContext, now_ms: int
+    groups: Groups, request: ConsumerGroupHeartbeatRequest, context: RequestContext, now_ms: int
 ) -> Result:
     """One heartbeat of a member (KIP-848). Kafka: `GroupMetadataManager.consumerGroupHeartbeat`.
 
@@ -67,32 +63,30 @@ def consumer_group_heartbeat(
         raise
 
 
-def _heartbeat(
-    groups: "Groups", request: ConsumerGroupHeartbeatRequest, context: RequestContext, now_ms: int
-) -> Result:
+def _heartbeat(groups: Groups, request: ConsumerGroupHeartbeatRequest, context: RequestContext, now_ms: int) -> Result:
     _check(groups, request, context.api_version)
     group_id, epoch = request.group_id, request.member_epoch
     if epoch < 0:
-        update = existing(ConsumerUpdate, groups, group_id, f"Group {group_id} not found.", now_ms)
+        update = existing_to_leave(ConsumerUpdate, groups, group_id, now_ms)
         leave(update, remove, request.member_id, request.instance_id, epoch)
         return update.result(ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=epoch))
     if epoch == JOINING_EPOCH:
-        update = group_to_join(groups, group_id, request.member_id, now_ms)
+        update = groups.migration.update_to_join(groups, group_id, request.member_id, now_ms)
     else:
-        update = existing(ConsumerUpdate, groups, group_id, f"Consumer group {group_id} not found.", now_ms)
+        update = existing(ConsumerUpdate, groups, group_id, now_ms)
     member_id = request.member_id or short_id(context.fresh_id)
     fence_size(update.group, groups.config.group_consumer_max_size, "consumer", member_id, request.instance_id)
     return _advance(update, request, context, _member_before(update, request, member_id))
 
 
 def _cached(
-    groups: "Groups", request: ConsumerGroupHeartbeatRequest, context: RequestContext, now_ms: int
+    groups: Groups, request: ConsumerGroupHeartbeatRequest, context: RequestContext, now_ms: int
 ) -> Result | None:
     """The answer built before, if the member says nothing new and nothing has happened in the group.
 
     What it owns is nothing new: it has reached the target, and has nothing to give up any more.
     """
-    group = groups.consumer.get(request.group_id)
+    group = find_consumer_group(groups, request.group_id)
     if group is None or request.member_epoch != group.target_epoch:
         return None
     settings = groups.settings.consumer(request.group_id)
@@ -122,7 +116,7 @@ def _cached(
     return cached.result
 
 
-def _cache(groups: "Groups", group: "ConsumerGroup", member_id: str, now_ms: int) -> CachedHeartbeat | None:
+def _cache(groups: Groups, group: ConsumerGroup, member_id: str, now_ms: int) -> CachedHeartbeat | None:
     """Builds the answer to a member that has reached the target, valid until the target moves; None if more is to do."""
     member = group.members.get(member_id)
     if member is None or member.classic is not None or not member.is_reconciled_to(group.target_epoch):
@@ -215,7 +209,7 @@ def _merge_request(
     return replace(old, **changes) if changes else old  # type: ignore[arg-type]  # each under its field's name
 
 
-def _check(groups: "Groups", request: ConsumerGroupHeartbeatRequest, api_version: int) -> None:
+def _check(groups: Groups, request: ConsumerGroupHeartbeatRequest, api_version: int) -> None:
     """Refuses what no state makes right. Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if not request.member_id and (

@@ -5,9 +5,8 @@ Kafka: `GroupMetadataManager.replay`, for key types 3 to 8 and 16.
 
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
-from coordinator.groups.consumer.group import ResolvedRegex
+from coordinator.groups.consumer.group import ResolvedRegex, consumer_group_or_new, find_consumer_group
 from coordinator.groups.consumer.member import ClassicPart, MemberState
 from coordinator.groups.epochs.replay import (
     clear_holdings,
@@ -16,6 +15,8 @@ from coordinator.groups.epochs.replay import (
     drop_member,
     with_epochs,
 )
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -33,20 +34,17 @@ from coordinator.protocol.messages import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
-
 _MEMBER_STATES = {state.value: state for state in MemberState}
 _PLACE = attrgetter("topic_id", "partitions", "assignment_epochs")
 
 
 def replay_member_metadata(
-    groups: "Groups", key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
+    groups: Groups, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
 ) -> None:
     if value is None:
-        drop_member(groups.consumer.get(key.group_id), key.member_id)
+        drop_member(find_consumer_group(groups, key.group_id), key.member_id)
         return
-    group = groups.consumer_or_made(key.group_id)
+    group = consumer_group_or_new(groups, key.group_id)
     before = group.member_or_new(key.member_id)
     classic = value.classic_member_metadata
     topics = frozenset(value.subscribed_topic_names)
@@ -72,14 +70,14 @@ def replay_member_metadata(
 
 
 def replay_current_assignment(
-    groups: "Groups",
+    groups: Groups,
     key: ConsumerGroupCurrentMemberAssignmentKey,
     value: ConsumerGroupCurrentMemberAssignmentValue | None,
 ) -> None:
     if value is None:
-        clear_holdings(groups.consumer.get(key.group_id), key.member_id)
+        clear_holdings(find_consumer_group(groups, key.group_id), key.member_id)
         return
-    group = groups.consumer_or_made(key.group_id)
+    group = consumer_group_or_new(groups, key.group_id)
     before = group.member_or_new(key.member_id)
     epoch = value.member_epoch
     assigned = with_epochs(map(_PLACE, value.assigned_partitions), epoch)
@@ -98,54 +96,52 @@ def replay_current_assignment(
     )
 
 
-def replay_group_epoch(
-    groups: "Groups", key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None
-) -> None:
+def replay_group_epoch(groups: Groups, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
     """Its tombstone is the last one when a group is deleted: the group is gone."""
     if value is None:
-        groups.forget_consumer(key.group_id)
+        groups.remove(key.group_id, Kind.CONSUMER)
     else:
-        groups.consumer_or_made(key.group_id).set_group_epoch(value.epoch, value.metadata_hash)
+        consumer_group_or_new(groups, key.group_id).set_group_epoch(value.epoch, value.metadata_hash)
 
 
 def replay_target_epoch(
-    groups: "Groups",
+    groups: Groups,
     key: ConsumerGroupTargetAssignmentMetadataKey,
     value: ConsumerGroupTargetAssignmentMetadataValue | None,
 ) -> None:
     if value is None:
-        clear_target_epoch(groups.consumer.get(key.group_id))
+        clear_target_epoch(find_consumer_group(groups, key.group_id))
     else:
-        groups.consumer_or_made(key.group_id).set_target_epoch(value.assignment_epoch, value.assignment_timestamp)
+        consumer_group_or_new(groups, key.group_id).set_target_epoch(value.assignment_epoch, value.assignment_timestamp)
 
 
 def replay_target_of_member(
-    groups: "Groups",
+    groups: Groups,
     key: ConsumerGroupTargetAssignmentMemberKey,
     value: ConsumerGroupTargetAssignmentMemberValue | None,
 ) -> None:
     if value is None:
-        clear_target(groups.consumer.get(key.group_id), key.member_id)
+        clear_target(find_consumer_group(groups, key.group_id), key.member_id)
         return
     partitions = {topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions if topic.partitions}
-    groups.consumer_or_made(key.group_id).set_target(key.member_id, partitions)
+    consumer_group_or_new(groups, key.group_id).set_target(key.member_id, partitions)
 
 
 def replay_regex(
-    groups: "Groups", key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+    groups: Groups, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
 ) -> None:
     if value is not None:
         resolved = ResolvedRegex(topics=frozenset(value.topics), version=value.version, timestamp_ms=value.timestamp)
-        groups.consumer_or_made(key.group_id).set_regex(key.regular_expression, resolved)
-    elif key.group_id in groups.consumer:
-        groups.consumer[key.group_id].set_regex(key.regular_expression, None)
+        consumer_group_or_new(groups, key.group_id).set_regex(key.regular_expression, resolved)
+    elif (group := find_consumer_group(groups, key.group_id)) is not None:
+        group.set_regex(key.regular_expression, None)
 
 
 def replay_partition_metadata(
-    groups: "Groups", key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
+    groups: Groups, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
 ) -> None:
     """What a Kafka before 4.1 kept of the topics. Nothing here needs it, but its record is removed when it can be."""
     if value is not None:
-        groups.consumer_or_made(key.group_id).set_partition_metadata(is_there=True)
-    elif key.group_id in groups.consumer:
-        groups.consumer[key.group_id].set_partition_metadata(is_there=False)
+        consumer_group_or_new(groups, key.group_id).set_partition_metadata(is_there=True)
+    elif (group := find_consumer_group(groups, key.group_id)) is not None:
+        group.set_partition_metadata(is_there=False)

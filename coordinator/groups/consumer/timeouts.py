@@ -11,22 +11,23 @@ A member whose timer fires is removed.
 from collections.abc import Iterable
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
+from coordinator.groups.consumer.group import find_consumer_group
 from coordinator.groups.consumer.leave import remove
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.subscription import follow, metadata_hash, resolve
 from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.epochs.timeouts import fire, timers_after_load
+from coordinator.groups.state import Groups
 from coordinator.runtime.result import Result, Timer, TimerKey
 
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
 
-
-def resume_all(groups: "Groups") -> Iterable[Timer]:
+def resume_all(groups: Groups) -> Iterable[Timer]:
     """The members' timers in a shard that was just loaded."""
-    for group_id, group in groups.consumer.items():
+    for group_id in groups.by_id:
+        group = find_consumer_group(groups, group_id)
+        if group is None:
+            continue
         session_ms = groups.settings.consumer(group_id).session_timeout_ms
         for member in group.members.values():
             timeout_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
@@ -46,9 +47,9 @@ fire_join = partial(_fire, cause="a classic member did not join in time", is_due
 fire_sync = partial(_fire, cause="a classic member did not sync in time", is_due=_is_classic)
 
 
-def fire_regex(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
+def fire_regex(groups: Groups, key: TimerKey, now_ms: int) -> Result:
     """Matches the group's patterns against the topics (Kafka: `GroupMetadataManager.handleRegularExpressionsResult`)."""
-    update = ConsumerUpdate.existing(groups, str(key[1]), now_ms)
+    update = ConsumerUpdate.find(groups, str(key[1]), now_ms)
     if update is None or not update.group.regex_members:
         return Result()
     group, soft = update.group, update.group.soft

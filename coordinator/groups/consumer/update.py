@@ -16,7 +16,7 @@ Kafka: the second half of `GroupMetadataManager.consumerGroupHeartbeat`, with `m
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from coordinator.groups.assignors.assignor import AssignorError, GroupSpec, MemberSpec, Partitions, run
 from coordinator.groups.classic.protocols import in_java_order
@@ -33,13 +33,11 @@ from coordinator.groups.consumer.member import ConsumerMember, MemberState
 from coordinator.groups.consumer.reconcile import Owned, reconcile
 from coordinator.groups.consumer.subscription import check_regex, follow, metadata_hash, refresh_timer, topic_ids
 from coordinator.groups.epochs.update import MemberTimers, ModernUpdate, RecordTypes
-from coordinator.groups.events import Kind
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Result
-
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
 
 
 class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
@@ -53,22 +51,15 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
     RECORDS: ClassVar[RecordTypes] = records
     TIMERS = MemberTimers(session_key, rebalance_key, (join_key, sync_key))
 
-    def __init__(self, groups: "Groups", group: ConsumerGroup, now_ms: int) -> None:
+    def __init__(self, groups: Groups, group: ConsumerGroup, now_ms: int) -> None:
         super().__init__(groups, group, now_ms)
         self.on_result: Callable[[], None] | None = None
         """Ends the round of a classic group; called once nothing can be refused any more."""
-
-    @classmethod
-    def find(cls, groups: "Groups", group_id: str) -> ConsumerGroup | None:
-        return groups.consumer.get(group_id)
 
     def result(self, reply: Message | None) -> Result:
         if self.on_result is not None:
             self.on_result()
         return super().result(reply)
-
-    def _keep_uncommitted(self) -> None:
-        self.groups.begun[self.group_id] = self.group
 
     # --- the steps ----------------------------------------------------------------------------------------------------
 

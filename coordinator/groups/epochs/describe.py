@@ -2,51 +2,48 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.epochs.member import ModernMember
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ListGroupsResponse
-
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
 
 _Listed = ListGroupsResponse.ListedGroup
 
 
-def listed(
-    groups: Iterable[Any], kind: str, protocol_type: str, states: Iterable[str], types: Iterable[str]
-) -> list[_Listed]:
+def listed(groups: Groups, kind: Kind, states: Iterable[str], types: Iterable[str]) -> list[_Listed]:
     """The groups of one kind that are in one of these states, if the kind is one of `types`; no filter if empty."""
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {each.strip().lower() for each in types}
-    if wanted_types and kind not in wanted_types:
+    if wanted_types and kind.label not in wanted_types:
         return []
     return [
-        _Listed(group.group_id, protocol_type, group.state.value, kind)
-        for group in groups
+        _Listed(group.group_id, group.protocol_type or "", group.state.value, kind.label)
+        for group in groups.of_kind(kind)
         if not wanted_states or group.state.lower() in wanted_states
     ]
 
 
-def absent(groups: "Groups", group_id: str, kind: str) -> dict[str, Any]:
+def absent(groups: Groups, group_id: str, kind: Kind) -> dict[str, Any]:
     """The fields of a description that say why there is none: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND."""
     if not group_id:
         return {"error_code": ErrorCode.INVALID_GROUP_ID, "group_id": group_id}
-    is_known = groups.group(group_id) is not None
+    is_known = group_id in groups.by_id
     return {
         "error_code": ErrorCode.GROUP_ID_NOT_FOUND,
-        "error_message": f"Group {group_id} {f'is not a {kind} group' if is_known else 'not found'}.",
+        "error_message": f"Group {group_id} {f'is not a {kind.label} group' if is_known else 'not found'}.",
         "group_id": group_id,
     }
 
 
-def group_view(group: Any, kind: str) -> dict[str, Any]:
+def group_view(group: ModernGroup[Any, Any, Any]) -> dict[str, Any]:
     """The group's epochs, for people."""
     return {
         "group_id": group.group_id,
-        "kind": kind,
+        "kind": group.kind.label,
         "state": group.state.value,
         "group_epoch": group.group_epoch,
         "target_epoch": group.target_epoch,

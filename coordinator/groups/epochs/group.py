@@ -16,11 +16,12 @@ else sees.) What is not in the log is in `group.soft` (soft_state.py).
 Kafka: `ModernGroup`, which `ConsumerGroup` extends and `StreamsGroup` repeats.
 """
 
-from abc import ABC, abstractmethod
-from typing import Any, Generic, TypeVar
+from abc import abstractmethod
+from typing import Any, Generic, Self, TypeVar
 
 from coordinator.groups.epochs.member import ModernMember
 from coordinator.groups.epochs.soft_state import SoftState
+from coordinator.groups.group import Group
 
 EPOCH_AT_FIRST = 1
 """Group epoch and target assignment epoch of a new group, which has an empty target."""
@@ -30,7 +31,7 @@ Part = TypeVar("Part")
 Soft = TypeVar("Soft", bound=SoftState)
 
 
-class ModernGroup(ABC, Generic[Member, Part, Soft]):
+class ModernGroup(Group, Generic[Member, Part, Soft]):
     """A group of such members. `Part` is one member's part of the target, `Soft` the kind's soft state."""
 
     __slots__ = (
@@ -76,8 +77,8 @@ class ModernGroup(ABC, Generic[Member, Part, Soft]):
     # --- questions ----------------------------------------------------------------------------------------------------
 
     @property
-    def is_empty(self) -> bool:
-        return not self.members
+    def epoch(self) -> int:
+        return self.group_epoch
 
     @property
     def durable(self) -> dict[str, Any]:
@@ -106,6 +107,9 @@ class ModernGroup(ABC, Generic[Member, Part, Soft]):
         """A member that has said nothing yet and holds nothing."""
 
     # --- replay -------------------------------------------------------------------------------------------------------
+
+    def inherit_soft_state(self, uncommitted: Self) -> None:
+        self.soft.take_over(uncommitted.soft)
 
     def put(self, member: Member) -> None:
         """Adds a member, or replaces its value."""

@@ -13,17 +13,15 @@ everything and joins again.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from coordinator.groups.epochs.member import JOINING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH, ModernMember
 from coordinator.groups.epochs.membership import member_of_request
 from coordinator.groups.epochs.update import ModernUpdate
 from coordinator.groups.events import fenced
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import Fact
-
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
 
 UNCHANGED = -1
 """As rebalance timeout: the member does not say it in this heartbeat."""
@@ -44,7 +42,7 @@ class HeartbeatRequest(Protocol):
     rebalance_timeout_ms: int
 
 
-def refused_facts(groups: "Groups", request: HeartbeatRequest, error: ErrorCode) -> tuple[Fact, ...]:
+def refused_facts(groups: Groups, request: HeartbeatRequest, error: ErrorCode) -> tuple[Fact, ...]:
     """The event of a refused heartbeat, if it was refused because its sender is not who it says it is."""
     api = request.NAME.removesuffix("Request")
     return fenced(groups, request.group_id, request.member_id, request.instance_id, request.member_epoch, error, api)
@@ -67,20 +65,20 @@ def check_epoch(request: HeartbeatRequest, invalid_epoch: str) -> None:
         raise invalid(invalid_epoch)
 
 
-def existing(kind: type[Update], groups: "Groups", group_id: str, unknown: str, now_ms: int) -> Update:
-    """An update of the group. Raises GROUP_ID_NOT_FOUND, with the text `unknown` if there is no group of any kind."""
-    update = kind.existing(groups, group_id, now_ms)
+def existing(kind: type[Update], groups: Groups, group_id: str, now_ms: int) -> Update:
+    """An update of the group that a heartbeat with an epoch above 0 names. Raises GROUP_ID_NOT_FOUND."""
+    update = kind.find(groups, group_id, now_ms)
     if update is None:
-        raise (
-            KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, unknown)
-            if groups.group(group_id) is None
-            else wrong_kind(kind, group_id)
-        )
+        raise groups.not_found(group_id, kind.KIND)
     return update
 
 
-def wrong_kind(kind: type[ModernUpdate[Any, Any, Any]], group_id: str) -> KafkaError:
-    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {kind.KIND.name.lower()} group.")
+def existing_to_leave(kind: type[Update], groups: Groups, group_id: str, now_ms: int) -> Update:
+    """The same for a heartbeat that leaves; Kafka words the refusal differently. Raises GROUP_ID_NOT_FOUND."""
+    update = kind.find(groups, group_id, now_ms)
+    if update is None and group_id not in groups.by_id:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    return existing(kind, groups, group_id, now_ms) if update is None else update
 
 
 def fence_epoch(
@@ -103,7 +101,7 @@ def fence_epoch(
 def _fenced(update: ModernUpdate[Any, Any, Any], how: str, received: int, known: int) -> KafkaError:
     return KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The {update.KIND.name.lower()} group member has a {how} member epoch ({received}) than the one known by the "
+        f"The {update.KIND.label} group member has a {how} member epoch ({received}) than the one known by the "
         f"group coordinator ({known}). The member must abandon all its partitions and rejoin.",
     )
 

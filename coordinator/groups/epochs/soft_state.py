@@ -15,8 +15,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from coordinator.groups.classic.group import REBALANCES_KEPT
 from coordinator.groups.epochs.member import PartitionEpochs
+from coordinator.groups.group import REBALANCES_KEPT
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,16 +11,14 @@ streams groups; the members are removed by `consumerGroupFenceMember`, `streamsG
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from coordinator.groups.epochs.leave import Remove
 from coordinator.groups.epochs.member import ModernMember
 from coordinator.groups.epochs.update import MemberTimers, ModernUpdate
 from coordinator.groups.events import member_expired
+from coordinator.groups.state import Groups
 from coordinator.runtime.result import Result, Timer, TimerKey
-
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
 
 Update = TypeVar("Update", bound=ModernUpdate[Any, Any, Any])
 
@@ -37,7 +35,7 @@ def timers_after_load(
 def fire(
     kind: type[Update],
     remove: Remove[Update],
-    groups: "Groups",
+    groups: Groups,
     key: TimerKey,
     now_ms: int,
     *,
@@ -45,7 +43,7 @@ def fire(
     is_due: Callable[[Any], bool] = lambda _: True,
 ) -> Result:
     """Removes the member whose timer fired, if it is still there and still what the timer watched (`is_due`)."""
-    update = kind.existing(groups, str(key[1]), now_ms)
+    update = kind.find(groups, str(key[1]), now_ms)
     member = None if update is None else update.group.members.get(str(key[2]))
     if update is None or member is None or not is_due(member):
         return Result()

@@ -14,19 +14,18 @@ streams/update.py add the steps of their heartbeats.
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.epochs.member import JOINING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH, ModernMember
 from coordinator.groups.epochs.soft_state import Rebalance
-from coordinator.groups.events import Completed, Kind, event_only, member_joined, rebalance_started
+from coordinator.groups.events import Completed, event_only, member_joined, rebalance_started
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Record, RequestContext, Result, TimerKey
-
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
 
 MEMBERS_NAMED_MAX = 10
 """Members that the fact `members_left` lists."""
@@ -68,7 +67,7 @@ class ModernUpdate(GroupUpdate, Generic[Group, Member, Part]):
     """The kind's module records.py."""
     TIMERS: ClassVar[MemberTimers]
 
-    def __init__(self, groups: "Groups", group: Group, now_ms: int) -> None:
+    def __init__(self, groups: Groups, group: Group, now_ms: int) -> None:
         super().__init__(group.group_id)
         self.groups = groups
         self.group = group
@@ -79,15 +78,10 @@ class ModernUpdate(GroupUpdate, Generic[Group, Member, Part]):
         """The former holder of the instance id, if the asking member takes its place under another member id."""
 
     @classmethod
-    @abstractmethod
-    def find(cls, groups: "Groups", group_id: str) -> Group | None:
-        """The group of this kind with this id."""
-
-    @classmethod
-    def existing(cls, groups: "Groups", group_id: str, now_ms: int) -> Self | None:
+    def find(cls, groups: Groups, group_id: str, now_ms: int) -> Self | None:
         """An update of the group with this id; None if there is no such group of this kind."""
-        group = cls.find(groups, group_id)
-        return None if group is None else cls(groups, group, now_ms)
+        group: Any = groups.by_id.get(group_id)
+        return cls(groups, group, now_ms) if group is not None and group.kind is cls.KIND else None
 
     # --- members ------------------------------------------------------------------------------------------------------
 
@@ -117,9 +111,12 @@ class ModernUpdate(GroupUpdate, Generic[Group, Member, Part]):
 
         What they held is free from that moment, and the group's epoch is raised so that the next target takes it into account.
         """
-        if not members:
-            return
-        self.dismiss(members, cause)
+        if members:
+            self.dismiss(members, cause)
+            self.write_removal(members, cause)
+
+    def write_removal(self, members: Sequence[Member], cause: str) -> None:
+        """Writes that the members are gone, and the epochs of the group without them."""
         for member in members:
             self.records += self.RECORDS.member_tombstones(self.group_id, member.member_id)
         self._raise_epoch_without(members, cause)
@@ -174,7 +171,7 @@ class ModernUpdate(GroupUpdate, Generic[Group, Member, Part]):
         if ended:
             self.emit(
                 "rebalance_ended",
-                kind=self.KIND.name.lower(),
+                kind=self.KIND.label,
                 epoch=epoch,
                 waited_ms=self.now_ms - ended[0].started_ms,
                 last_reconciled=last_reconciled,
@@ -242,17 +239,14 @@ class ModernUpdate(GroupUpdate, Generic[Group, Member, Part]):
         """The refusal of a member whose state, which a newer Kafka wrote, we do not know."""
         return KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The {self.KIND.name.lower()} group member is in a unknown state. "
+            f"The {self.KIND.label} group member is in a unknown state. "
             f"The member must abandon all its {self.UNITS} and rejoin.",
         )
 
     # --- the result ---------------------------------------------------------------------------------------------------
 
     def result(self, reply: Message | None) -> Result:
-        if self.find(self.groups, self.group_id) is not self.group:
-            self._keep_uncommitted()
+        if self.groups.by_id.get(self.group_id) is not self.group:
+            # The group is new. The group that the first record creates takes over its soft state.
+            self.groups.uncommitted_groups[self.group_id] = self.group
         return super().result(reply)
-
-    @abstractmethod
-    def _keep_uncommitted(self) -> None:
-        """The group is new: keeps it until the first record makes the group that takes over its soft state."""

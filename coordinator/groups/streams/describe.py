@@ -6,20 +6,16 @@ is when all topics of the topology are there.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coordinator.groups.epochs.describe import absent, group_view, listed, member_view, other_owners, progress_view
-from coordinator.groups.streams.group import StreamsGroup
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
+from coordinator.groups.streams.group import StreamsGroup, find_streams_group
 from coordinator.groups.streams.member import NO_TASKS, HeldTasks, StreamsMember
 from coordinator.groups.streams.soft_state import NO_TASK_OFFSETS
+from coordinator.groups.streams.topology import InternalTopic
 from coordinator.protocol.messages import ListGroupsResponse, StreamsGroupDescribeResponse
-
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
-    from coordinator.groups.streams.topology import InternalTopic
-
-KIND = "streams"
-PROTOCOL_TYPE = "streams"
 
 _Described = StreamsGroupDescribeResponse.DescribedGroup
 _Topology = StreamsGroupDescribeResponse.Topology
@@ -37,22 +33,22 @@ _OTHER_NAMES = {"not_ready": "notready"}
 """Kafka 4.4 filters this state by the first name, and finds nothing by the name that it shows."""
 
 
-def list_groups(groups: "Groups", states: Iterable[str], types: Iterable[str]) -> list[ListGroupsResponse.ListedGroup]:
+def list_groups(groups: Groups, states: Iterable[str], types: Iterable[str]) -> list[ListGroupsResponse.ListedGroup]:
     """The shard's streams groups. Filters as for classic ones. Kafka: `GroupMetadataManager.listGroups`."""
     lowered = (state.strip().lower() for state in states)
     named = [_OTHER_NAMES.get(state, state) for state in lowered]
-    return listed(groups.streams.values(), KIND, PROTOCOL_TYPE, named, types)
+    return listed(groups, Kind.STREAMS, named, types)
 
 
-def describe_streams_group(groups: "Groups", group_id: str, *, wants_description: bool) -> _Described:
+def describe_streams_group(groups: Groups, group_id: str, *, wants_description: bool) -> _Described:
     """The group for StreamsGroupDescribe (KIP-1071). Kafka: `GroupMetadataManager.streamsGroupDescribe`.
 
     `wants_description`: of the topology, as a picture for people; no member has sent us one. Errors in the description:
     INVALID_GROUP_ID, GROUP_ID_NOT_FOUND.
     """
-    group = groups.streams.get(group_id)
+    group = find_streams_group(groups, group_id)
     if group is None:
-        return _Described(**absent(groups, group_id, KIND))
+        return _Described(**absent(groups, group_id, Kind.STREAMS))
     return _Described(
         group_id=group_id,
         group_state=group.state.value,
@@ -90,7 +86,7 @@ def _topology(group: StreamsGroup) -> _Topology | None:
     )
 
 
-def _internal(topics: "Iterable[InternalTopic]") -> list[_TopicInfo]:
+def _internal(topics: Iterable[InternalTopic]) -> list[_TopicInfo]:
     return [
         _TopicInfo(
             topic.name,
@@ -137,12 +133,12 @@ def _offsets(offsets: Mapping[str, Mapping[int, int]]) -> list[_TaskOffset]:
     ]
 
 
-def details(groups: "Groups", group: StreamsGroup) -> dict[str, Any]:
+def details(groups: Groups, group: StreamsGroup) -> dict[str, Any]:
     """Everything about a group, as plain values: also what each member waits for, and why the group last rebalanced."""
     soft, settings = group.soft, groups.settings.streams(group.group_id)
     problem = None if soft.configured is None else soft.configured.problem
     return {
-        **group_view(group, KIND),
+        **group_view(group),
         "assignor": settings.assignor_name,
         "num_standby_replicas": settings.num_standby_replicas,
         "topology_epoch": None if group.topology is None else group.topology.epoch,

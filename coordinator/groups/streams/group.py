@@ -28,6 +28,8 @@ from enum import StrEnum
 from typing import Any
 
 from coordinator.groups.epochs.group import ModernGroup
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
 from coordinator.groups.streams.member import NO_TOPOLOGY_EPOCH, StreamsMember, Tasks, TasksTuple
 from coordinator.groups.streams.soft_state import StreamsSoftState
 from coordinator.groups.streams.topology import Topology
@@ -36,6 +38,7 @@ from coordinator.runtime.result import TimerKey
 _Holders = dict[str, dict[int, set[str]]]
 """Subtopology id -> number -> ids of the members that have a copy."""
 
+_KIND = Kind.STREAMS
 _NOBODY: frozenset[str] = frozenset()
 _NO_OWNERS: Mapping[int, str] = {}
 _NO_HOLDERS: Mapping[int, set[str]] = {}
@@ -69,6 +72,9 @@ class StreamsGroup(ModernGroup[StreamsMember, TasksTuple, StreamsSoftState]):
         "validated_topology_epoch",
         "warmup",
     )
+
+    kind = _KIND
+    protocol_type = _KIND.label
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id, StreamsSoftState())
@@ -212,6 +218,23 @@ def _remove(holders: _Holders, tasks: Tasks, member_id: str) -> None:
                     del by_number[number]
         if not by_number:
             holders.pop(subtopology_id, None)
+
+
+def find_streams_group(groups: Groups, group_id: str) -> StreamsGroup | None:
+    """The streams group of this id; None if there is no group, or one of another kind."""
+    group = groups.by_id.get(group_id)
+    if group is None or group.kind is not _KIND:
+        return None
+    return group  # type: ignore[return-value]  # the kind says the class
+
+
+def streams_group_or_new(groups: Groups, group_id: str) -> StreamsGroup:
+    """For replay: the streams group of this id; created if there is none, in the place of a group of another kind."""
+    group = find_streams_group(groups, group_id)
+    if group is None:
+        group = StreamsGroup(group_id)
+        groups.put(group)
+    return group
 
 
 def session_key(group_id: str, member_id: str) -> TimerKey:

@@ -17,29 +17,30 @@ time.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import State as ClassicState
-from coordinator.groups.classic.group import pending_disarmed
+from coordinator.groups.classic.group import find_classic_group, pending_disarmed
+from coordinator.groups.classic.records import group_metadata_tombstone
 from coordinator.groups.epochs.heartbeat import (
     UNCHANGED,
     check_epoch,
     contains_all,
     existing,
+    existing_to_leave,
     fence_epoch,
     has_changed,
     invalid,
     refused_facts,
-    wrong_kind,
 )
 from coordinator.groups.epochs.leave import leave
 from coordinator.groups.epochs.member import JOINING_EPOCH
 from coordinator.groups.epochs.membership import fence_size
 from coordinator.groups.epochs.static_members import join_static
-from coordinator.groups.events import Kind, delivered, event_only, group_converted, owns_all
-from coordinator.groups.records import group_metadata_tombstone
+from coordinator.groups.events import delivered, event_only, group_converted, owns_all
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
 from coordinator.groups.streams.configure import Configured
-from coordinator.groups.streams.group import StreamsGroup
+from coordinator.groups.streams.group import StreamsGroup, find_streams_group
 from coordinator.groups.streams.member import Endpoint, MemberState, StreamsMember, Tasks, TasksTuple
 from coordinator.groups.streams.partitions import as_reader, partitions_by_endpoint
 from coordinator.groups.streams.soft_state import NO_TASK_OFFSETS, CachedHeartbeat, StreamsSoftState, TaskOffsets
@@ -49,9 +50,6 @@ from coordinator.groups.streams.update import StreamsUpdate
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from coordinator.runtime.result import RequestContext, Result
-
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
 
 MISSING_CLIENT_TAGS_SINCE = 1
 """Older clients do not know this status."""
@@ -63,7 +61,7 @@ _NO_NUMBERS: frozenset[int] = frozenset()
 
 
 def streams_group_heartbeat(
-    groups: "Groups", request: StreamsGroupHeartbeatRequest, context: RequestContext, now_ms: int
+    groups: Groups, request: StreamsGroupHeartbeatRequest, context: RequestContext, now_ms: int
 ) -> Result:
     """One heartbeat of a member (KIP-1071). Kafka: `GroupMetadataManager.streamsGroupHeartbeat`.
 
@@ -80,17 +78,17 @@ def streams_group_heartbeat(
         raise
 
 
-def _heartbeat(groups: "Groups", request: StreamsGroupHeartbeatRequest, context: RequestContext, now_ms: int) -> Result:
+def _heartbeat(groups: Groups, request: StreamsGroupHeartbeatRequest, context: RequestContext, now_ms: int) -> Result:
     _check(request)
     group_id, epoch = request.group_id, request.member_epoch
     if epoch < 0:
-        return _leave(existing(StreamsUpdate, groups, group_id, f"Group {group_id} not found.", now_ms), request)
+        return _leave(existing_to_leave(StreamsUpdate, groups, group_id, now_ms), request)
     if epoch == JOINING_EPOCH:
         update = _group_to_join(groups, group_id, request.member_id, now_ms)
         size_max = groups.config.group_streams_max_size
         fence_size(update.group, size_max, "streams", request.member_id, request.instance_id)
     else:
-        update = existing(StreamsUpdate, groups, group_id, f"Streams group {group_id} not found.", now_ms)
+        update = existing(StreamsUpdate, groups, group_id, now_ms)
     old = _member_before(update, request)
     new = _merge_request(old, request, context)
     update.update(old, new, names_instance=request.instance_id is not None)
@@ -116,9 +114,9 @@ def _leave(update: StreamsUpdate, request: StreamsGroupHeartbeatRequest) -> Resu
     return update.result(StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
 
 
-def _cached(groups: "Groups", request: StreamsGroupHeartbeatRequest, context: RequestContext) -> Result | None:
+def _cached(groups: Groups, request: StreamsGroupHeartbeatRequest, context: RequestContext) -> Result | None:
     """The answer built before, if the member says nothing new and nothing has happened in the group."""
-    group = groups.streams.get(request.group_id)
+    group = find_streams_group(groups, request.group_id)
     cached = None if group is None else group.soft.cached_heartbeats.get(request.member_id)
     if (
         group is None
@@ -182,7 +180,7 @@ def _answer(
         soft.endpoint_epoch += 1
     if soft.endpoint_epoch != request.endpoint_information_epoch:
         answer.partitions_by_user_endpoint = partitions_by_endpoint(group, new, update.replaced, groups.catalog)
-    if groups.streams.get(update.group_id) is group:
+    if groups.by_id.get(update.group_id) is group:
         answer.endpoint_information_epoch = soft.endpoint_epoch
     if configured.problem is not None:
         update.statuses.append(configured.problem)
@@ -341,20 +339,20 @@ def _check_tasks(owned: _Owned, configured: Configured) -> None:
 # --- the group and the member -----------------------------------------------------------------------------------------
 
 
-def _group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) -> StreamsUpdate:
+def _group_to_join(groups: Groups, group_id: str, member_id: str, now_ms: int) -> StreamsUpdate:
     """The streams group: existing, new, or in the place of a classic group without members.
 
     Raises GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED (`limit.groups`).
     """
-    known = StreamsUpdate.existing(groups, group_id, now_ms)
+    known = StreamsUpdate.find(groups, group_id, now_ms)
     if known is not None:
         return known
-    classic = groups.classic.get(group_id)
-    if group_id in groups.consumer or (classic is not None and classic.state is not ClassicState.EMPTY):
-        raise wrong_kind(StreamsUpdate, group_id)
-    if classic is None:
+    if group_id not in groups.by_id:
         groups.admit()
         return StreamsUpdate(groups, StreamsGroup(group_id), now_ms)
+    classic = find_classic_group(groups, group_id)
+    if classic is None or classic.state is not ClassicState.EMPTY:
+        raise groups.not_found(group_id, Kind.STREAMS)
     update = StreamsUpdate(groups, StreamsGroup(group_id), now_ms)
     update.records.append(group_metadata_tombstone(group_id))
     update.timers += pending_disarmed(classic)

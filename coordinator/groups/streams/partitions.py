@@ -7,18 +7,15 @@ its state (Interactive Queries). And offsets are committed for partitions, not f
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from coordinator.groups.consumer.member import NO_REVOCATION_EPOCH, ConsumerMember
 from coordinator.groups.epochs.member import PartitionEpochs
+from coordinator.groups.state import Catalog
 from coordinator.groups.streams.configure import Configured
 from coordinator.groups.streams.group import StreamsGroup
 from coordinator.groups.streams.member import StreamsMember, TaskEpochs
 from coordinator.groups.streams.topology import Topology
 from coordinator.protocol.messages import StreamsGroupHeartbeatResponse
-
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Catalog
 
 _Entry = StreamsGroupHeartbeatResponse.EndpointToPartitions
 _Endpoint = StreamsGroupHeartbeatResponse.Endpoint
@@ -26,7 +23,7 @@ _Partitions = StreamsGroupHeartbeatResponse.TopicPartition
 
 
 def partitions_of(
-    tasks: Mapping[str, Iterable[int]], configured: Configured | None, catalog: "Catalog"
+    tasks: Mapping[str, Iterable[int]], configured: Configured | None, catalog: Catalog
 ) -> dict[str, list[int]]:
     """Topic -> partitions, both in order; none of subtopologies that are not (yet) as the topics allow."""
     read: dict[str, list[int]] = {}
@@ -41,7 +38,7 @@ def partitions_of(
 
 
 def as_reader(
-    group: StreamsGroup, member: StreamsMember, topology: Topology | None, catalog: "Catalog"
+    group: StreamsGroup, member: StreamsMember, topology: Topology | None, catalog: Catalog
 ) -> ConsumerMember:
     """The member with the partitions that its active tasks read, each with the assignment epoch of its task.
 
@@ -63,7 +60,7 @@ def as_reader(
     return reader
 
 
-def _read(topology: Topology | None, active: TaskEpochs, catalog: "Catalog") -> PartitionEpochs:
+def _read(topology: Topology | None, active: TaskEpochs, catalog: Catalog) -> PartitionEpochs:
     read: dict[bytes, Mapping[int, int]] = {}
     for topic, subtopology_id in () if topology is None else topology.readers.items():
         numbers = active.get(subtopology_id)
@@ -76,7 +73,7 @@ def _read(topology: Topology | None, active: TaskEpochs, catalog: "Catalog") -> 
 
 
 def partitions_by_endpoint(
-    group: StreamsGroup, member: StreamsMember, replaced: StreamsMember | None, catalog: "Catalog"
+    group: StreamsGroup, member: StreamsMember, replaced: StreamsMember | None, catalog: Catalog
 ) -> list[_Entry]:
     """Of every member with an endpoint; `member` as it will be, in the place of `replaced` if there is one."""
     gone = None if replaced is None else replaced.member_id
@@ -100,6 +97,6 @@ def partitions_by_endpoint(
 
 
 def _partitions(
-    tasks: Mapping[str, Iterable[int]], configured: Configured | None, catalog: "Catalog"
+    tasks: Mapping[str, Iterable[int]], configured: Configured | None, catalog: Catalog
 ) -> list[_Partitions]:
     return [_Partitions(topic, which) for topic, which in partitions_of(tasks, configured, catalog).items()]

@@ -8,7 +8,6 @@ Kafka: `GroupMetadataManager.replay`, for key types 17 and 19 to 23.
 from collections.abc import Iterable
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from coordinator.groups.epochs.replay import (
     clear_holdings,
@@ -17,6 +16,9 @@ from coordinator.groups.epochs.replay import (
     drop_member,
     with_epochs,
 )
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
+from coordinator.groups.streams.group import find_streams_group, streams_group_or_new
 from coordinator.groups.streams.member import NO_HELD_TASKS, Endpoint, HeldTasks, MemberState, Tasks, TasksTuple
 from coordinator.groups.streams.topology import Topology
 from coordinator.protocol.messages import (
@@ -34,9 +36,6 @@ from coordinator.protocol.messages import (
     StreamsGroupTopologyValue,
 )
 
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
-
 _MEMBER_STATES = {state.value: state for state in MemberState}
 _PLACE = attrgetter("subtopology_id", "partitions", "assignment_epochs")
 
@@ -45,12 +44,12 @@ _Target = StreamsGroupTargetAssignmentMemberValue.TaskIds
 
 
 def replay_member_metadata(
-    groups: "Groups", key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None
+    groups: Groups, key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None
 ) -> None:
     if value is None:
-        drop_member(groups.streams.get(key.group_id), key.member_id)
+        drop_member(find_streams_group(groups, key.group_id), key.member_id)
         return
-    group = groups.streams_or_made(key.group_id)
+    group = streams_group_or_new(groups, key.group_id)
     endpoint = value.user_endpoint
     group.put(
         replace(
@@ -69,14 +68,14 @@ def replay_member_metadata(
 
 
 def replay_current_assignment(
-    groups: "Groups",
+    groups: Groups,
     key: StreamsGroupCurrentMemberAssignmentKey,
     value: StreamsGroupCurrentMemberAssignmentValue | None,
 ) -> None:
     if value is None:
-        clear_holdings(groups.streams.get(key.group_id), key.member_id)
+        clear_holdings(find_streams_group(groups, key.group_id), key.member_id)
         return
-    group = groups.streams_or_made(key.group_id)
+    group = streams_group_or_new(groups, key.group_id)
     epoch = value.member_epoch
     group.put(
         replace(
@@ -95,44 +94,44 @@ def replay_current_assignment(
     )
 
 
-def replay_group_epoch(groups: "Groups", key: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue | None) -> None:
+def replay_group_epoch(groups: Groups, key: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue | None) -> None:
     if value is None:
-        groups.forget_streams(key.group_id)
+        groups.remove(key.group_id, Kind.STREAMS)
         return
-    group = groups.streams_or_made(key.group_id)
+    group = streams_group_or_new(groups, key.group_id)
     configs = {each.key: each.value for each in value.last_assignment_configs or ()}
     group.set_group_epoch(value.epoch, value.metadata_hash, value.validated_topology_epoch, configs)
     group.set_descriptions(value.stored_description_topology_epoch, value.failed_description_topology_epoch)
 
 
 def replay_target_epoch(
-    groups: "Groups",
+    groups: Groups,
     key: StreamsGroupTargetAssignmentMetadataKey,
     value: StreamsGroupTargetAssignmentMetadataValue | None,
 ) -> None:
     if value is None:
-        clear_target_epoch(groups.streams.get(key.group_id))
+        clear_target_epoch(find_streams_group(groups, key.group_id))
     else:
-        groups.streams_or_made(key.group_id).set_target_epoch(value.assignment_epoch, value.assignment_timestamp)
+        streams_group_or_new(groups, key.group_id).set_target_epoch(value.assignment_epoch, value.assignment_timestamp)
 
 
 def replay_target_of_member(
-    groups: "Groups",
+    groups: Groups,
     key: StreamsGroupTargetAssignmentMemberKey,
     value: StreamsGroupTargetAssignmentMemberValue | None,
 ) -> None:
     if value is None:
-        clear_target(groups.streams.get(key.group_id), key.member_id)
+        clear_target(find_streams_group(groups, key.group_id), key.member_id)
         return
     tasks = TasksTuple(_tasks(value.active_tasks), _tasks(value.standby_tasks), _tasks(value.warmup_tasks))
-    groups.streams_or_made(key.group_id).set_target(key.member_id, tasks)
+    streams_group_or_new(groups, key.group_id).set_target(key.member_id, tasks)
 
 
-def replay_topology(groups: "Groups", key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
+def replay_topology(groups: Groups, key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
     if value is not None:
-        groups.streams_or_made(key.group_id).set_topology(Topology.of_record(value))
-    elif key.group_id in groups.streams:
-        groups.streams[key.group_id].set_topology(None)
+        streams_group_or_new(groups, key.group_id).set_topology(Topology.of_record(value))
+    elif (group := find_streams_group(groups, key.group_id)) is not None:
+        group.set_topology(None)
 
 
 def _held(

@@ -7,19 +7,20 @@ streams-delay       a group that was empty has waited for more members: its firs
 from collections.abc import Iterable
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from coordinator.groups.epochs.timeouts import fire, timers_after_load
+from coordinator.groups.state import Groups
+from coordinator.groups.streams.group import find_streams_group
 from coordinator.groups.streams.update import StreamsUpdate
 from coordinator.runtime.result import Result, Timer, TimerKey
 
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
 
-
-def resume_all(groups: "Groups") -> Iterable[Timer]:
+def resume_all(groups: Groups) -> Iterable[Timer]:
     """The members' timers in a shard that was just loaded."""
-    for group_id, group in groups.streams.items():
+    for group_id in groups.by_id:
+        group = find_streams_group(groups, group_id)
+        if group is None:
+            continue
         session_ms = groups.settings.streams(group_id).session_timeout_ms
         for member in group.members.values():
             yield from timers_after_load(StreamsUpdate.TIMERS, group_id, member, session_ms)
@@ -32,9 +33,9 @@ fire_rebalance = partial(
 )
 
 
-def fire_delay(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
+def fire_delay(groups: Groups, key: TimerKey, now_ms: int) -> Result:
     """Makes a group's first target (Kafka: `GroupMetadataManager.computeDelayedTargetAssignment`)."""
-    update = StreamsUpdate.existing(groups, str(key[1]), now_ms)
+    update = StreamsUpdate.find(groups, str(key[1]), now_ms)
     if update is None:
         return Result()
     group, soft = update.group, update.group.soft

@@ -21,11 +21,12 @@ Kafka: the second half of `GroupMetadataManager.streamsGroupHeartbeat`, with `ma
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from coordinator.groups.consumer.subscription import topics_hash
 from coordinator.groups.epochs.update import MemberTimers, ModernUpdate, RecordTypes
-from coordinator.groups.events import Kind
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
 from coordinator.groups.streams import records
 from coordinator.groups.streams.configure import Configured, configure
 from coordinator.groups.streams.group import StreamsGroup, initial_delay_key, rebalance_key, session_key
@@ -36,9 +37,6 @@ from coordinator.groups.streams.status import Status, StatusCode
 from coordinator.groups.streams.sticky import GroupSpec, MemberSpec, assign
 from coordinator.groups.streams.topology import Topology
 from coordinator.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
 
 NUM_STANDBY_REPLICAS = "num.standby.replicas"
 RACK_AWARE_ASSIGNMENT_TAGS = "rack.aware.assignment.tags"
@@ -56,20 +54,13 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
     RECORDS: ClassVar[RecordTypes] = records
     TIMERS = MemberTimers(session_key, rebalance_key)
 
-    def __init__(self, groups: "Groups", group: StreamsGroup, now_ms: int) -> None:
+    def __init__(self, groups: Groups, group: StreamsGroup, now_ms: int) -> None:
         super().__init__(groups, group, now_ms)
         self.settings = groups.settings.streams(group.group_id)
         self.cause = ""
         """Why the group's epoch must be raised; "" as long as it need not be."""
         self.statuses: list[Status] = []
         """What the answer reports to the asking member."""
-
-    @classmethod
-    def find(cls, groups: "Groups", group_id: str) -> StreamsGroup | None:
-        return groups.streams.get(group_id)
-
-    def _keep_uncommitted(self) -> None:
-        self.groups.begun_streams[self.group_id] = self.group
 
     def status(self, code: StatusCode, detail: str) -> None:
         self.statuses.append(Status(code, detail))

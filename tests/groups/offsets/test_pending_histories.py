@@ -11,7 +11,6 @@ from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from runtime.shard_world import TOPIC_ID, ReplyTarget, ShardWorld
 
 from coordinator.groups.delete_groups import delete_groups
 from coordinator.groups.offsets.commit import commit
@@ -29,6 +28,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.result import Marker
+from tests.runtime.shard_world import TOPIC_ID, ReplyTarget, ShardWorld
 
 PARTITIONS = range(2)
 PRODUCERS = (1, 2, 3)
@@ -202,7 +202,7 @@ class History:
         cleaner = Cleaner(
             lambda: [self.world.shard.log],
             self.world.clock,
-            run=self.world.run,
+            run_in_worker=self.world.run,
             soon=self.world.soon.append,
             schedule=self.world.schedule,
             backoff_ms=1,
@@ -251,7 +251,7 @@ class History:
 
     def a_group_is_there_while_it_has_offsets_if_only_pending_ones(self) -> None:
         if self.meaning.committed or self.meaning.unstable:
-            assert "g" in self.world.shard.state.classic
+            assert "g" in self.world.shard.state.by_id
 
     def what_is_remembered_is_what_is_pending(self) -> None:
         pending = self.world.shard.state.offsets.pending

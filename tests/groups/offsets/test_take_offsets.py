@@ -1,7 +1,6 @@
 """Records that a load takes from their bytes do what the same records do when they are decoded and replayed."""
 
 import pytest
-from groups.offsets.offset_coordinator import CODEC, KEYS, OffsetCoordinator
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.result import Marker, Producer, Record
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
+from tests.groups.offsets.offset_coordinator import CODEC, KEYS, OffsetCoordinator
 
 PRODUCER = Producer(7, 0)
 keys = st.builds(
@@ -41,7 +41,7 @@ def state(groups):
     offsets = groups.offsets
     committed = {group_id: dict(each) for group_id, each in offsets.by_group.items()}
     pending = {partition: set(each) for group in offsets.pending.by_group.values() for partition, each in group.items()}
-    return committed, offsets.count, pending, set(groups.classic)
+    return committed, offsets.count, pending, set(groups.by_id)
 
 
 @given(steps=steps, tail=st.sampled_from([b"", b"\0\0\0\5"]))

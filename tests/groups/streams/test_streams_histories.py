@@ -12,8 +12,16 @@ would, but gives a process no task twice.
 
 from random import Random
 
-from groups.consumer.consumer_world import cleaned, compacted
-from groups.streams.streams_world import (
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from coordinator.groups.fencing import policies_of, reader_of, stale_because
+from coordinator.groups.streams import sticky, update
+from coordinator.groups.streams.group import State, find_streams_group
+from coordinator.groups.streams.member import TasksTuple
+from tests.groups.consumer.consumer_world import cleaned, compacted
+from tests.groups.streams.streams_world import (
     STATEFUL,
     StreamsHarness,
     Thread,
@@ -23,14 +31,6 @@ from groups.streams.streams_world import (
     settle,
     topology,
 )
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-
-from coordinator.groups.fencing import policies_of, reader_of, stale_because
-from coordinator.groups.streams import sticky, update
-from coordinator.groups.streams.group import State
-from coordinator.groups.streams.member import TasksTuple
 
 threads = st.integers(0, 7)
 BOTH = topology(part("0", ("t",), changelogs=("t-log",)), part("1", ("u", "v")))
@@ -178,7 +178,7 @@ class StreamsHistories(RuleBasedStateMachine):
 
     def follow(self):
         """Epochs only grow; what was lost is never committed with an epoch in which it was not lost yet."""
-        group = self.h.groups.streams.get("g")
+        group = find_streams_group(self.h.groups, "g")
         members = {} if group is None else group.members
         if group is not None:
             assert group.group_epoch >= self.group_epoch

@@ -1,0 +1,343 @@
+"""Reads the configuration of a server from a file, the environment and the command line.
+
+    built-in defaults  <  the file (--config)  <  the environment  <  --set key=value  <  a flag (--listen, --data-dir ...)
+
+The later source wins. Whatever is wrong is refused before the server creates anything: an unknown name, a wrong type, an
+impossible value, values that contradict each other, and settings of Kafka features that are not supported yet. To accept
+those without effect would mislead. The file is read strictly: `"4"` is not a number, and a key that occurs twice is an
+error. settings.py has the table of all settings; show.py prints `config/default.yaml` from it.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from coordinator.config.environment import FLAG_VARIABLES, read_flags, read_settings
+from coordinator.config.settings import (
+    INSTEAD,
+    NOT_YET,
+    ONLY_VALUE,
+    POSITIVE,
+    SETTINGS,
+    STRUCTURED,
+    AdminConfig,
+    DeclaredTopic,
+    ListenerConfig,
+    LogConfig,
+    NetworkConfig,
+    ServerConfig,
+    value_of,
+)
+from coordinator.groups.settings import CONSUMER, STREAMS, GroupsConfig
+from coordinator.protocol.schema import SCHEMAS
+from coordinator.topics.config import TopicsConfig
+from coordinator.topics.names import why_invalid
+from coordinator.transactions.settings import TransactionsConfig
+
+
+class ConfigError(ValueError):
+    """A setting is refused. The text is one line: the key, the value, its source and what is allowed."""
+
+
+def load(
+    file: Path | None = None,
+    assignments: Sequence[str] = (),
+    flags: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> ServerConfig:
+    """The configuration that results from all sources.
+
+    `assignments` are the texts of `--set`; `flags` can have listen, advertise, admin and data_dir. Raises ConfigError.
+    """
+    environment = environment or {}
+    values: dict[str, Any] = {}
+    if file is not None:
+        for key, value in read_file(file).items():
+            values[key] = _checked(key, value, is_text=False, source=str(file))
+    try:
+        for variable, key, text in read_settings(environment, [*SETTINGS, *STRUCTURED, *ONLY_VALUE]):
+            values[key] = _checked(key, text, is_text=True, source=variable)
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {shown(assignment)}: allowed: key=value")
+        values[key.strip()] = _checked(key.strip(), text, is_text=True, source="--set")
+    _apply_flags(values, read_flags(environment), {flag: name for name, flag in FLAG_VARIABLES.items()})
+    _apply_flags(values, flags or {}, {})
+    config = _build(values)
+    _check_together(config)
+    return config
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The settings in the file, not checked yet. Raises ConfigError if the file is not a mapping of names to values."""
+    import yaml  # noqa: PLC0415 - slow to import, and a start without a file does not need it
+
+    # YAML's safe subset, with the parser in C if it is there. Unlike in plain YAML, a key that occurs twice is an error.
+    loader_class: Any = type("UniqueKeys", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
+
+    def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = loader.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                raise ConfigError(f"{path}: key {shown(key)}: allowed: a setting's name")
+            if key in found:
+                raise ConfigError(f"{path}: {key} occurs twice (line {key_node.start_mark.line + 1})")
+            found[key] = loader.construct_object(value_node, deep=True)
+        return found
+
+    loader_class.add_constructor("tag:yaml.org,2002:map", mapping)
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), loader_class)  # noqa: S506 - it is a SafeLoader
+    except OSError as error:
+        raise ConfigError(f"--config {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: allowed: `key: value` lines")
+    return content
+
+
+def shown(value: Any) -> str:
+    """A value for an error message: one line of at most 80 characters."""
+    text = value if isinstance(value, str) and value and value.isprintable() and " " not in value else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _refuse(key: str, value: Any, source: str, allowed: str) -> NoReturn:
+    raise ConfigError(f"{key} = {shown(value)} ({source}): allowed: {allowed}")
+
+
+def _checked(key: str, value: Any, *, is_text: bool, source: str) -> Any:
+    setting = SETTINGS.get(key)
+    if setting is not None:
+        parsed = setting.parse.read(value, is_text)
+        if parsed is None:
+            _refuse(key, value, source, setting.allowed)
+        return parsed
+    if key in STRUCTURED:
+        if key != "admin.listener" and is_text and value.lstrip()[:1] in {"[", "{"}:
+            value = _flow(key, value, source)
+        return _STRUCTURED_READERS[key](value, source)
+    _refuse_unknown(key, value, is_text, source)
+    return None
+
+
+def _refuse_unknown(key: str, value: Any, is_text: bool, source: str) -> None:
+    """Raises ConfigError, unless this is the only value that the setting can have here."""
+    if key in ONLY_VALUE:
+        only, why = ONLY_VALUE[key]
+        if type(value) in {int, str} and value == (str(only) if is_text else only):
+            return
+        _refuse(key, value, source, f"{only}, because {why}")
+    for prefix, feature in NOT_YET.items():
+        if key.startswith(prefix):
+            raise ConfigError(f"{key} = {shown(value)} ({source}): {feature}: not supported yet; remove the setting")
+    if key in INSTEAD:
+        raise ConfigError(f"{key} = {shown(value)} ({source}): not a setting of this server; use {INSTEAD[key]}")
+    import difflib  # noqa: PLC0415 - needed for the error only
+
+    known = [*SETTINGS, *STRUCTURED]
+    close = difflib.get_close_matches(key.replace("_", ".").lower(), known, n=1, cutoff=0.75)
+    hint = f"; did you mean {close[0]}?" if close else "; `coordinator config list` lists all settings"
+    raise ConfigError(f"{shown(key)} = {shown(value)} ({source}): no such setting{hint}")
+
+
+def _flow(key: str, text: str, source: str) -> Any:
+    import yaml  # noqa: PLC0415 - needed for such values only
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        _refuse(key, text, source, STRUCTURED[key].allowed)
+
+
+def address(key: str, value: Any, source: str, *, lowest_port: int = 0) -> tuple[str, int]:
+    """The host and port of "host:port", with IPv6 in brackets. Raises ConfigError."""
+    text = value.removeprefix("PLAINTEXT://") if isinstance(value, str) else ""
+    match = re.fullmatch(r"(\[[0-9a-fA-F:.%a-z]+\]|[^\s:/\[\]]+):([0-9]{1,5})", text)
+    if match is None or not lowest_port <= int(match[2]) <= 65535:
+        _refuse(key, value, source, f"HOST:PORT with a port from {lowest_port} to 65535")
+    return match[1].strip("[]"), int(match[2])
+
+
+def _read_listeners(value: Any, source: str) -> tuple[ListenerConfig, ...]:
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    if not isinstance(value, list) or not value:
+        _refuse("listeners", value, source, STRUCTURED["listeners"].allowed)
+    return tuple(_read_listener(entry, source) for entry in value)
+
+
+def _read_listener(entry: Any, source: str) -> ListenerConfig:
+    if isinstance(entry, str):
+        entry = {"address": entry}
+    if not isinstance(entry, dict) or "address" not in entry or entry.keys() - {"address", "advertise", "dialect"}:
+        _refuse("listeners", entry, source, STRUCTURED["listeners"].allowed)
+    dialect = entry.get("dialect")
+    if dialect is not None and dialect not in (known := dialects()):
+        _refuse("listeners: dialect", dialect, source, " or ".join(known))
+    host, port = address("listeners: address", entry["address"], source)
+    advertised: tuple[str | None, int | None] = (None, None)
+    if entry.get("advertise") is not None:
+        advertised = address("listeners: advertise", entry["advertise"], source)
+    return ListenerConfig(
+        host=host, port=port, advertised_host=advertised[0], advertised_port=advertised[1], dialect=dialect
+    )
+
+
+def dialects() -> list[str]:
+    """The names of all dialects, which are the folders of their definitions."""
+    return sorted(path.name for path in (SCHEMAS / "dialects").iterdir() if path.is_dir())
+
+
+def _read_topics(value: Any, source: str) -> tuple[DeclaredTopic, ...]:
+    if not isinstance(value, list):
+        _refuse("topics", value, source, STRUCTURED["topics"].allowed)
+    topics = tuple(_read_topic(entry, source) for entry in value)
+    for name in (names := [topic.name for topic in topics]):
+        if names.count(name) > 1:
+            raise ConfigError(f"topics ({source}): {name} occurs twice")
+    return topics
+
+
+def _read_topic(entry: Any, source: str) -> DeclaredTopic:
+    if not isinstance(entry, dict) or "name" not in entry or entry.keys() - {"name", "partitions", "configs"}:
+        _refuse("topics", entry, source, STRUCTURED["topics"].allowed)
+    name, partitions, configs = entry["name"], entry.get("partitions", 1), entry.get("configs") or {}
+    if not isinstance(name, str) or why_invalid(name) is not None or name.startswith("__"):
+        _refuse(
+            "topics: name",
+            name,
+            source,
+            "1 to 249 of the characters a-z A-Z 0-9 . _ -, except . and .. and names with __ in front",
+        )
+    if POSITIVE.read(partitions, False) is None:
+        _refuse(f"topics: partitions of {name}", partitions, source, POSITIVE.allowed)
+    if not isinstance(configs, dict) or not all(isinstance(key, str) for key in configs):
+        _refuse(f"topics: configs of {name}", configs, source, "{key: value}")
+    return DeclaredTopic(name=name, partitions=partitions, configs={key: _as_kafka(configs[key]) for key in configs})
+
+
+def _as_kafka(value: Any) -> str:
+    """The value of a topic config as Kafka's tools send it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _read_admin_listener(value: Any, source: str) -> tuple[str, int]:
+    return address("admin.listener", value, source)
+
+
+_STRUCTURED_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "listeners": _read_listeners,
+    "admin.listener": _read_admin_listener,
+    "topics": _read_topics,
+}
+
+
+def _apply_flags(values: dict[str, Any], flags: Mapping[str, str], names: Mapping[str, str]) -> None:
+    """Sets the values of flags; --listen and --advertise are for the first listener.
+
+    `names` has the source of a flag, for error messages, if it did not come from the command line.
+    """
+    source = {flag: names.get(flag, f"--{flag.replace('_', '-')}") for flag in flags}
+    if "data_dir" in flags:
+        values["log.dir"] = _checked("log.dir", flags["data_dir"], is_text=True, source=source["data_dir"])
+    if "admin" in flags:
+        values["admin.listener"] = address("admin.listener", flags["admin"], source["admin"])
+    if "listen" not in flags and "advertise" not in flags:
+        return
+    first, *others = values.get("listeners", (ListenerConfig(),))
+    host, port, advertised = first.host, first.port, (first.advertised_host, first.advertised_port)
+    if "listen" in flags:
+        host, port = address("listeners", flags["listen"], source["listen"])
+    if "advertise" in flags:
+        advertised = address("listeners", flags["advertise"], source["advertise"])
+    changed = ListenerConfig(
+        host=host, port=port, advertised_host=advertised[0], advertised_port=advertised[1], dialect=first.dialect
+    )
+    values["listeners"] = (changed, *others)
+
+
+def _build(values: Mapping[str, Any]) -> ServerConfig:
+    def area(kind: type) -> dict[str, Any]:
+        return {
+            setting.field_name: values[name]
+            for name, setting in SETTINGS.items()
+            if setting.area is kind and name in values
+        }
+
+    admin = area(AdminConfig)
+    if "admin.listener" in values:
+        admin["host"], admin["port"] = values["admin.listener"]
+    return ServerConfig(
+        **area(ServerConfig),
+        listeners=values.get("listeners", (ListenerConfig(),)),
+        admin=AdminConfig(**admin),
+        network=NetworkConfig(**area(NetworkConfig)),
+        log=LogConfig(**area(LogConfig)),
+        groups=GroupsConfig(**area(GroupsConfig)),
+        topics=TopicsConfig(**area(TopicsConfig)),
+        transactions=TransactionsConfig(**area(TransactionsConfig)),
+        declared_topics=values.get("topics", ()),
+    )
+
+
+def _check_together(config: ServerConfig) -> None:
+    """Refuses values that are possible alone but not together. Raises ConfigError."""
+    groups = config.groups
+    _at_most(
+        ("group.min.session.timeout.ms", groups.group_min_session_timeout_ms),
+        ("group.max.session.timeout.ms", groups.group_max_session_timeout_ms),
+    )
+    for kind in (CONSUMER, STREAMS):
+
+        def named(what: str, kind: str = kind) -> tuple[str, int]:
+            name = f"group.{kind}.{what}"
+            return name, value_of(config, name)
+
+        for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+            _at_most(named(f"min.{what}"), named(what))
+            _at_most(named(what), named(f"max.{what}"))
+        _less_than(named("heartbeat.interval.ms"), named("session.timeout.ms"))
+    _at_most(
+        ("group.streams.num.standby.replicas", groups.group_streams_num_standby_replicas),
+        ("group.streams.max.standby.replicas", groups.group_streams_max_standby_replicas),
+    )
+    _at_most(
+        ("group.streams.min.task.offset.interval.ms", groups.group_streams_min_task_offset_interval_ms),
+        ("group.streams.task.offset.interval.ms", groups.group_streams_task_offset_interval_ms),
+    )
+    for listener in config.listeners:
+        if listener.host in {"0.0.0.0", "::"} and listener.advertised_host is None:  # noqa: S104 - refused here
+            raise ConfigError(
+                f"listeners = {listener.host}:{listener.port}: clients cannot connect to that address; "
+                "add `advertise: HOST:PORT` (or --advertise), the address for clients"
+            )
+        if listener.advertised_host in {"0.0.0.0", "::"}:  # noqa: S104 - refused here
+            raise ConfigError(
+                f"advertise = {listener.advertised_host}:{listener.advertised_port}: "
+                "allowed: an address that clients can connect to"
+            )
+    taken = [(listener.host, listener.port) for listener in config.listeners] + [(config.admin.host, config.admin.port)]
+    for host, port in taken:
+        if port and taken.count((host, port)) > 1:
+            raise ConfigError(f"listeners and admin.listener: {host}:{port} is used twice; give each its own address")
+
+
+def _at_most(small: tuple[str, int], large: tuple[str, int]) -> None:
+    if small[1] > large[1]:
+        raise ConfigError(f"{small[0]} = {small[1]}: allowed: at most {large[0]} ({large[1]})")
+
+
+def _less_than(small: tuple[str, int], large: tuple[str, int]) -> None:
+    if small[1] >= large[1]:
+        raise ConfigError(f"{small[0]} = {small[1]}: allowed: less than {large[0]} ({large[1]})")

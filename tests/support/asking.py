@@ -1,0 +1,75 @@
+"""A server with a data plane and an asker without a socket; every answer goes through the codec, as a client's does."""
+
+from coordinator import requests
+from coordinator.api.dispatch import supported_apis
+from coordinator.config.settings import ServerConfig
+from coordinator.protocol import messages
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.errors import KafkaError
+from tests.topics.data_plane import FOLDER, DataPlane
+
+CLUSTER_ID = "x1yZ2nQGS_mE4bIq5yQZ0A"
+
+
+class Server:
+    """What the handlers of this package use of the composition root."""
+
+    def __init__(self, **settings):
+        self.plane = DataPlane(**settings)
+        self.topics = self.plane.topics
+        self.apis = supported_apis(requests)
+        self.config = ServerConfig(log_dir=FOLDER, topics=self.topics.config)
+        self.cluster_id = CLUSTER_ID
+        self.node_id = 1
+
+
+class ReplyTarget:
+    """An exchange: keeps the answer as it would be read on the other side, in the version of the request."""
+
+    advertised = ("kafka.example", 9092)
+    client_id = "test"
+    client_host = "/127.0.0.1"
+
+    def __init__(self, api, version, request, apis):
+        self.api = api
+        self.supported = {key: each.versions for key, each in apis.items()}
+        self.api_version = version
+        self.request = request
+        self.payload = None
+        self.answer = None
+        self.closed = None
+        self.on_close = None
+
+    def reply(self, message):
+        assert self.payload is None, "one answer"
+        name = f"{self.api.name}Response"
+        self.payload = Codec.of().encoder(name, self.api_version)(message)
+        self.answer, end = Codec.of().decoder(name, self.api_version)(self.payload, 0)
+        assert end == len(self.payload)
+
+    reply_in_parts = reply
+
+    def no_reply(self):
+        self.payload = b""
+
+    def close(self, reason):
+        self.closed = reason
+
+
+def ask(server, name, version, **fields):
+    """The exchange after its request was handled; `answer` is None while it waits."""
+    api = next(api for api in server.apis.values() if api.name == name)
+    request = getattr(messages, f"{name}Request")(**fields)
+    asker = ReplyTarget(api, version, request, server.apis)
+    try:
+        api.handle(server, asker)
+    except KafkaError as error:
+        asker.reply(api.refuse(request, error, version))
+    return asker
+
+
+def answer(server, name, version, **fields):
+    """The answer to a request that is answered at once."""
+    asker = ask(server, name, version, **fields)
+    assert asker.answer is not None
+    return asker.answer

@@ -1,0 +1,142 @@
+"""A real Apache Kafka broker for tests: what a story claims about Kafka is checked against Kafka.
+
+One KRaft node on loopback, its jars through Maven. Where Java or Maven is missing the test that asks skips, saying so.
+
+The settings differ from Kafka's defaults where one test node needs it and where waiting would only cost time; they are
+the ones that config/test.yaml gives our own server.
+"""
+
+import base64
+import shutil
+import subprocess
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from tests.support.java_support import KAFKA_VERSION, archive_to_make, java, kafka_classpath, run_java
+from tests.support.ports import HeldPort
+from tests.support.waiting import wait_until
+
+KAFKA_TOOLS = "4.3.0"  # the newest whose tools are published; they read what 4.4 writes
+STARTED_WITHIN_S = 120.0
+STOPPED_WITHIN_S = 90.0
+BROKER_LOG = """status=error
+rootLogger.level=info
+rootLogger.appenderRef.out.ref=OUT
+appender.out.type=Console
+appender.out.name=OUT
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=[%d] %p %m (%c)%n
+logger.server.name=kafka.server
+logger.server.level=info
+"""
+
+
+LOGGING = ("org.apache.logging.log4j:log4j-core:2.24.3", "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3")
+# The broker of 4.4.0 asks for tools-api of its own version, which is not published.
+TOOLS_API = "org.apache.kafka:kafka-tools-api"
+BROKER = (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", f"{TOOLS_API}:{KAFKA_TOOLS}", *LOGGING)
+TOOLS = (f"org.apache.kafka:kafka-tools:{KAFKA_TOOLS}", *LOGGING)
+
+
+class KafkaBroker:
+    """One broker and its folder. Its ports are chosen once, so that a new start is a restart for its clients."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None):
+        self.folder = folder
+        self.classpath = kafka_classpath(BROKER, exclude=(TOOLS_API,))
+        self._held = [HeldPort(), HeldPort()]
+        self.bootstrap, controller = (held.address for held in self._held)
+        self.data_dir = folder / "data"
+        self.process: subprocess.Popen[bytes] | None = None
+        values = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self.data_dir),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "group.min.session.timeout.ms": "100",
+        } | dict(settings or {})
+        folder.mkdir(parents=True, exist_ok=True)
+        self.config = folder / "server.properties"
+        self.config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        self.log_config = folder / "log4j2.properties"
+        self.log_config.write_text(BROKER_LOG)
+        self.log_path = folder / "broker.log"
+
+    def java(self, main: str, *arguments: str, archive: Path | None = None) -> list[str]:
+        options = [f"-Dlog4j2.configurationFile={self.log_config}"]
+        return java(self.classpath, main, *arguments, heap_mib=512, options=options, archive=archive)
+
+    def start(self) -> Self:
+        """Starts the broker; returns when it serves. The first start formats its folder."""
+        with archive_to_make(self.classpath) as archive:
+            if archive is not None:
+                self._start(archive)
+                self._end()
+                shutil.rmtree(self.data_dir)
+        return self._start()
+
+    def _start(self, archive: Path | None = None) -> Self:
+        if not self.data_dir.exists():
+            # not a bare one: a leading dash would be taken for an option
+            cluster = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+            formatting = ["format", "-t", cluster, "-c", str(self.config)]
+            command = self.java("kafka.tools.StorageTool", *formatting)
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"Kafka could not format its folder:\n{done.stdout}{done.stderr}"
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                self.java("kafka.Kafka", str(self.config), archive=archive), stdout=log, stderr=log
+            )
+        wait_until(self._started, lambda: f"Kafka to start:\n{self.log[-3000:]}", STARTED_WITHIN_S)
+        return self
+
+    def _started(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"Kafka ended:\n{self.log[-3000:]}"
+        return "Kafka Server started" in self.log
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(STOPPED_WITHIN_S)
+
+    def stop(self) -> None:
+        """The end: an orderly one, SIGKILL when it takes too long."""
+        for held in self._held:
+            held.release()
+        self._end()
+
+    def _end(self) -> None:
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(STOPPED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+def dump_segments(*files: Path, options: tuple[str, ...] = ("--print-data-log",)) -> str:
+    """What Kafka's DumpLogSegments makes of files of a partition's folder."""
+    named = ("--files", ",".join(map(str, files)))
+    done = run_java(kafka_classpath(TOOLS), "org.apache.kafka.tools.DumpLogSegments", *options, *named)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

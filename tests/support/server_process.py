@@ -1,0 +1,176 @@
+"""A real `coordinator serve` for tests: its own process, free ports, its own data folder, and ends we can choose.
+
+A crash test is only honest against a process that really dies, so nothing here runs inside the test's interpreter. What
+was started is stopped by its own pid, whatever the test did; the server's log is kept and shown when it does not start.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from coordinator.pytest_plugin import read_line
+from tests.support.ports import HeldPort
+from tests.support.waiting import WITHIN_S
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TEST_CONFIG = REPOSITORY / "config" / "test.yaml"
+STOPPED_WITHIN_S = 60.0
+
+
+class ServerProcess:
+    """One server. `.bootstrap` ("host:port"), `.admin` ("http://host:port") and `.pid` are of the newest start.
+
+    `settings` become `--set key=value` (JSON where the value is no string). Ports are chosen at the first start and
+    kept over restarts (nobody else is given them while the server is dead), as is `.data_dir`. `config=None` starts with
+    the built-in defaults.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        config: Path | None = TEST_CONFIG,
+        arguments: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+    ):
+        self.folder = folder
+        self.data_dir = folder / "data"
+        self.log_path = folder / "server.log"
+        self.config = config
+        self.settings = dict(settings or {})
+        self.arguments = arguments
+        self.environment = dict(environment or {})
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ready: dict[str, Any] = {}
+        self._ports = (0, 0)
+        self._held: list[HeldPort] = []
+
+    @property
+    def bootstrap(self) -> str:
+        return self.ready["bootstrap"]
+
+    @property
+    def admin(self) -> str:
+        return self.ready["admin"]
+
+    @property
+    def pid(self) -> int:
+        return self.ready["pid"]
+
+    @property
+    def host(self) -> str:
+        return self.bootstrap.rpartition(":")[0]
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap.rpartition(":")[2])
+
+    @property
+    def log(self) -> str:
+        """Everything the server wrote to stderr so far, over all its starts."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def command(self) -> list[str]:
+        listen, admin = (f"127.0.0.1:{port}" for port in self._ports)
+        command = [sys.executable, "-m", "coordinator", "serve"]
+        if self.config is not None:
+            command += ["--config", str(self.config)]
+        command += ["--listen", listen, "--admin", admin, "--data-dir", str(self.data_dir)]
+        for key, value in self.settings.items():
+            command += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+        return [*command, *self.arguments]
+
+    def start(self) -> Self:
+        """Starts the server and returns when it says it is ready; fails with its log if it does not."""
+        assert not self.alive, "already started"
+        if not self._held:
+            self._held = [HeldPort(port) for port in self._ports]
+            self._ports = (self._held[0].port, self._held[1].port)
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=REPOSITORY,
+                env=os.environ | self.environment,
+            )
+        line = self._ready_line()
+        if not line:
+            self.stop()
+            raise AssertionError(f"the server did not become ready; its log:\n{self.log}")
+        self.ready = json.loads(line)
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL, and waits until the process is gone."""
+        assert self.process is not None
+        self.process.kill()
+        self._wait()
+
+    def terminate(self) -> int:
+        """SIGTERM, waits for the drain, returns the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self._wait()
+
+    def restart(self, *, kill: bool = False) -> Self:
+        """Stops the server if it still runs (SIGKILL if asked), and starts it on the same ports and data folder."""
+        if self.alive:
+            if kill:
+                self.kill()
+            else:
+                self.terminate()
+        return self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: the process keeps its sockets and answers nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Ends the process if it runs, gently and then not; for clean-up, so it never fails."""
+        for held in self._held:
+            held.release()
+        self._held.clear()
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+            try:
+                self.process.wait(STOPPED_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self._wait()
+
+    def __enter__(self) -> Self:
+        return self if self.alive else self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _ready_line(self) -> bytes:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        line = read_line(self.process.stdout, WITHIN_S)
+        return line if line.endswith(b"\n") else b""
+
+    def _wait(self) -> int:
+        assert self.process is not None
+        code = self.process.wait(STOPPED_WITHIN_S)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code

@@ -1,0 +1,190 @@
+"""Markers reach every partition: again and again where one fails, never where one can do no good; then the end is complete."""
+
+import pytest
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.runtime.internal_request import DONE
+from coordinator.runtime.result import Marker
+from coordinator.runtime.shard import Status
+from coordinator.transactions.complete import Completion, complete
+from coordinator.transactions.marker_delivery import RETRY_MS_FIRST, RETRY_MS_MAX, MarkerDelivery, MarkerWriter
+
+MARKER = Marker(7, 3, commit=True, coordinator_epoch=0, transaction_version=2)
+OFFSETS = "__consumer_offsets"
+
+
+class Shard:
+    """Answers errands by hand."""
+
+    def __init__(self, index=0):
+        self.index = index
+        self.status = Status.ACTIVE
+        self.asked = []
+
+    def submit(self, operation, errand):
+        self.asked.append((operation, errand))
+
+    def answer(self, outcome):
+        self.asked.pop(0)[1].send(KafkaError(outcome) if outcome else DONE)
+
+
+class Router:
+    def __init__(self, count):
+        self.shards = [Shard(index) for index in range(count)]
+
+    def shard_of(self, _key):
+        return self.shards[0]
+
+
+class World:
+    """The data plane, the shards and the clock around `MarkerWriter`."""
+
+    def __init__(self):
+        self.written = []
+        self.errors = {}
+        self.timers = []
+        self.facts = []
+        self.groups = Router(2)
+        self.transactions = Router(1)
+        self.markers = MarkerWriter(
+            self, self.groups, OFFSETS, self.write_to_groups, schedule=self.schedule, on_fact=self.facts.append
+        )
+        self.deliveries = MarkerDelivery(self.markers, self.schedule)
+        self.deliveries.transactions = self.transactions
+
+    def write_to_groups(self, groups, marker, call, now_ms):
+        raise AssertionError
+
+    def write_marker(self, topic, partition, marker, done):
+        self.written.append((topic, partition, marker))
+        queue = self.errors.get((topic, partition), [])
+        done(queue.pop(0) if queue else ErrorCode.NONE)
+
+    def schedule(self, delay_ms, callback):
+        self.timers.append((delay_ms, callback))
+
+    def wait(self):
+        """The next timer fires; says how long it was."""
+        delay_ms, callback = self.timers.pop(0)
+        callback()
+        return delay_ms
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_every_partition_gets_it_and_then_it_is_done(world):
+    done, left = [], {("t", 1), ("t", 0), (OFFSETS, 1)}
+    world.markers.write(MARKER, left, lambda: done.append(True))
+    assert world.written == [("t", 0, MARKER), ("t", 1, MARKER)]
+    assert (left, done) == ({(OFFSETS, 1)}, [])
+    ((operation, errand),) = world.groups.shards[1].asked
+    assert (operation, errand.request, errand.writes) == (world.write_to_groups, MARKER, True)
+    world.groups.shards[1].answer(None)
+    assert (left, done) == (set(), [True])
+
+
+def test_a_transaction_without_partitions_is_done_at_once(world):
+    done = []
+    world.markers.write(MARKER, set(), lambda: done.append(True))
+    assert done == [True]
+
+
+def test_a_partition_that_fails_is_tried_again_with_growing_pauses(world):
+    world.errors["t", 0] = [ErrorCode.KAFKA_STORAGE_ERROR] * 8
+    done = []
+    world.markers.write(MARKER, {("t", 0), ("t", 1)}, lambda: done.append(True))
+    assert done == []
+    pauses = [world.wait() for _ in range(8)]
+    assert pauses[:3] == [RETRY_MS_FIRST, 2 * RETRY_MS_FIRST, 4 * RETRY_MS_FIRST]
+    assert pauses[-1] == RETRY_MS_MAX
+    assert done == [True]
+    assert [fact.name for fact in world.facts] == ["marker_failed"] * 5, "told at first, and then no more"
+    assert world.written.count(("t", 1, MARKER)) == 1
+
+
+def test_a_group_shard_that_refuses_is_tried_again(world):
+    done = []
+    world.markers.write(MARKER, {(OFFSETS, 0)}, lambda: done.append(True))
+    world.groups.shards[0].answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    world.wait()
+    world.groups.shards[0].answer(None)
+    assert done == [True]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH])
+def test_a_partition_that_can_never_need_it_is_left_out(world, error):
+    world.errors["t", 0] = [error]
+    done = []
+    world.markers.write(MARKER, {("t", 0)}, lambda: done.append(True))
+    assert (done, world.timers) == ([True], [])
+    assert [fact.name for fact in world.facts] == ["marker_not_needed"]
+
+
+def test_a_shard_that_does_not_exist_needs_none(world):
+    done = []
+    world.markers.write(MARKER, {(OFFSETS, 2)}, lambda: done.append(True))
+    assert done == [True]
+
+
+def test_a_log_that_knows_a_later_coordinator_is_given_a_still_later_one(world):
+    world.errors["t", 0] = [ErrorCode.TRANSACTION_COORDINATOR_FENCED] * 3
+    done = []
+    world.markers.write(MARKER, {("t", 0)}, lambda: done.append(True))
+    assert [marker.coordinator_epoch for _, _, marker in world.written] == [0, 1, 3, 7]
+    assert done == [True]
+
+
+def test_writing_once_tells_the_error_and_repeats_nothing(world):
+    world.errors["t", 0] = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+    errors = []
+    world.markers.write_once(MARKER, "t", 0, errors.append)
+    world.markers.write_once(MARKER, OFFSETS, 0, errors.append)
+    world.groups.shards[0].answer(ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert errors == [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert (world.timers, world.facts) == ([], [])
+
+
+def test_when_all_have_it_the_transaction_is_completed(world):
+    world.deliveries.deliver("tx", MARKER, {("t", 0)})
+    ((operation, errand),) = world.transactions.shards[0].asked
+    assert (operation, errand.request) == (complete, Completion("tx", 7, 3))
+    world.transactions.shards[0].answer(None)
+    assert world.timers == []
+
+
+def test_a_completion_that_is_refused_is_asked_for_again_without_new_markers(world):
+    world.deliveries.deliver("tx", MARKER, {("t", 0)})
+    shard = world.transactions.shards[0]
+    shard.answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    world.deliveries.deliver("tx", MARKER, {("t", 0)})
+    assert shard.asked == [], "it is under way: a shard that was loaded anew asks twice"
+    world.wait()
+    shard.answer(None)
+    assert len(world.written) == 1
+    world.deliveries.deliver("tx", MARKER, {("t", 0)})
+    assert len(world.written) == 2
+
+
+def test_a_shard_that_failed_for_good_is_left_alone(world):
+    world.deliveries.deliver("tx", MARKER, set())
+    shard = world.transactions.shards[0]
+    shard.status = Status.FAILED
+    shard.answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert world.timers == []
+
+
+def test_a_server_that_stops_tries_nothing_again(world):
+    world.errors["t", 0] = [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    world.markers.write(MARKER, {("t", 0)}, lambda: None)
+    world.deliveries.deliver("tx", MARKER, set())
+    world.transactions.shards[0].answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    world.markers.stop()
+    written = len(world.written)
+    world.wait()
+    world.wait()
+    world.deliveries.deliver("next", MARKER, {("t", 0)})
+    assert len(world.written) == written
+    assert world.transactions.shards[0].asked == []
