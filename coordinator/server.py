@@ -28,8 +28,11 @@ from coordinator.admin.health import health_routes
 from coordinator.admin.http import AdminServer
 from coordinator.admin.metrics import metrics_routes
 from coordinator.api.declaration import Api
-from coordinator.api.dispatch import Dispatcher, spoken_apis
+from coordinator.api.dispatch import Dispatcher, supported_apis
 from coordinator.config.settings import ListenerConfig, ServerConfig
+from coordinator.fastpath.bulk_replay import bulk_replayers
+from coordinator.fastpath.event_encoding import EVENT_ENCODERS
+from coordinator.fastpath.repeated_commit import template_learners
 from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.events import EVENT_KEYS
@@ -45,16 +48,16 @@ from coordinator.network.listener import Listener
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.event_log import EventLog, ServerRun
-from coordinator.runtime.loader import StateMachine
+from coordinator.runtime.loader import BulkReplayers
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.result import Fact
 from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
-from coordinator.runtime.shard import Shard, Status
+from coordinator.runtime.shard import S, Shard, Status
 from coordinator.runtime.statistics import Statistics
 from coordinator.runtime.timers import Handle
 from coordinator.topics import names
-from coordinator.topics.auto_creation import WantedTopics
+from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.engine import Topics
 from coordinator.transactions import transactions
 from coordinator.transactions.marker_delivery import MarkerDelivery, MarkerWriter
@@ -97,7 +100,11 @@ class Server:
         disk: Disk,
         entropy: Entropy,
         worker: Worker,
+        *,
+        fastpath: bool = True,
     ) -> None:
+        """`fastpath`: False leaves out coordinator/fastpath, which changes nothing but the speed; tests compare the two."""
+        self._fastpath = fastpath
         self.config = config
         self.clock = clock
         self.entropy = entropy
@@ -105,7 +112,7 @@ class Server:
         self.statistics = Statistics()
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
         self.stopping = False
-        self.apis: dict[int, Api] = spoken_apis(requests)
+        self.apis: dict[int, Api[Any]] = supported_apis(requests)
         self.listeners: list[Listener] = []
         self._loop = loop
         self._disk = disk
@@ -125,7 +132,7 @@ class Server:
             on_fact=self._on_topics_fact,
         )
         self.topics.has_room = self.memory.has_room
-        self.wanted_topics = WantedTopics(self.topics, clock.monotonic_ms)
+        self.auto_topic_creation = AutoTopicCreation(self.topics, clock.monotonic_ms)
         registry = self.topics.registry
         self._group_settings = ConfiguredGroups(
             config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)
@@ -171,7 +178,7 @@ class Server:
     # --- making -------------------------------------------------------------------------------------------------------
 
     @property
-    def shards(self) -> list[Shard]:
+    def shards(self) -> list[Shard[Any]]:
         """Those of groups and those of transactions."""
         return [*self.groups.shards, *self.transactions.shards]
 
@@ -240,6 +247,7 @@ class Server:
                 log, Durability.WRITE, self._run_in_worker, durable, failed
             ),
             on_written=lambda index: self.topics.wake(EVENTS_TOPIC, index),
+            encoders=EVENT_ENCODERS if self._fastpath else {},
         )
 
     def _retain_events(self) -> None:
@@ -250,7 +258,7 @@ class Server:
         interval_ms = self.config.topics.log_retention_check_interval_ms
         self._retention = self._schedule(interval_ms, self._retain_events)
 
-    def _group_shard(self, index: int) -> Shard:
+    def _group_shard(self, index: int) -> Shard[Groups]:
         config = self.config
         return self._shard(
             OFFSETS_TOPIC,
@@ -265,13 +273,14 @@ class Server:
             ),
             RECORD_KEYS,
             self._event_log(index),
+            bulk_replayers if self._fastpath else None,
         )
 
     def _count_groups(self) -> int:
         states: Iterable[Any] = (shard.state for shard in self.groups.shards)
         return sum(state.count for state in states)
 
-    def _transaction_shard(self, index: int) -> Shard:
+    def _transaction_shard(self, index: int) -> Shard[Transactions]:
         config = self.config
         return self._shard(
             TRANSACTIONS_TOPIC,
@@ -286,10 +295,11 @@ class Server:
         topic: str,
         index: int,
         segment_bytes: int,
-        make_state: Callable[[], StateMachine],
+        make_state: Callable[[], S],
         record_keys: tuple[str, ...],
         events: EventLog | None = None,
-    ) -> Shard:
+        bulk_replayers: BulkReplayers | None = None,
+    ) -> Shard[S]:
         config = self.config
         log = Log.open(self._disk, f"{config.log_dir}/{topic}-{index}", LogSettings(
             segment_bytes=segment_bytes, segment_ms=None, retention_ms=None,
@@ -312,6 +322,7 @@ class Server:
             on_fact=self._on_fact,
             on_durable=lambda index: self.topics.wake(topic, index),
             events=events,
+            bulk_replayers=bulk_replayers,
         )
 
     def _schedule(self, delay_ms: int, callback: Callable[[], None]) -> Handle:
@@ -356,8 +367,9 @@ class Server:
 
     async def _listen(self, config: ListenerConfig) -> Listener:
         network = self.config.network
+        codec = Codec.of(config.dialect, network.limit_request_elements)
         listener = Listener(
-            Dispatcher(self, self.apis, Codec.of(config.dialect, network.limit_request_elements)),
+            Dispatcher(self, self.apis, codec, template_learners(codec) if self._fastpath else {}),
             ConnectionLimits(
                 frame_bytes_max=min(network.limit_request_bytes, network.socket_request_max_bytes),
                 produce_bytes_max=network.socket_request_max_bytes,

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_coordinator_log import messages
+from pyspark_coordinator_log.buffers import Buffer, Ints, Mask, numbers
 from pyspark_coordinator_log.columns import PARTITION
 from pyspark_coordinator_log.commits import TOPIC_ID_BYTES, topic_ids
-from pyspark_coordinator_log.fields import Text, Walk, chosen, key_texts, named, places
-from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers
+from pyspark_coordinator_log.fields import FieldCursor, Text, as_selection, key_texts, list_elements, names_of
 
 TARGET, CURRENT = 7, 8
 _VERSION = 0
@@ -48,10 +48,10 @@ class _Topics:
 class Assignments:
     """The columns of the records that are `plain`, by name; of the others nothing is known but that they are not."""
 
-    plain: Mask
+    decoded: Mask
     _type: str
-    _values: Bytes
-    _keys: Bytes
+    _values: Buffer
+    _keys: Buffer
     _texts: dict[str, Text]
     _front: Any
     _revocation_epoch: Ints
@@ -70,7 +70,7 @@ class Assignments:
             case "tombstone":
                 return pa.repeat(pa.scalar(value=False), count)
             case "state" if name in self._front.dtype.names:
-                return named(self._front[name], messages.member_state)
+                return names_of(self._front[name], messages.member_state)
             case "revocation_epoch" if "state" in self._front.dtype.names:
                 return numbers(self._revocation_epoch.astype(np.int32), self._revocation_epoch >= 0)
             case _ if name in self._front.dtype.names:
@@ -79,11 +79,11 @@ class Assignments:
                 return pa.nulls(count, kind)
 
     def _partitions(self, topics: _Topics) -> Any:
-        keep = self.plain[topics.record]
+        keep = self.decoded[topics.record]
         record, count, first, epochs = (
             each[keep] for each in (topics.record, topics.count, topics.first, topics.first_epoch)
         )
-        topic, within = places(count)
+        topic, within = list_elements(count)
         ids = topic_ids(self._values, topics.id_start[keep], np.full(len(count), fill_value=True))
         has_epoch = epochs[topic] != _NONE
         epoch = self._values.structs(_INT, np.where(has_epoch, epochs[topic] + within * _INT_BYTES, 0))
@@ -93,8 +93,8 @@ class Assignments:
             numbers(self._values.structs(_INT, first[topic] + within * _INT_BYTES)),
             numbers(epoch, has_epoch),
         ]
-        rank = np.cumsum(self.plain) - 1
-        edges = np.zeros(int(self.plain.sum()) + 1, np.int64)
+        rank = np.cumsum(self.decoded) - 1
+        edges = np.zeros(int(self.decoded.sum()) + 1, np.int64)
         np.add.at(edges, rank[record] + 1, count)
         values = pa.StructArray.from_arrays(children, fields=list(PARTITION))
         return pa.ListArray.from_arrays(pa.array(np.cumsum(edges).astype(np.int32)), values)
@@ -102,10 +102,10 @@ class Assignments:
 
 def decode(
     record_type: int,
-    keys: Bytes,
+    keys: Buffer,
     key_start: Ints,
     key_length: Ints,
-    values: Bytes,
+    values: Buffer,
     value_start: Ints,
     value_length: Ints,
 ) -> Assignments:
@@ -113,44 +113,44 @@ def decode(
     (group, member), fits = key_texts(keys, key_start, key_length, 2)
     alive = value_length >= 0
     end = np.where(alive, value_start + value_length, 0)
-    walk = Walk(values, np.where(alive, value_start, 0), end)
-    front = walk.fields(_FRONT if record_type == CURRENT else _VERSION_ONLY)
-    topics = {"assignment": _topics(walk)}
+    cursor = FieldCursor(values, np.where(alive, value_start, 0), end)
+    front = cursor.fields(_FRONT if record_type == CURRENT else _VERSION_ONLY)
+    topics = {"assignment": _topics(cursor)}
     revocation_epoch = np.full(len(end), _NONE, np.int64)
     if record_type == CURRENT:
-        topics["pending_revocation"] = _topics(walk)
-        _revocation_epoch(walk, revocation_epoch)
+        topics["pending_revocation"] = _topics(cursor)
+        _revocation_epoch(cursor, revocation_epoch)
     else:
-        walk.no_tags()
-    plain = walk.sound & alive & fits & (front["version"] == _VERSION) & (walk.position == end)
-    some = chosen(plain)
+        cursor.no_tags()
+    decoded = cursor.valid & alive & fits & (front["version"] == _VERSION) & (cursor.position == end)
+    some = as_selection(decoded)
     return Assignments(
-        plain=plain,
+        decoded=decoded,
         _type=messages.key_names()[record_type].removesuffix("Key"),
         _values=values,
         _keys=keys,
-        _texts={"group": group.of(some), "member_id": member.of(some)},
+        _texts={"group": group.select(some), "member_id": member.select(some)},
         _front=front[some],
         _revocation_epoch=revocation_epoch[some],
         _topics=topics,
     )
 
 
-def _topics(walk: Walk) -> _Topics:
+def _topics(cursor: FieldCursor) -> _Topics:
     """Goes through a list of topics in every record."""
-    counts = walk.count()
+    counts = cursor.count()
     records: list[Ints] = []
     found: list[tuple[Ints, ...]] = []
     ordinal = 0
-    while (active := np.flatnonzero((counts > ordinal) & walk.sound)).size:
-        part = walk.of(active)
+    while (active := np.flatnonzero((counts > ordinal) & cursor.valid)).size:
+        part = cursor.select(active)
         id_start = part.position
         part.position = part.position + TOPIC_ID_BYTES
         count = part.count()
         first = part.skip(count * _INT_BYTES)
-        count = np.where(part.sound, count, 0)
+        count = np.where(part.valid, count, 0)
         first_epoch = _epochs(part, count)
-        walk.go_on(active, part)
+        cursor.merge(active, part)
         records.append(active)
         found.append((id_start, first, count, first_epoch))
         ordinal += 1
@@ -162,28 +162,28 @@ def _topics(walk: Walk) -> _Topics:
     return _Topics(record[order], *(np.concatenate(each)[order] for each in zip(*found, strict=True)))
 
 
-def _epochs(part: Walk, count: Ints) -> Ints:
+def _epochs(part: FieldCursor, count: Ints) -> Ints:
     """Where the epochs of a topic's partitions begin, in each record that has them."""
     first_epoch = np.full(len(count), _NONE, np.int64)
     some = part.tagged(_EPOCHS_TAG)
     if some.size:
-        epochs = part.of(some)
+        epochs = part.select(some)
         size = epochs.varint()
         ends = epochs.position + size
         length = epochs.varint() - 1
         is_null = length < 0
         # Epochs of other partitions than these are nobody's.
-        epochs.sound &= is_null | (length == count[some])
+        epochs.valid &= is_null | (length == count[some])
         first_epoch[some] = np.where(is_null, _NONE, epochs.skip(np.where(is_null, 0, count[some] * _INT_BYTES)))
-        epochs.sound &= epochs.position == ends
-        part.go_on(some, epochs)
+        epochs.valid &= epochs.position == ends
+        part.merge(some, epochs)
     return first_epoch
 
 
-def _revocation_epoch(walk: Walk, revocation_epoch: Ints) -> None:
-    some = walk.tagged(_REVOCATION_TAG)
+def _revocation_epoch(cursor: FieldCursor, revocation_epoch: Ints) -> None:
+    some = cursor.tagged(_REVOCATION_TAG)
     if some.size:
-        part = walk.of(some)
-        part.sound &= part.varint() == _INT_BYTES
+        part = cursor.select(some)
+        part.valid &= part.varint() == _INT_BYTES
         revocation_epoch[some] = part.fields(_INT)
-        walk.go_on(some, part)
+        cursor.merge(some, part)

@@ -27,7 +27,7 @@ from coordinator.log.batch import (
     TRANSACTIONAL,
 )
 from coordinator.log.codecs import DECOMPRESSED_BYTES_MAX, NAMES, BadCompression, decompress
-from pyspark_coordinator_log.gather import PADDING, Bytes, Ints, Mask
+from pyspark_coordinator_log.buffers import PADDING, Buffer, Ints, Mask
 
 _LENGTH = Struct(">8xi4xB")
 _LEAST = HEADER_BYTES - PREFIX_BYTES
@@ -110,7 +110,7 @@ class Headers:
         "start",
     )
 
-    def __init__(self, source: Bytes, position: Ints) -> None:
+    def __init__(self, source: Buffer, position: Ints) -> None:
         raw = source.structs(_LAYOUT, position)
         self.position = position
         self.base_offset: Ints = raw["base_offset"].astype(np.int64)
@@ -157,7 +157,7 @@ def _has(attributes: npt.NDArray[np.int16], bit: int) -> Mask:
     return found
 
 
-def check(source: Bytes, headers: Headers, *, checksums: bool) -> None:
+def check(source: Buffer, headers: Headers, *, checksums: bool) -> None:
     """BadBatch for the first batch whose header or checksum cannot be right."""
     room = headers.end - headers.start
     plain = (headers.attributes & COMPRESSION) == 0
@@ -175,7 +175,7 @@ def check(source: Bytes, headers: Headers, *, checksums: bool) -> None:
             raise BadBatch(int(headers.position[np.flatnonzero(wrong)[0]]), "wrong checksum")
 
 
-def pieces(source: Bytes, headers: Headers) -> Iterator[tuple[Bytes, Headers]]:
+def pieces(source: Buffer, headers: Headers) -> Iterator[tuple[Buffer, Headers]]:
     """The same batches with their records in plain: one piece, or several if they inflate."""
     if not (headers.attributes & COMPRESSION).any():
         yield source, headers
@@ -204,7 +204,7 @@ def pieces(source: Bytes, headers: Headers) -> Iterator[tuple[Bytes, Headers]]:
 
 def _joined(
     parts: Sequence[bytes | memoryview], size: int, headers: Headers, starts: list[int], ends: list[int]
-) -> tuple[Bytes, Headers]:
+) -> tuple[Buffer, Headers]:
     array = np.zeros(size + PADDING, np.uint8)
     for part, start, end in zip(parts, starts, ends, strict=True):
         array[start:end] = np.frombuffer(part, np.uint8)
@@ -212,7 +212,7 @@ def _joined(
     wrong = headers.count * _RECORD_BYTES_LEAST > headers.end - headers.start
     if wrong.any():
         raise BadBatch(int(headers.position[np.flatnonzero(wrong)[0]]), "more records than its bytes can hold")
-    return Bytes(array), headers
+    return Buffer(array), headers
 
 
 def _inflate(codec: int, content: bytes, position: int) -> bytes:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from coordinator.protocol.wire import TEXT_SIZE_MAX
-from pyspark_coordinator_log.gather import ENDLESS, Bytes, Ints, Mask
+from pyspark_coordinator_log.buffers import ENDLESS, Buffer, Ints, Mask
 
 KEY_TYPES = (0, 1)
 VERSION_LAST = 4
@@ -67,7 +67,7 @@ class Commits:
 
 
 def decode(
-    keys: Bytes, key_start: Ints, key_length: Ints, values: Bytes, value_start: Ints, value_length: Ints
+    keys: Buffer, key_start: Ints, key_length: Ints, values: Buffer, value_start: Ints, value_length: Ints
 ) -> Commits:
     """The commits at these places; every key has at least its type. A value's length of -1 is a tombstone."""
     key_end = key_start + key_length
@@ -141,7 +141,7 @@ def decode(
     )
 
 
-def _text(source: Bytes, position: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Mask]:
+def _text(source: Buffer, position: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Mask]:
     """Text with an int16 length: where it begins, how long it is, what follows, and whether it does not fit.
 
     What does not fit is empty and at the end, so that positions never leave what they are in by more than a few bytes.
@@ -157,7 +157,7 @@ def _text(source: Bytes, position: Ints, end: Ints) -> tuple[Ints, Ints, Ints, M
     return start, length, after, bad
 
 
-def _tags(source: Bytes, position: Ints, end: Ints, indexes: Ints, topic_id_start: Ints, has_topic_id: Mask) -> Ints:
+def _tags(source: Buffer, position: Ints, end: Ints, indexes: Ints, topic_id_start: Ints, has_topic_id: Mask) -> Ints:
     """Goes through the tagged fields of some records and notes the topic ids; returns where each one's fields end.
 
     A position behind the record's end says that they do not fit.
@@ -184,7 +184,7 @@ def _tags(source: Bytes, position: Ints, end: Ints, indexes: Ints, topic_id_star
 _NO_ID = b"\0" * TOPIC_ID_BYTES
 
 
-def topic_ids(source: Bytes, start: Ints, has: Mask) -> pa.Array:
+def topic_ids(source: Buffer, start: Ints, has: Mask) -> pa.Array:
     """The ids as text; null where there is none or it is zero. There are few different ones, so each is made once."""
     if not has.any():
         return pa.nulls(len(start), pa.string())

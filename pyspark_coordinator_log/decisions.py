@@ -24,10 +24,10 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_coordinator_log import messages
+from pyspark_coordinator_log.buffers import Buffer, Ints, Mask, numbers
 from pyspark_coordinator_log.columns import COMMITTED
 from pyspark_coordinator_log.commits import TOPIC_ID_BYTES, topic_ids
-from pyspark_coordinator_log.fields import Text, Walk, chosen, key_texts, named, places
-from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers
+from pyspark_coordinator_log.fields import FieldCursor, Text, as_selection, key_texts, list_elements, names_of
 
 RECORD_TYPE = 1002
 _VERSION = 0
@@ -65,9 +65,9 @@ class _Topics:
 class Decisions:
     """The columns of the events that are `plain`, by name; of the others nothing is known but that they are not."""
 
-    plain: Mask
-    _source: Bytes
-    _keys: Bytes
+    decoded: Mask
+    _source: Buffer
+    _keys: Buffer
     _group: Text
     _front: Any
     _claim: Any
@@ -95,11 +95,11 @@ class Decisions:
             case "state_offset" | "time_ms":
                 return numbers(front[name])
             case "group_kind":
-                return named(front[name], messages.group_kind)
+                return names_of(front[name], messages.group_kind)
             case "epoch":
                 return numbers(claim[name])
             case "error":
-                return named(claim[name], messages.error_name)
+                return names_of(claim[name], messages.error_name)
             case "strict_accepts" | "revocation_epoch_accepts" | "assignment_epoch_accepts":
                 said = judged[name.partition("_")[0]]
                 return numbers(said == 1, (said == 1) | (said == 2))
@@ -117,9 +117,9 @@ class Decisions:
 
     def _partitions(self) -> Any:
         topics, source = self._topics, self._source
-        keep = self.plain[topics.event]
+        keep = self.decoded[topics.event]
         event, count, first = topics.event[keep], topics.count[keep], topics.first[keep]
-        topic, within = places(count)
+        topic, within = list_elements(count)
         raw = source.structs(_PARTITION, first[topic] + within * _PARTITION.itemsize)
         length = topics.name.length[keep]
         names = source.texts(topics.name.start[keep], length, length > 0)
@@ -130,77 +130,77 @@ class Decisions:
             ids.take(of_topic),
             numbers(raw["partition"]),
             numbers(raw["offset"]),
-            named(raw["error"], messages.error_name),
+            names_of(raw["error"], messages.error_name),
             numbers(raw["assignment_epoch"], raw["assignment_epoch"] >= 0),
         ]
-        rank = np.cumsum(self.plain) - 1
-        edges = np.zeros(int(self.plain.sum()) + 1, np.int64)
+        rank = np.cumsum(self.decoded) - 1
+        edges = np.zeros(int(self.decoded.sum()) + 1, np.int64)
         np.add.at(edges, rank[event] + 1, count)
         values = pa.StructArray.from_arrays(children, fields=list(COMMITTED))
         return pa.ListArray.from_arrays(pa.array(np.cumsum(edges).astype(np.int32)), values)
 
 
 def decode(
-    keys: Bytes, key_start: Ints, key_length: Ints, values: Bytes, value_start: Ints, value_length: Ints
+    keys: Buffer, key_start: Ints, key_length: Ints, values: Buffer, value_start: Ints, value_length: Ints
 ) -> Decisions:
     """The decisions at these places, whose keys all have the type; a value's length of -1 is a tombstone."""
     (group,), fits = key_texts(keys, key_start, key_length, 1)
     alive = value_length >= 0
     end = np.where(alive, value_start + value_length, 0)
-    walk = Walk(values, np.where(alive, value_start, 0), end)
-    front = walk.fields(_FRONT)
-    texts = {"member_id": walk.text(nullable=False), "instance_id": walk.text(nullable=True)}
-    claim = walk.fields(_CLAIM)
-    policy = walk.text(nullable=False)
+    cursor = FieldCursor(values, np.where(alive, value_start, 0), end)
+    front = cursor.fields(_FRONT)
+    texts = {"member_id": cursor.text(nullable=False), "instance_id": cursor.text(nullable=True)}
+    claim = cursor.fields(_CLAIM)
+    policy = cursor.text(nullable=False)
     texts["policy"] = Text(policy.start, policy.length, policy.length > 0)
-    judged = walk.fields(_JUDGED)
-    texts["transactional_id"] = walk.text(nullable=True)
-    texts["client_id"] = walk.text(nullable=True)
-    topics = _topics(walk)
-    back = values.structs(_END_TAG, np.minimum(walk.position, end))
+    judged = cursor.fields(_JUDGED)
+    texts["transactional_id"] = cursor.text(nullable=True)
+    texts["client_id"] = cursor.text(nullable=True)
+    topics = _topics(cursor)
+    back = values.structs(_END_TAG, np.minimum(cursor.position, end))
     tagged = (back["count"] == 1) & (back["tag"] == 0) & (back["size"] == 8)
-    walk.position = walk.position + np.where(tagged, _END_TAG.itemsize, 1)
-    plain = walk.sound & alive & fits & (front["version"] == _VERSION) & (tagged | (back["count"] == 0))
-    plain &= walk.position == end
-    some = chosen(plain)
+    cursor.position = cursor.position + np.where(tagged, _END_TAG.itemsize, 1)
+    decoded = cursor.valid & alive & fits & (front["version"] == _VERSION) & (tagged | (back["count"] == 0))
+    decoded &= cursor.position == end
+    some = as_selection(decoded)
     return Decisions(
-        plain=plain,
+        decoded=decoded,
         _source=values,
         _keys=keys,
-        _group=group.of(some),
+        _group=group.select(some),
         _front=front[some],
         _claim=claim[some],
         _judged=judged[some],
-        _texts={name: text.of(some) for name, text in texts.items()},
+        _texts={name: text.select(some) for name, text in texts.items()},
         _state_end=np.where(tagged, back["state_end_offset"], -1)[some],
         _topics=topics,
     )
 
 
-def _text(source: Bytes, text: Text) -> Any:
+def _text(source: Buffer, text: Text) -> Any:
     return source.texts(text.start, np.where(text.present, text.length, 0), text.present)
 
 
-def _topics(walk: Walk) -> _Topics:
+def _topics(cursor: FieldCursor) -> _Topics:
     """Goes through the topics of all events; where a partition has tagged fields the event is not sound."""
-    counts = walk.count()
+    counts = cursor.count()
     events: list[Ints] = []
     found: list[tuple[Ints, ...]] = []
     ordinal = 0
-    while (active := np.flatnonzero((counts > ordinal) & walk.sound)).size:
-        part = walk.of(active)
+    while (active := np.flatnonzero((counts > ordinal) & cursor.valid)).size:
+        part = cursor.select(active)
         name = part.text(nullable=False)
         id_start = part.position
         part.position = part.position + TOPIC_ID_BYTES
         count = part.count()
         first = part.position
         after = first + count * _PARTITION.itemsize
-        part.sound &= after + 1 <= part.end
-        count = np.where(part.sound, count, 0)
-        tags = walk.source.array.take(np.minimum(after, part.end), mode="clip")
-        part.sound &= (tags == 0) & _untagged(walk.source, first, count)
-        walk.position[active] = np.where(part.sound, after + 1, part.end)
-        walk.sound[active] &= part.sound
+        part.valid &= after + 1 <= part.end
+        count = np.where(part.valid, count, 0)
+        tags = cursor.source.array.take(np.minimum(after, part.end), mode="clip")
+        part.valid &= (tags == 0) & _untagged(cursor.source, first, count)
+        cursor.position[active] = np.where(part.valid, after + 1, part.end)
+        cursor.valid[active] &= part.valid
         events.append(active)
         found.append((name.start, name.length, id_start, first, count))
         ordinal += 1
@@ -213,9 +213,9 @@ def _topics(walk: Walk) -> _Topics:
     return _Topics(event[order], Text(start, length, length > 0), id_start, first, count)
 
 
-def _untagged(source: Bytes, first: Ints, count: Ints) -> Mask:
+def _untagged(source: Buffer, first: Ints, count: Ints) -> Mask:
     """Whether every partition behind these places ends with an empty section of tags."""
-    which, within = places(count)
+    which, within = list_elements(count)
     last = first[which] + within * _PARTITION.itemsize + _PARTITION.itemsize - 1
     tagged = np.zeros(len(count), bool)
     np.logical_or.at(tagged, which, source.array.take(last, mode="clip") != 0)

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyspark_coordinator_log.gather import Bytes, Ints, Mask
+from pyspark_coordinator_log.buffers import Buffer, Ints, Mask
 
 _TEXT_MAX = 0x7FFF
-Chosen = Mask | slice
+Selection = Mask | slice
 """Which records; all of them as a slice, which copies nothing."""
 
 
@@ -28,19 +28,19 @@ class Text:
     length: Ints
     present: Mask
 
-    def of(self, chosen: Chosen) -> "Text":
+    def select(self, chosen: Selection) -> "Text":
         """Those of some records."""
         return Text(self.start[chosen], self.length[chosen], self.present[chosen])
 
 
-class Walk:
+class FieldCursor:
     """Goes through the values of many records at once; `sound` are those in which everything fitted so far."""
 
-    __slots__ = ("end", "position", "sound", "source")
+    __slots__ = ("end", "position", "source", "valid")
 
-    def __init__(self, source: Bytes, position: Ints, end: Ints) -> None:
+    def __init__(self, source: Buffer, position: Ints, end: Ints) -> None:
         self.source, self.position, self.end = source, position, end
-        self.sound = np.full(len(position), fill_value=True)
+        self.valid = np.full(len(position), fill_value=True)
 
     def fields(self, layout: np.dtype[Any]) -> npt.NDArray[Any]:
         """A run of fixed-width fields."""
@@ -53,10 +53,10 @@ class Walk:
         raw, start = self.source.unsigned(np.minimum(self.position, self.end))
         present = raw > 0
         if not nullable:
-            self.sound &= present
+            self.valid &= present
         length = np.where(present, raw - 1, 0)
-        self.sound &= (length <= _TEXT_MAX) & (start + length <= self.end)
-        length = np.where(self.sound, length, 0)
+        self.valid &= (length <= _TEXT_MAX) & (start + length <= self.end)
+        length = np.where(self.valid, length, 0)
         self.position = start + length
         return Text(start, length, present)
 
@@ -68,42 +68,42 @@ class Walk:
     def skip(self, sizes: Ints) -> Ints:
         """Where so many bytes begin, in each record; goes behind them."""
         start = self.position
-        self.sound &= start + sizes <= self.end
-        self.position = np.where(self.sound, start + sizes, self.end)
+        self.valid &= start + sizes <= self.end
+        self.position = np.where(self.valid, start + sizes, self.end)
         return start
 
     def tagged(self, tag: int) -> Ints:
         """The records whose tagged fields are this one: they are at its size now. Others must have none."""
         count = self.varint()
-        has = np.flatnonzero((count == 1) & self.sound)
-        self.sound &= count <= 1
+        has = np.flatnonzero((count == 1) & self.valid)
+        self.valid &= count <= 1
         if has.size:
-            part = self.of(has)
-            part.sound &= part.varint() == tag
-            self.go_on(has, part)
+            part = self.select(has)
+            part.valid &= part.varint() == tag
+            self.merge(has, part)
         return has
 
     def no_tags(self) -> None:
         """No tagged fields."""
-        self.sound &= self.varint() == 0
+        self.valid &= self.varint() == 0
 
-    def of(self, chosen: Ints) -> "Walk":
+    def select(self, chosen: Ints) -> "FieldCursor":
         """A walk through some of the records, from here on."""
-        return Walk(self.source, self.position[chosen], self.end[chosen])
+        return FieldCursor(self.source, self.position[chosen], self.end[chosen])
 
-    def go_on(self, chosen: Ints, part: "Walk") -> None:
+    def merge(self, chosen: Ints, part: "FieldCursor") -> None:
         """From where a walk through some of the records came to."""
         self.position[chosen] = part.position
-        self.sound[chosen] &= part.sound
+        self.valid[chosen] &= part.valid
 
     def count(self) -> Ints:
         """The elements of a compact array; one that is null, or has more than could be, is not sound."""
         raw, self.position = self.source.unsigned(np.minimum(self.position, self.end))
-        self.sound &= (raw > 0) & (raw - 1 <= self.end - self.position)
-        return np.where(self.sound, raw - 1, 0)
+        self.valid &= (raw > 0) & (raw - 1 <= self.end - self.position)
+        return np.where(self.valid, raw - 1, 0)
 
 
-def key_texts(keys: Bytes, start: Ints, length: Ints, count: int) -> tuple[list[Text], Mask]:
+def key_texts(keys: Buffer, start: Ints, length: Ints, count: int) -> tuple[list[Text], Mask]:
     """The texts that keys consist of behind their type, and whether they do: an int16 length, then UTF-8."""
     end = start + length
     position, fits, found = start + 2, np.full(len(start), fill_value=True), []
@@ -117,13 +117,13 @@ def key_texts(keys: Bytes, start: Ints, length: Ints, count: int) -> tuple[list[
     return found, fits
 
 
-def places(counts: Ints) -> tuple[Ints, Ints]:
+def list_elements(counts: Ints) -> tuple[Ints, Ints]:
     """For the elements of lists of these lengths, all in one: the list of each, and its place in it."""
     which = np.repeat(np.arange(len(counts)), counts)
     return which, np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def named(numbered: npt.NDArray[Any], name_of: Callable[[int], str | None]) -> Any:
+def names_of(numbered: npt.NDArray[Any], name_of: Callable[[int], str | None]) -> Any:
     """Names for small numbers of which there are few different ones."""
     if not len(numbered):
         return pa.nulls(0, pa.string())
@@ -135,6 +135,6 @@ def named(numbered: npt.NDArray[Any], name_of: Callable[[int], str | None]) -> A
     return pa.array([name_of(number) for number in (there + low).tolist()], pa.string()).take(pa.array(rank[place]))
 
 
-def chosen(plain: Mask) -> Chosen:
+def as_selection(mask: Mask) -> Selection:
     """The records that a mask names."""
-    return slice(None) if plain.all() else plain
+    return slice(None) if mask.all() else mask

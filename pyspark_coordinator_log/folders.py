@@ -86,14 +86,14 @@ class ShardFolder:
             raise NoLog(f"{self.path} is not there") from error
         return sorted(found, key=lambda segment: segment.base_offset)
 
-    def noted(self) -> checkpoint.Offsets | None:
+    def server_checkpoint(self) -> checkpoint.Offsets | None:
         """What our server noted about the log; None in a folder of Kafka's."""
         content = _content(Path(self.path, checkpoint.NAME))
         return None if content is None else checkpoint.parse(content)
 
     def clean_offset(self) -> int:
         """Compaction may have been through everything before this offset, and nothing behind it."""
-        noted = self.noted()
+        noted = self.server_checkpoint()
         if noted is not None:
             return noted.clean_offset
         return _cleaner_offsets(Path(self.path).parent).get((self.topic, self.shard), 0)

@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_coordinator_log import commits, messages
+from pyspark_coordinator_log.buffers import Buffer, Ints, Mask, numbers, padded
 from pyspark_coordinator_log.columns import (
     COMMITS,
     EVENTS,
@@ -44,9 +45,8 @@ from pyspark_coordinator_log.columns import (
     ddl,
 )
 from pyspark_coordinator_log.folders import STATE_TOPIC
-from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers, padded
 from pyspark_coordinator_log.options import BadOption
-from pyspark_coordinator_log.views import NO_TYPE, Makers, Places, commit_columns, told_columns
+from pyspark_coordinator_log.views import NO_TYPE, Makers, Places, commit_columns, record_columns
 
 _SHARD, _OFFSET, _TIME, _KEY, _VALUE = range(5)
 
@@ -162,8 +162,8 @@ def _commits(part: pa.RecordBatch, keys: Places, types: Any) -> Makers:
     return commit_columns(commits.decode(*keys, *values), keys[0], values[0])
 
 
-def _told(part: pa.RecordBatch, keys: Places, types: Any) -> Makers:
-    makers = told_columns(types, keys, _binaries(part.column(_VALUE)))
+def _records(part: pa.RecordBatch, keys: Places, types: Any) -> Makers:
+    makers = record_columns(types, keys, _binaries(part.column(_VALUE)))
     is_event = types >= messages.EVENT_TYPES_FROM
     decided_at = makers["state_offset"]
     makers["state_offset"] = lambda: pc.if_else(pa.array(is_event), decided_at(), part.column(_OFFSET))
@@ -174,9 +174,9 @@ def _told(part: pa.RecordBatch, keys: Places, types: Any) -> Makers:
 _MAKERS: dict[str, Callable[[pa.RecordBatch, Places, Any], Makers]] = {
     RAW: _raw,
     COMMITS: _commits,
-    STATE: _told,
-    EVENTS: _told,
-    HISTORY: _told,
+    STATE: _records,
+    EVENTS: _records,
+    HISTORY: _records,
 }
 
 
@@ -185,7 +185,7 @@ def _binaries(column: pa.Array) -> Places:
     plain = column.cast(pa.binary())
     _, offsets, content = plain.buffers()
     edges = np.frombuffer(offsets, np.int32)[plain.offset : plain.offset + len(plain) + 1].astype(np.int64)
-    source = Bytes(padded(b"" if content is None else memoryview(content)))
+    source = Buffer(padded(b"" if content is None else memoryview(content)))
     lengths: Ints = edges[1:] - edges[:-1]
     if plain.null_count:
         missing: Mask = plain.is_null().to_numpy(zero_copy_only=False)

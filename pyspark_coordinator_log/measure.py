@@ -147,12 +147,12 @@ def worker_bytes_max() -> int:
 def _decode_seconds(data: Path) -> float:
     options = parse({"path": str(data)})
     how = options.reading(SCHEMAS[COMMITS].names)
-    begun = time.process_time()
+    cpu_start = time.process_time()
     for task in planning.tasks(options):
         for part in task:
             for _ in read(part, how):
                 pass
-    return time.process_time() - begun
+    return time.process_time() - cpu_start
 
 
 def _read_seconds(data: Path, cores: int) -> dict[str, tuple[float, float]]:
@@ -181,9 +181,9 @@ def _read_seconds(data: Path, cores: int) -> dict[str, tuple[float, float]]:
         for run in range(RUNS + 1):
             for what, names in _READ.items():
                 table = spark.read.format(FORMAT).schema(StructType([whole[name] for name in names])).load(str(data))
-                begun, began = cpu_seconds(), time.monotonic()
+                cpu_start, wall_start = cpu_seconds(), time.monotonic()
                 table.write.format("noop").mode("overwrite").save()
-                taken = cpu_seconds() - begun, time.monotonic() - began
+                taken = cpu_seconds() - cpu_start, time.monotonic() - wall_start
                 if run:
                     out[what] = min(out.get(what, taken), taken)
         print(f"memory  {worker_bytes_max() / 1e6:.0f} MB in the largest Python worker")
@@ -217,9 +217,9 @@ def main(arguments: Sequence[str]) -> int:
         sparse.mkdir()
         make_sparse_log(sparse)
         options = parse({"path": str(sparse), "splitBytes": str(_PLANNED_SPLIT_BYTES)})
-        begun = time.monotonic()
+        cpu_start = time.monotonic()
         tasks = len(planning.tasks(options))
-        print(f"plan    {time.monotonic() - begun:.2f} s for {tasks} tasks of a log of 114 GB")
+        print(f"plan    {time.monotonic() - cpu_start:.2f} s for {tasks} tasks of a log of 114 GB")
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         size = make_log(data, given.records, given.batch)

@@ -72,7 +72,7 @@ def row(key: bytes | None, value: bytes | None, *, with_json: bool = True) -> Ro
         out |= _key_columns(key_message)
         if value is None:
             if with_json:
-                out["value_json"] = json.dumps({"key": plain(key_message, name, 0), "value": None})
+                out["value_json"] = json.dumps({"key": json_values(key_message, name, 0), "value": None})
             return out
         version = int.from_bytes(value[:2], signed=True) if len(value) >= _VERSION_BYTES else None
         value_name = f"{kind}Value"
@@ -88,8 +88,8 @@ def row(key: bytes | None, value: bytes | None, *, with_json: bool = True) -> Ro
             out |= _event_columns(message)
         if kind == _DECIDED or not with_json:
             return out
-        shown = {"version": version, **plain(message, value_name, version)}
-        out["value_json"] = json.dumps({"key": plain(key_message, name, 0), "value": shown})
+        shown = {"version": version, **json_values(message, value_name, version)}
+        out["value_json"] = json.dumps({"key": json_values(key_message, name, 0), "value": shown})
     except DecodeError as error:
         out |= {"problem": str(error), "value_json": _raw(key, value)}
     return out
@@ -202,7 +202,7 @@ def _target(value: kafka.ConsumerGroupTargetAssignmentMemberValue) -> Row:
 def _current(value: kafka.ConsumerGroupCurrentMemberAssignmentValue) -> Row:
     return {
         **_epochs(value, member_state(value.state)),
-        "revocation_epoch": _known(value.revocation_epoch),
+        "revocation_epoch": _non_negative(value.revocation_epoch),
         "assignment": _with_epochs(value.assigned_partitions),
         "pending_revocation": _with_epochs(value.partitions_pending_revocation),
     }
@@ -242,8 +242,8 @@ def _by_id(entries: Iterable[tuple[bytes, list[int], list[int] | None]]) -> list
 def _event_columns(value: Any) -> Row:
     """What the events' schemas have in common, by the fields that a type has."""
     out: Row = {}
-    for field, column, told in _event_fields(value.NAME):
-        out[column] = told(getattr(value, field))
+    for field, column, convert in _event_fields(value.NAME):
+        out[column] = convert(getattr(value, field))
     topics = getattr(value, "topics", None)
     if topics is not None:
         out["partitions"] = [
@@ -264,7 +264,7 @@ def _partition(partition: Any) -> Row:
         "partition": partition.partition,
         "committed_offset": partition.committed_offset,
         "error": error_name(partition.error_code),
-        "assignment_epoch": _known(partition.assignment_epoch),
+        "assignment_epoch": _non_negative(partition.assignment_epoch),
     }
 
 
@@ -293,15 +293,15 @@ def member_state(number: int) -> str:
     return _MEMBER_STATES.get(number, f"UNKNOWN({number})")
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-def _known(value: int) -> int | None:
+def _non_negative(value: int) -> int | None:
     return value if value >= 0 else None
 
 
-def _said(value: str | None) -> str | None:
+def _non_empty(value: str | None) -> str | None:
     return value or None
 
 
@@ -312,38 +312,38 @@ def _event_fields(name: str) -> list[tuple[str, str, Callable[[Any], Any]]]:
 
 
 _EVENT_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
-    ("state_offset", "state_offset", _same),
-    ("state_end_offset", "state_end_offset", _known),
-    ("time_ms", "time_ms", _same),
+    ("state_offset", "state_offset", _unchanged),
+    ("state_end_offset", "state_end_offset", _non_negative),
+    ("time_ms", "time_ms", _unchanged),
     ("group_kind", "group_kind", group_kind),
     ("to_kind", "group_kind", group_kind),
-    ("member_id", "member_id", _same),
-    ("group_instance_id", "instance_id", _same),
-    ("client_id", "client_id", _same),
-    ("client_host", "client_host", _same),
-    ("epoch", "epoch", _same),
-    ("generation_id_or_member_epoch", "epoch", _same),
-    ("member_epoch", "member_epoch", _known),
-    ("revocation_epoch", "revocation_epoch", _known),
+    ("member_id", "member_id", _unchanged),
+    ("group_instance_id", "instance_id", _unchanged),
+    ("client_id", "client_id", _unchanged),
+    ("client_host", "client_host", _unchanged),
+    ("epoch", "epoch", _unchanged),
+    ("generation_id_or_member_epoch", "epoch", _unchanged),
+    ("member_epoch", "member_epoch", _non_negative),
+    ("revocation_epoch", "revocation_epoch", _non_negative),
     ("error_code", "error", error_name),
-    ("policy", "policy", _said),
+    ("policy", "policy", _non_empty),
     ("strict_verdict", "strict_accepts", verdict),
     ("revocation_epoch_verdict", "revocation_epoch_accepts", verdict),
     ("assignment_epoch_verdict", "assignment_epoch_accepts", verdict),
-    ("transactional_id", "transactional_id", _same),
-    ("producer_id", "commit_producer_id", _known),
-    ("producer_epoch", "commit_producer_epoch", _known),
-    ("cause", "cause", _same),
-    ("reason", "reason", _same),
-    ("duration_ms", "duration_ms", _known),
-    ("members", "member_count", _same),
-    ("timeout", "timeout", _same),
-    ("api", "api", _same),
-    ("run_id", "run_id", _same),
-    ("previous_state_offset", "previous_state_offset", _known),
-    ("covered_state_offset", "covered_state_offset", _known),
-    ("undone_from_offset", "undone_from_offset", _known),
-    ("cleanly_closed", "cleanly_closed", _same),
+    ("transactional_id", "transactional_id", _unchanged),
+    ("producer_id", "commit_producer_id", _non_negative),
+    ("producer_epoch", "commit_producer_epoch", _non_negative),
+    ("cause", "cause", _unchanged),
+    ("reason", "reason", _unchanged),
+    ("duration_ms", "duration_ms", _non_negative),
+    ("members", "member_count", _unchanged),
+    ("timeout", "timeout", _unchanged),
+    ("api", "api", _unchanged),
+    ("run_id", "run_id", _unchanged),
+    ("previous_state_offset", "previous_state_offset", _non_negative),
+    ("covered_state_offset", "covered_state_offset", _non_negative),
+    ("undone_from_offset", "undone_from_offset", _non_negative),
+    ("cleanly_closed", "cleanly_closed", _unchanged),
 )
 """Attribute of the message, column, and how the one becomes the other."""
 
@@ -369,7 +369,7 @@ def _id_text(topic_id: bytes) -> str | None:
 # --- a message as JSON has it ---------------------------------------------------------------------------------------
 
 
-def plain(message: Message, name: str, version: int) -> Row:
+def json_values(message: Message, name: str, version: int) -> Row:
     """A message as dicts and lists: bytes as base64, ids as text, and only the fields of its version."""
     return _structure(message, Codec.of().definition(name).root, name, version)
 

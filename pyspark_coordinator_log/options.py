@@ -110,7 +110,7 @@ def parse(given: Mapping[str, str]) -> Options:
     if unknown:
         raise BadOption(f"there is no option {', '.join(unknown)}; there are {', '.join(_NAMES)}")
 
-    def one(name: str, read: Callable[[str], _T], otherwise: _T) -> _T:
+    def option(name: str, read: Callable[[str], _T], otherwise: _T) -> _T:
         text = options.get(name.lower())
         if text is None:
             return otherwise
@@ -122,17 +122,17 @@ def parse(given: Mapping[str, str]) -> Options:
     path = options.get("path")
     if not path:
         raise BadOption("no folder is given: load(PATH)")
-    view = one("view", _among(VIEWS), COMMITS)
-    topic = one("topic", str, EVENT_TOPIC if view == EVENTS else STATE_TOPIC)
+    view = option("view", _among(VIEWS), COMMITS)
+    topic = option("topic", str, EVENT_TOPIC if view == EVENTS else STATE_TOPIC)
     if "topic" in options and view != RAW:
         raise BadOption(f"option topic={topic!r}: only the view {RAW} reads other topics")
-    groups = one("groups", _groups, None)
-    shards = one("shards", _shards, None)
-    count = one("shardCount", _positive, None)
+    groups = option("groups", _groups, None)
+    shards = option("shards", _shards, None)
+    count = option("shardCount", _positive, None)
     if count is not None and groups is not None:
         of_groups = frozenset(shard_of(group, count) for group in groups)
         shards = of_groups if shards is None else shards & of_groups
-    since_ms, until_ms = one("since", _time_ms, None), one("until", _time_ms, None)
+    since_ms, until_ms = option("since", _time_ms, None), option("until", _time_ms, None)
     if since_ms is not None and until_ms is not None and until_ms < since_ms:
         raise BadOption(f"option until={options['until']!r} is before since={options['since']!r}")
     return Options(
@@ -142,14 +142,14 @@ def parse(given: Mapping[str, str]) -> Options:
         groups=groups,
         since_ms=since_ms,
         until_ms=until_ms,
-        key_types=one("keyTypes", _key_types, None),
-        split_bytes=one("splitBytes", _split_bytes, None),
-        verify_checksums=one("verifyCrc", _boolean, otherwise=True),
-        fail_on_data_loss=one("failOnDataLoss", _boolean, otherwise=True),
-        log_id=one("logId", _named, None),
+        key_types=option("keyTypes", _key_types, None),
+        split_bytes=option("splitBytes", _split_bytes, None),
+        verify_checksums=option("verifyCrc", _boolean, otherwise=True),
+        fail_on_data_loss=option("failOnDataLoss", _boolean, otherwise=True),
+        log_id=option("logId", _non_empty, None),
         topic=topic,
-        starting_offsets=one("startingOffsets", _among((EARLIEST, LATEST)), EARLIEST),
-        trigger_bytes_max=one("maxBytesPerTrigger", _bytes, None),
+        starting_offsets=option("startingOffsets", _among((EARLIEST, LATEST)), EARLIEST),
+        trigger_bytes_max=option("maxBytesPerTrigger", _bytes, None),
     )
 
 
@@ -167,7 +167,7 @@ def _among(allowed: Sequence[str]) -> Callable[[str], str]:
     return read
 
 
-def _named(text: str) -> str:
+def _non_empty(text: str) -> str:
     if not text:
         raise ValueError("it is empty")
     return text

@@ -54,7 +54,7 @@ class Position:
     crc: int = 0
     leader_epoch: int = -1
 
-    def plain(self) -> dict[str, int]:
+    def to_json(self) -> dict[str, int]:
         """As JSON has it."""
         return asdict(self)
 
@@ -142,9 +142,9 @@ def _within(folder: ShardFolder, segment: Segment, at: int, budget: int, before:
             found = _after(segment, position, header)
             ended = found.at
         if ended < segment.size_bytes:
-            _judge(descriptor, folder, segment, found, ended, is_last)
+            _require_torn_tail(descriptor, folder, segment, found, ended, is_last)
         if is_last and found.batch_at >= 0 and found is not before:
-            found = _sound(descriptor, folder, segment, found, before)
+            found = _without_torn_batch(descriptor, folder, segment, found, before)
     finally:
         os.close(descriptor)
     return found
@@ -180,14 +180,18 @@ def _headers(descriptor: int, position: int, end: int) -> Iterator[tuple[int, Ba
         position += at
 
 
-def _judge(descriptor: int, folder: ShardFolder, segment: Segment, found: Position, at: int, is_last: bool) -> None:
+def _require_torn_tail(
+    descriptor: int, folder: ShardFolder, segment: Segment, found: Position, at: int, is_last: bool
+) -> None:
     """DamagedLog unless what begins at `at` is a torn tail."""
     if is_last and is_torn(descriptor, at, segment.size_bytes, found.offset, folder, "no whole batch"):
         return
     raise DamagedLog(segment.path, at, found.offset - 1, "no whole batch where one must begin")
 
 
-def _sound(descriptor: int, folder: ShardFolder, segment: Segment, found: Position, before: Position) -> Position:
+def _without_torn_batch(
+    descriptor: int, folder: ShardFolder, segment: Segment, found: Position, before: Position
+) -> Position:
     """The position, or the one before the last batch if that is torn: only the last one of a log can be."""
     try:
         check_batch(os.pread(descriptor, found.at - found.batch_at, found.batch_at))
@@ -246,35 +250,35 @@ def locate(folder: ShardFolder, position: Position) -> Position:
             " before they were read"
         )
     if position.batch_offset < 0:
-        return _placed(segments, position)
+        return _relocated(segments, position)
     epoch = folder.epoch_of(position.offset - 1)
     if epoch is not None and position.leader_epoch >= 0 and epoch != position.leader_epoch:
         raise DataLoss(
             f"{folder.path} has diverged: offset {position.offset - 1} was read in leader epoch"
             f" {position.leader_epoch} and is of epoch {epoch} now"
         )
-    if _is_there(segments, position):
+    if _is_unchanged(segments, position):
         return position
     end = _end_offset(folder, last)
     if end < position.offset:
         raise DataLoss(f"{folder.path} ends at offset {end}, before the {position.offset} that was read to: truncated")
     if position.batch_offset < first.base_offset:
-        return _placed(segments, position)
+        return _relocated(segments, position)
     holder = [segment for segment in segments if segment.base_offset <= position.batch_offset][-1]
     header = _batch_at(holder, position.batch_offset)
     if header is not None and (header.crc, header.leader_epoch) == (position.crc, position.leader_epoch):
-        return _placed(segments, position)
+        return _relocated(segments, position)
     if folder.clean_offset() > position.batch_offset and (
         header is None or header.leader_epoch <= position.leader_epoch
     ):
-        return _placed(segments, position)
+        return _relocated(segments, position)
     raise DataLoss(
         f"{folder.path} has diverged: at offset {position.batch_offset} is not the batch that was read"
         f" (checksum {position.crc:08x})"
     )
 
 
-def _is_there(segments: Sequence[Segment], position: Position) -> bool:
+def _is_unchanged(segments: Sequence[Segment], position: Position) -> bool:
     """Whether the batch lies where it lay, and the position in the segment that it was in."""
     holders = [segment for segment in segments if segment.base_offset <= position.batch_offset]
     by_offset = [segment for segment in segments if segment.base_offset <= position.offset]
@@ -319,7 +323,7 @@ def _end_offset(folder: ShardFolder, last: Segment) -> int:
     ).offset
 
 
-def _placed(segments: Sequence[Segment], position: Position) -> Position:
+def _relocated(segments: Sequence[Segment], position: Position) -> Position:
     """The position with its place in the files as they are: the first batch at or after its offset."""
     holder = [segment for segment in segments if segment.base_offset <= position.offset][-1]
     at = 0
@@ -334,7 +338,7 @@ def _placed(segments: Sequence[Segment], position: Position) -> Position:
     return replace(position, segment=holder.base_offset, at=at)
 
 
-def decided_on(folder: ShardFolder, start: Position, end: Position, state_offset: int) -> Position:
+def covered_by_state(folder: ShardFolder, start: Position, end: Position, state_offset: int) -> Position:
     """The last position of an event log between two whose last event was decided on state below `state_offset`.
 
     What stands before it is let pass without a look: events that a crash has undone may name state that there never was.
@@ -349,17 +353,17 @@ def decided_on(folder: ShardFolder, start: Position, end: Position, state_offset
             # In nearly all cases the very last batch will do.
             if segment.base_offset == end.segment and begins <= end.batch_at < ends:
                 last = next(_headers(descriptor, end.batch_at, ends), None)
-                if last is not None and _decided_at(descriptor, *last) <= state_offset:
+                if last is not None and _state_offset_of(descriptor, *last) <= state_offset:
                     return end
             for position, header in reversed(list(_headers(descriptor, begins, ends))):
-                if _decided_at(descriptor, position, header) <= state_offset:
+                if _state_offset_of(descriptor, position, header) <= state_offset:
                     return _after(segment, position, header)
         finally:
             os.close(descriptor)
     return start
 
 
-def _decided_at(descriptor: int, position: int, header: BatchHeader) -> int:
+def _state_offset_of(descriptor: int, position: int, header: BatchHeader) -> int:
     """The highest state offset of a batch's events; it is the first field of every event's value."""
     content = os.pread(descriptor, header.size_bytes, position)
     values = [record.value for record in decode_records(content, 0, header)]

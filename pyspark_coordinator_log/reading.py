@@ -19,8 +19,8 @@ import numpy as np
 from coordinator.log.batch import HEADER_BYTES, CorruptBatch, check_batch, read_header
 from coordinator.log.recovery import DamagedLog, Fault, is_torn_tail
 from pyspark_coordinator_log.batches import BadBatch, Headers, check, pieces, walk
+from pyspark_coordinator_log.buffers import Buffer, room
 from pyspark_coordinator_log.folders import Segment, ShardFolder
-from pyspark_coordinator_log.gather import Bytes, room
 from pyspark_coordinator_log.views import Origin, Wanted, table
 
 CHUNK_BYTES = 8 * 1024 * 1024
@@ -174,7 +174,7 @@ def _file(
         want = how.chunk_bytes
 
 
-def _pread(descriptor: int, size: int, position: int) -> Bytes:
+def _pread(descriptor: int, size: int, position: int) -> Buffer:
     content = room(size)
     into = memoryview(content.data)[:size]
     done = 0
@@ -183,7 +183,7 @@ def _pread(descriptor: int, size: int, position: int) -> Bytes:
         if not count:
             raise DataLoss(f"the file ends at {position + done} now, before the {position + size} that it had")
         done += count
-    return Bytes(content)
+    return Buffer(content)
 
 
 def _length(content: memoryview, size: int) -> int:
@@ -222,16 +222,16 @@ def is_torn(descriptor: int, position: int, end: int, expected: int, folder: Sha
     """Whether what was found at `position` is the end of a log that is being written, or was when its server died."""
     size = os.fstat(descriptor).st_size
     file = _Readable(descriptor, size)
-    if size > end and _has_come(file, position):
+    if size > end and _is_whole_now(file, position):
         return True
-    noted = folder.noted()
+    noted = folder.server_checkpoint()
     recovery_offset = 0 if noted is None else noted.recovery_offset
     if expected < recovery_offset:
         return False
     return is_torn_tail(file, size, Fault(position, expected, reason), recovery_offset)
 
 
-def _has_come(file: _Readable, position: int) -> bool:
+def _is_whole_now(file: _Readable, position: int) -> bool:
     """Whether the batch whose beginning was seen is whole by now."""
     try:
         check_batch(file.pread(position, read_header(file.pread(position, HEADER_BYTES)).size_bytes))

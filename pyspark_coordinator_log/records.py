@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyspark_coordinator_log.batches import BadBatch, Headers
-from pyspark_coordinator_log.gather import ENDLESS, Bytes, Ints
+from pyspark_coordinator_log.buffers import ENDLESS, Buffer, Ints
 
 _WORTH_A_STEP = 12
 """Batches side by side below which plain Python is faster."""
@@ -33,7 +33,7 @@ class Records:
         "value_start",
     )
 
-    source: Bytes
+    source: Buffer
     headers: Headers
     batch: Ints
     offset: Ints
@@ -56,7 +56,7 @@ class Records:
         return out
 
 
-def find(source: Bytes, headers: Headers) -> Records:
+def find(source: Buffer, headers: Headers) -> Records:
     """The records of whole, plain batches. BadBatch for one whose records do not fill it exactly."""
     starts, ends, batch = _boundaries(source, headers)
     out = Records()
@@ -91,7 +91,7 @@ def _bad(headers: Headers, index: int, reason: str) -> BadBatch:
     return BadBatch(int(headers.position[index]), reason)
 
 
-def _boundaries(source: Bytes, headers: Headers) -> tuple[Ints, Ints, Ints]:
+def _boundaries(source: Buffer, headers: Headers) -> tuple[Ints, Ints, Ints]:
     """Where each record begins (behind its length) and ends, and its batch."""
     counts = headers.count
     begins = np.empty(int(counts.sum()), np.int64)
@@ -108,7 +108,7 @@ def _boundaries(source: Bytes, headers: Headers) -> tuple[Ints, Ints, Ints]:
     return starts, ends, batch
 
 
-def _steps(source: Bytes, headers: Headers, begins: Ints) -> Ints:
+def _steps(source: Buffer, headers: Headers, begins: Ints) -> Ints:
     """Notes where each record's length is, and returns where the last one of each batch ends.
 
     A length that cannot be stops at its batch's end; what is noted from there on is found wanting by its being there.
@@ -144,7 +144,7 @@ def _steps(source: Bytes, headers: Headers, begins: Ints) -> Ints:
     return reached
 
 
-def _loop(source: Bytes, position: int, limit: int, begins: Ints) -> int:
+def _loop(source: Buffer, position: int, limit: int, begins: Ints) -> int:
     """The same for one batch, which has as many records left as `begins` has room for."""
     content = source.array[position : limit + _LENGTH_BYTES_MAX].tobytes()
     end, at = limit - position, 0

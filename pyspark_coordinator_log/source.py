@@ -97,22 +97,22 @@ class LogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableN
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """How far the next micro-batch reads. Raises DataLoss if the log is not the one that was read."""
         found = planning.folders(self.options)
-        begun = self._begun(start, found)
+        current = self._current_positions(start, found)
         count = max(1, sum(len(folder.shards) for folder in found))
         bytes_max = max(1, limit.max_bytes // count) if isinstance(limit, ReadMaxBytes) else None
         logs: _Logs = {}
         # Events first: state that comes in between is more than they need.
         for folder in reversed(found):
             logs[folder.topic] = {
-                number: self._advanced(folder, shard, begun[folder.topic][number], bytes_max)
+                number: self._advanced(folder, shard, current[folder.topic][number], bytes_max)
                 for number, shard in folder.shards.items()
             }
         if len(found) > 1:
             state, events = found
             for number in events.shards.keys() & state.shards.keys():
-                logs[events.topic][number] = positions.decided_on(
+                logs[events.topic][number] = positions.covered_by_state(
                     events.shards[number],
-                    begun[events.topic][number],
+                    current[events.topic][number],
                     logs[events.topic][number],
                     logs[state.topic][number].offset,
                 )
@@ -126,7 +126,7 @@ class LogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableN
                 return start
         return positions.advance(shard, start, bytes_max, bound)
 
-    def _begun(self, offset: Mapping[str, Any], found: Sequence[DataFolder]) -> _Logs:
+    def _current_positions(self, offset: Mapping[str, Any], found: Sequence[DataFolder]) -> _Logs:
         """Where reading goes on, in the logs as they are now; new shards from their beginning."""
         log_id, stored = _parsed(offset)
         here = planning.log_id(self.options, found)
@@ -160,14 +160,14 @@ class LogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableN
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What lies between two offsets, which may both be from before a restart."""
         found = planning.folders(self.options)
-        begun = self._begun(start, found)
+        current = self._current_positions(start, found)
         log_id, ends = _parsed(end)
         ranges: list[Range] = []
         for folder in found:
             for number, shard in folder.shards.items():
                 until = ends.get(folder.topic, {}).get(number)
-                if until is not None and until.offset > begun[folder.topic][number].offset:
-                    ranges += _between(folder, shard, log_id, begun[folder.topic][number], until)
+                if until is not None and until.offset > current[folder.topic][number].offset:
+                    ranges += _between(folder, shard, log_id, current[folder.topic][number], until)
         share = planning.split_bytes(self.options, sum(part.size_bytes for part in ranges))
         return [LogPartition(task) for task in planning.split(ranges, share)]
 
@@ -207,7 +207,7 @@ def _offset(log_id: str, logs: _Logs) -> dict[str, Any]:
         "version": _OFFSET_VERSION,
         "log_id": log_id,
         "logs": {
-            topic: {str(number): position.plain() for number, position in shards.items()}
+            topic: {str(number): position.to_json() for number, position in shards.items()}
             for topic, shards in logs.items()
         },
     }

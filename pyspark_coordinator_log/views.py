@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from pyspark_coordinator_log import assignments, commits, decisions, messages
 from pyspark_coordinator_log.batches import Headers
+from pyspark_coordinator_log.buffers import Buffer, Ints, Mask, numbers
 from pyspark_coordinator_log.columns import COMMITS, ENVELOPE, EVENTS, HISTORY, RAW, SCHEMAS, STATE
-from pyspark_coordinator_log.gather import Bytes, Ints, Mask, numbers
 from pyspark_coordinator_log.records import Records, find
 
 NO_TYPE = -1
@@ -53,7 +53,7 @@ class Origin:
 
 
 def table(
-    source: Bytes, headers: Headers, wanted: Wanted, origin: Origin, offset_from: int, offset_to: int | None
+    source: Buffer, headers: Headers, wanted: Wanted, origin: Origin, offset_from: int, offset_to: int | None
 ) -> pa.RecordBatch:
     """The wanted records of whole, plain batches as a record batch of `wanted.schema`, in log order.
 
@@ -160,7 +160,7 @@ def _commits(records: Records, types: Any, origin: Origin) -> Makers:
     return commit_columns(found, source, source)
 
 
-def commit_columns(found: commits.Commits, keys: Bytes, values: Bytes) -> Makers:
+def commit_columns(found: commits.Commits, keys: Buffer, values: Buffer) -> Makers:
     """The columns of commits that come from their keys and values alone."""
     present, sound = found.present, ~found.bad_key
     return {
@@ -194,46 +194,46 @@ def _problems(found: commits.Commits) -> Any:
     return pa.array(words, pa.string())
 
 
-def _told(records: Records, types: Any, origin: Origin) -> Makers:
+def _records(records: Records, types: Any, origin: Origin) -> Makers:
     source = records.source
     keys, values = (source, records.key_start, records.key_length), (source, records.value_start, records.value_length)
-    makers = told_columns(types, keys, values, with_json=origin.with_json)
+    makers = record_columns(types, keys, values, with_json=origin.with_json)
     makers["is_state"] = lambda: pa.repeat(pa.scalar(origin.is_state), len(records))
     if origin.is_state:
         makers["state_offset"] = lambda: numbers(records.offset)
     return makers
 
 
-Places = tuple[Bytes, Ints, Ints]
+Places = tuple[Buffer, Ints, Ints]
 """A buffer, where values begin in it, and their lengths; -1 is null."""
 
 
-class _InStep(Protocol):
+class _ColumnDecoded(Protocol):
     """Records decoded a column at a time, those of them that are plain."""
 
-    plain: Mask
+    decoded: Mask
 
     def column(self, name: str, kind: pa.DataType) -> Any:
         """A column of the plain ones."""
 
 
-def told_columns(types: Any, keys: Places, values: Places, *, with_json: bool = True) -> Makers:
+def record_columns(types: Any, keys: Places, values: Places, *, with_json: bool = True) -> Makers:
     """The columns of state and events that come from keys and values alone; `value_json` only if it is wanted.
 
     What is frequent is decoded a column at a time, the others record by record.
     """
-    parts: list[_InStep] = []
+    parts: list[_ColumnDecoded] = []
     places = []
     left = np.full(len(types), fill_value=True)
-    for number, decode in _in_step(with_json=with_json):
-        chosen: Mask = types == number
-        if chosen.any():
-            part = decode(*_some(keys, chosen), *_some(values, chosen))
-            chosen[chosen] = part.plain
-            left &= ~chosen
+    for number, decode in _column_decoders(with_json=with_json):
+        mask: Mask = types == number
+        if mask.any():
+            part = decode(*_select(keys, mask), *_select(values, mask))
+            mask[mask] = part.decoded
+            left &= ~mask
             parts.append(part)
-            places.append(np.flatnonzero(chosen))
-    contents = zip(_contents(*_some(keys, left)), _contents(*_some(values, left)), strict=True)
+            places.append(np.flatnonzero(mask))
+    contents = zip(_contents(*_select(keys, left)), _contents(*_select(values, left)), strict=True)
     rows = [messages.row(key, value, with_json=with_json) for key, value in contents]
     order = np.empty(len(types), np.int64)
     order[np.concatenate([*places, np.flatnonzero(left)])] = np.arange(len(types))
@@ -241,7 +241,7 @@ def told_columns(types: Any, keys: Places, values: Places, *, with_json: bool = 
     return {name: _column(name, parts, rows, order) for name in names}
 
 
-def _in_step(*, with_json: bool) -> Iterator[tuple[int, Callable[..., _InStep]]]:
+def _column_decoders(*, with_json: bool) -> Iterator[tuple[int, Callable[..., _ColumnDecoded]]]:
     yield decisions.RECORD_TYPE, decisions.decode
     if not with_json:
         # All that an assignment says as JSON only the codec can tell.
@@ -249,12 +249,12 @@ def _in_step(*, with_json: bool) -> Iterator[tuple[int, Callable[..., _InStep]]]
             yield number, partial(assignments.decode, number)
 
 
-def _some(places: Places, chosen: Mask) -> Places:
+def _select(places: Places, mask: Mask) -> Places:
     source, start, length = places
-    return source, start[chosen], length[chosen]
+    return source, start[mask], length[mask]
 
 
-def _contents(source: Bytes, start: Ints, length: Ints) -> list[bytes | None]:
+def _contents(source: Buffer, start: Ints, length: Ints) -> list[bytes | None]:
     """Values as Python's bytes."""
     content = source.array.data
     return [
@@ -263,7 +263,7 @@ def _contents(source: Bytes, start: Ints, length: Ints) -> list[bytes | None]:
     ]
 
 
-def _column(name: str, parts: Sequence[_InStep], rows: Sequence[messages.Row], order: Ints) -> Callable[[], Any]:
+def _column(name: str, parts: Sequence[_ColumnDecoded], rows: Sequence[messages.Row], order: Ints) -> Callable[[], Any]:
     kind = SCHEMAS[HISTORY].field(name).type
 
     def make() -> Any:
@@ -284,7 +284,7 @@ _ENVELOPE_NAMES = {name for name, _ in ENVELOPE}
 _MAKERS: dict[str, Callable[[Records, Any, Origin], Makers]] = {
     RAW: _raw,
     COMMITS: _commits,
-    STATE: _told,
-    EVENTS: _told,
-    HISTORY: _told,
+    STATE: _records,
+    EVENTS: _records,
+    HISTORY: _records,
 }

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from server_process import ServerProcess
+
+from tests.support.server_process import ServerProcess
 
 # A run of the tests can be repeated: what is drawn depends on the test alone. `make explore` draws anew each time.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

@@ -10,14 +10,10 @@ import pytest
 import coordinator
 from coordinator import requests
 from coordinator.api.declaration import Api
-from coordinator.api.dispatch import spoken_apis
+from coordinator.api.dispatch import supported_apis
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = REPOSITORY / "coordinator"
-NOT_AN_API = {
-    "config_resources", "__init__", "api", "authorized", "described", "dispatch", "exchange", "judged_commit",
-}  # fmt: skip
-"""Files of `requests` that are the machinery of the others."""
 
 
 def tracked() -> list[Path]:
@@ -84,8 +80,8 @@ def test_the_map_is_in_the_order_that_is_enforced():
 
 
 def test_every_file_of_requests_declares_its_api():
-    files = {path.stem for path in (PACKAGE / "requests").glob("*.py")} - NOT_AN_API
-    apis = spoken_apis(requests)
+    files = {path.stem for path in (PACKAGE / "requests").glob("*.py")} - {"__init__"}
+    apis = supported_apis(requests)
     assert len(apis) == len(files)
     for api in apis.values():
         assert isinstance(api, Api)
@@ -95,7 +91,7 @@ def test_every_file_of_requests_declares_its_api():
 def test_the_readme_lists_the_apis_that_are_spoken():
     rows = re.findall(r"\| ([A-Z]\w+) \| (\d+)(?:-(\d+))? (?=\|)", (REPOSITORY / "README.md").read_text())
     listed = {name: (int(low), int(high or low)) for name, low, high in rows}
-    assert listed == {api.name: tuple(api.versions) for api in spoken_apis(requests).values()}
+    assert listed == {api.name: tuple(api.versions) for api in supported_apis(requests).values()}
 
 
 def test_every_module_says_what_it_is_for():

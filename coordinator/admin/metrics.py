@@ -64,9 +64,9 @@ def _requests(server: Served) -> Samples:
     for route in _routes(server):
         failed = 0
         for error, count in list(route.errors.items()):
-            counts[route.api.name, _error_name(error)] += count
+            counts[route.name, _error_name(error)] += count
             failed += count
-        counts[route.api.name, "NONE"] += route.answered - failed
+        counts[route.name, "NONE"] += route.answered - failed
     return counts.items()
 
 
@@ -134,7 +134,7 @@ def _commits(server: Served) -> Samples:
 def _commits_fenced(server: Served) -> Samples:
     counts = dict.fromkeys(FENCES, 0)
     for route in _routes(server):
-        if route.api.name in ("OffsetCommit", "TxnOffsetCommit"):
+        if route.name in ("OffsetCommit", "TxnOffsetCommit"):
             for error in FENCES:
                 counts[error] += route.errors.get(error, 0)
     return (((error.name,), count) for error, count in counts.items())
@@ -294,7 +294,7 @@ def _durations(server: Served) -> Histograms:
     counts: dict[str, list[int]] = {}
     sums_ns: Counter[str] = Counter()
     for route in _routes(server):
-        name = route.api.name
+        name = route.name
         counts[name] = [
             a + b for a, b in zip(counts.get(name, [0] * len(route.durations)), route.durations, strict=True)
         ]

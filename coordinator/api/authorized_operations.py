@@ -1,17 +1,41 @@
-"""What a principal may do, as the bit field of AuthorizedOperations: bit n stands for Kafka's AclOperation n.
+"""The bit fields of authorized operations (KIP-430): bit n stands for the AclOperation with code n.
 
-Without access control everything that makes sense for the resource is allowed; asked for or not is the request's flag.
+There is no authorizer, so a principal may do everything that Kafka supports on the resource
+(`AclEntry.supportedOperations`).
 """
 
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
-_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
+from coordinator.api.access import AclOperation
 
 
-def _bits(*operations: int) -> int:
+def _bits(*operations: AclOperation) -> int:
     return sum(1 << operation for operation in operations)
 
 
-NOT_ASKED = -(2**31)
-CLUSTER = _bits(_CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE)
-TOPIC = _bits(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-GROUP = _bits(_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
+NOT_REQUESTED = -(2**31)
+"""The field's value where the request did not ask for it."""
+CLUSTER = _bits(
+    AclOperation.CREATE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+    AclOperation.IDEMPOTENT_WRITE,
+)
+TOPIC = _bits(
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)
+GROUP = _bits(
+    AclOperation.READ,
+    AclOperation.DELETE,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)

@@ -1,6 +1,6 @@
 """What has settings that clients may read and change: one entry of `RESOURCES` per kind, by Kafka's number for it.
 
-    2 TOPIC          its own settings and, where it has none, the server's; changed at once and kept (topics/configs.py)
+    2 TOPIC          its own settings and, where it has none, the server's; changed at once and kept (topics/topic_settings.py)
     4 BROKER         the server's settings: to be read. They come from a file and the command line, and nothing changes
                      them while it runs, so a change is refused as Kafka refuses that of a setting that is not dynamic
     8 BROKER_LOGGER  levels of the server's log, changed at once, gone with the process
@@ -15,14 +15,22 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, Protocol
 
+from coordinator.api.server import Server
 from coordinator.config.settings import INT_MAX, ONLY_VALUE, SETTINGS, Setting, value_of
 from coordinator.groups import group_configs
 from coordinator.groups.group_configs import GROUP_CONFIGS, GroupConfig
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.topics import configs, names
+from coordinator.topics import names, topic_settings
 from coordinator.topics.alter_configs import Done, Plan, alter, alter_topic
-from coordinator.topics.configs import SOURCE_CLUSTER, SOURCE_DEFAULT, SOURCE_STATIC_BROKER, ConfigValue, Kind, Synonym
+from coordinator.topics.topic_settings import (
+    SOURCE_CLUSTER,
+    SOURCE_DEFAULT,
+    SOURCE_STATIC_BROKER,
+    ConfigValue,
+    Kind,
+    Synonym,
+)
 
 _SOURCE_LOGGER = 6
 _SOURCE_GROUP = 8
@@ -38,7 +46,7 @@ _LEVEL_NAMES = {level: name for name, level in _LEVELS.items()}
 _ROOT = "root"
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """Kinds of resources, in Kafka's numbers."""
 
     TOPIC = 2
@@ -56,33 +64,33 @@ class ConfigResource(Protocol):
     legacy: bool
     """Whether AlterConfigs may change it too."""
 
-    def names(self, server: Any) -> list[str]:
+    def names(self, server: Server) -> list[str]:
         """The resources that have settings: all there are, or (of groups) those with settings of their own."""
 
-    def describe(self, server: Any, name: str) -> list[ConfigValue]:
+    def describe(self, server: Server, name: str) -> list[ConfigValue]:
         """All settings of the resource of this name."""
 
-    def alter(self, server: Any, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
+    def alter(self, server: Server, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
         """Changes them; `done(None)` when the change is in force, or `done(error)`; now or later."""
 
 
 class _Topics:
-    lists: Mapping[str, str] = configs.LISTS
+    lists: Mapping[str, str] = topic_settings.LISTS
     legacy = True
 
-    def names(self, server: Any) -> list[str]:
+    def names(self, server: Server) -> list[str]:
         return list(server.topics.registry.topics)
 
-    def describe(self, server: Any, name: str) -> list[ConfigValue]:
-        reason = names.complaint(name)
+    def describe(self, server: Server, name: str) -> list[ConfigValue]:
+        reason = names.why_invalid(name)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
         topic = server.topics.registry.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-        return configs.described(topic.configs, server.topics.config)
+        return topic_settings.describe(topic.configs, server.topics.config)
 
-    def alter(self, server: Any, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
+    def alter(self, server: Server, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
         alter_topic(server.topics, name, plan, done, validate_only=validate_only)
 
 
@@ -90,10 +98,10 @@ class _Brokers:
     lists: Mapping[str, str] = {}
     legacy = True
 
-    def names(self, server: Any) -> list[str]:
+    def names(self, server: Server) -> list[str]:
         return [str(server.node_id)]
 
-    def describe(self, server: Any, name: str) -> list[ConfigValue]:
+    def describe(self, server: Server, name: str) -> list[ConfigValue]:
         if not name:
             return [_cluster_setting(with_default=False)]
         if _number(name, "Broker id must be an integer, but it is: ") != server.node_id:
@@ -105,7 +113,7 @@ class _Brokers:
         values += [_only_setting(name, value) for name, (value, _) in ONLY_VALUE.items() if name not in SETTINGS]
         return sorted(values)
 
-    def alter(self, server: Any, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:  # noqa: ARG002
+    def alter(self, server: Server, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:  # noqa: ARG002
         if name and _number(name, "Node id must be an integer, but it is: ") != server.node_id:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {server.node_id}, but received {name}"
@@ -122,10 +130,10 @@ class _Loggers:
     lists: Mapping[str, str] = {}
     legacy = False
 
-    def names(self, server: Any) -> list[str]:
+    def names(self, server: Server) -> list[str]:
         return [str(server.node_id)]
 
-    def describe(self, server: Any, name: str) -> list[ConfigValue]:
+    def describe(self, server: Server, name: str) -> list[ConfigValue]:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
         if _number(name, "Broker id must be an integer, but it is: ") != server.node_id:
@@ -137,7 +145,7 @@ class _Loggers:
             for logger in _loggers()
         ]
 
-    def alter(self, server: Any, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
+    def alter(self, server: Server, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
         if _number(name, "Node id must be an integer, but it is: ") != server.node_id:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {server.node_id}, but received {name}"
@@ -155,31 +163,31 @@ class _Groups:
     lists: Mapping[str, str] = {}
     legacy = False
 
-    def names(self, server: Any) -> list[str]:
-        return [name for kind, name in server.topics.registry.other_configs if kind == ResourceType.GROUP]
+    def names(self, server: Server) -> list[str]:
+        return [name for kind, name in server.topics.registry.other_configs if kind == ConfigResourceType.GROUP]
 
-    def describe(self, server: Any, name: str) -> list[ConfigValue]:
+    def describe(self, server: Server, name: str) -> list[ConfigValue]:
         _check_group_id(name)
-        own = server.topics.registry.configs_of(ResourceType.GROUP, name)
+        own = server.topics.registry.configs_of(ConfigResourceType.GROUP, name)
         return [
             _group_setting(row, own.get(row.name), server.config.groups)
             for row in GROUP_CONFIGS.values()
             if row.name in own or not row.is_internal
         ]
 
-    def alter(self, server: Any, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
+    def alter(self, server: Server, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
         def check(after: Mapping[str, str]) -> None:
             _check_group_id(name)
             group_configs.check(server.config.groups, after)
 
-        alter(server.topics, ResourceType.GROUP, name, plan, check, done, validate_only=validate_only)
+        alter(server.topics, ConfigResourceType.GROUP, name, plan, check, done, validate_only=validate_only)
 
 
 RESOURCES: dict[int, ConfigResource] = {
-    ResourceType.TOPIC: _Topics(),
-    ResourceType.BROKER: _Brokers(),
-    ResourceType.BROKER_LOGGER: _Loggers(),
-    ResourceType.GROUP: _Groups(),
+    ConfigResourceType.TOPIC: _Topics(),
+    ConfigResourceType.BROKER: _Brokers(),
+    ConfigResourceType.BROKER_LOGGER: _Loggers(),
+    ConfigResourceType.GROUP: _Groups(),
 }
 
 
@@ -187,8 +195,8 @@ def resource(resource_type: int) -> ConfigResource:
     """The entry of a kind. Raises KafkaError in words for what Kafka has and this server has not."""
     found = RESOURCES.get(resource_type)
     if found is None:
-        known = resource_type in set(ResourceType)
-        name = ResourceType(resource_type).name if known else str(resource_type)
+        known = resource_type in set(ConfigResourceType)
+        name = ConfigResourceType(resource_type).name if known else str(resource_type)
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {name}")
     return found
 
@@ -214,7 +222,9 @@ def _broker_setting(setting: Setting, value: Any) -> ConfigValue:
         places: tuple[Synonym, ...] = (default,)
     else:
         places = (Synonym(setting.name, _text(value), SOURCE_STATIC_BROKER), default)
-    return ConfigValue(setting.name, _text(value), places[0].source, kind, setting.reason, places, read_only=True)
+    return ConfigValue(
+        setting.name, _text(value), places[0].source, kind, setting.documentation, places, read_only=True
+    )
 
 
 def _check_group_id(name: str) -> None:
@@ -235,7 +245,7 @@ def _group_setting(row: GroupConfig, own: str | None, config: GroupsConfig) -> C
 
 
 def _only_setting(name: str, value: Any) -> ConfigValue:
-    if name == configs.MIN_INSYNC_REPLICAS:
+    if name == topic_settings.MIN_INSYNC_REPLICAS:
         return _cluster_setting(with_default=True)
     told = _text(value)
     about = "It can have no other value here."
@@ -245,7 +255,7 @@ def _only_setting(name: str, value: Any) -> ConfigValue:
 
 
 def _cluster_setting(*, with_default: bool) -> ConfigValue:
-    row = configs.ROWS[configs.MIN_INSYNC_REPLICAS]
+    row = topic_settings.ROWS[topic_settings.MIN_INSYNC_REPLICAS]
     places = [Synonym(row.name, row.default, SOURCE_CLUSTER), Synonym(row.name, row.default, SOURCE_DEFAULT)]
     return ConfigValue(row.name, row.default, SOURCE_CLUSTER, row.kind, row.about, tuple(places[: 1 + with_default]))
 

@@ -1,72 +1,46 @@
-"""How one file of this package declares its Kafka API.
+"""How a file of `requests/` declares its Kafka API.
 
     API = Api(
-        key=12, name="Heartbeat", versions=(0, 4), access=Access(Operation.READ, Resource.GROUP),
+        key=12, name="Heartbeat", versions=(0, 4), access=(READ_GROUP,),
         handle=handle, refuse=refuse,
     )
 
-`handle(server, exchange)` answers by `exchange.reply(message)`, now or later, once; a coordinator API hands the request to
-its group's shard: `server.groups.submit(group_id, operation, exchange)`. A `KafkaError` that escapes becomes
-`refuse(request, error, api_version)`, the API's answer in the shape of that version. ApiVersions is derived from these
-declarations and from nothing else.
+`handle(server, exchange)` answers once, at once or later, by `exchange.reply(message)`. A coordinator API hands the
+exchange to its group's shard instead: `server.groups.submit(group_id, operation, exchange)`. A `KafkaError` that escapes
+from either becomes `refuse(request, error, api_version)`, the API's response in the shape of that version.
+
+ApiVersions, the dispatcher, the README's table and the list of metrics are derived from these declarations.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+from typing import Generic, TypeVar
 
+from coordinator.api.access import Access
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import Message
 
-
-class Resource(StrEnum):
-    """What an access rule is about, in Kafka's words."""
-
-    CLUSTER = "Cluster"
-    GROUP = "Group"
-    TOPIC = "Topic"
-    TRANSACTIONAL_ID = "TransactionalId"
-    NONE = "None"
-
-
-class Operation(StrEnum):
-    """What a principal may do to a resource, in Kafka's words."""
-
-    READ = "Read"
-    WRITE = "Write"
-    CREATE = "Create"
-    DELETE = "Delete"
-    ALTER = "Alter"
-    DESCRIBE = "Describe"
-    DESCRIBE_CONFIGS = "DescribeConfigs"
-    ALTER_CONFIGS = "AlterConfigs"
-    IDEMPOTENT_WRITE = "IdempotentWrite"
-    ANY = "Any"
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """The permission that Kafka asks for (KafkaApis.scala)."""
-
-    operation: Operation
-    resource: Resource
-
-
-@dataclass(frozen=True, slots=True)
-class Api:
-    """One Kafka API: key, name (message names are `<name>Request`, `<name>Response`), first and last version spoken."""
+class Api(Generic[R]):
+    """One Kafka API, by the type of its request."""
 
     key: int
     name: str
+    """Kafka's name; the messages are `<name>Request` and `<name>Response`."""
     versions: tuple[int, int]
-    access: Access
-    handle: Callable[[Any, Any], None]
-    refuse: Callable[[Any, KafkaError, int], Message]
-    repeats: bool = False
-    """Whether clients send the same request over and over, so that it is worth keeping decoded. Nobody may change it."""
-    form: Callable[[Any, int], tuple[Message, Any] | None] | None = None
-    """Where clients send a request over and over with other numbers: `form(request, api_version)` is a second sample of it
-    (protocol/form.py), and the content of the `Filled` by which `handle` gets the next ones; None: this one is not such."""
+    """The first and the last version served."""
+    access: tuple[Access, ...]
+    """Every permission that Kafka asks its authorizer about for this API (KafkaApis.scala and ControllerApis.scala), in the
+    order in which it asks. Which of them a request needs, and for which names, depends on the request."""
+    handle: Callable[[Server, Exchange[R]], None]
+    refuse: Callable[[R, KafkaError, int], Message]
+    is_cacheable: bool = False
+    """Whether clients send the same bytes over and over, so that a connection keeps its last request decoded. The handler
+    and the operation must not modify such a request."""
     writes: bool = True
-    """Whether it may change durable state; a shard whose disk is full still serves those that do not."""
+    """Whether the API may change durable state. A shard whose disk is full still serves those that do not."""

@@ -1,142 +1,182 @@
-"""One request and the way back to its asker.
+"""One request and the way back to its client.
 
-An exchange is made when a frame is decoded and holds its place in the connection's reply queue: answers leave in the order
-of the requests, whenever they are given. To the core it is the opaque `Call`; to a shard it is who waits for a reply.
+The dispatcher makes an `Exchange` for every request frame. It holds the request's place in the connection's reply queue:
+responses leave in the order of the requests, whenever they are given. An API file sees the typed request and the methods
+that answer it; a shard sees a `ShardRequest`; the core sees an opaque `RequestContext`.
 """
 
 from collections.abc import Callable, Mapping
 from struct import Struct
 from time import perf_counter_ns
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from coordinator.api.declaration import Api
+from coordinator.api.server import Server
 from coordinator.protocol import messages
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.form import ReadForm
 from coordinator.protocol.messages import Message
 from coordinator.runtime.memory import COUNTED_BYTES
 
+R = TypeVar("R")
 _SIZE_BYTES = 4
 MEASURED_FIRST = 1_000
-"""Answers of a route that are all timed; after them one in sixteen is."""
+"""A route times its first 1,000 responses in full, and one in sixteen after them."""
 _ONE_IN_SIXTEEN = 15
 _PLAIN_HEADER = Struct(">ii")
 _FLEXIBLE_HEADER = Struct(">iix")
 
 
 class Parts(NamedTuple):
-    """An answer too large to be copied into one piece: it is written part after part."""
+    """A response too large to be joined into one piece: its parts are written one after the other."""
 
     size_bytes: int
     parts: list[bytes]
 
 
 class Route:
-    """How one version of one API is decoded, handled and answered on one listener.
+    """How one version of one API is decoded, handled and answered on one listener, and how often and how fast it was.
 
-    Two readings of the clock and a histogram cost 0.4 us, a tenth of a heartbeat; so routes that are used a lot are
-    sampled (0.06 us per request), and rare ones (joins, admin) are timed in full.
+    Two readings of the clock and a histogram cost 0.4 us, a tenth of a heartbeat. So a route that is used a lot is sampled
+    (0.06 us per request), and a rare one (joins, admin requests) is timed in full.
     """
 
     __slots__ = (
-        "answered", "api", "decode", "duration_ns", "durations", "encode", "encode_parts", "errors", "handle",
-        "has_error_code", "head", "head_bytes", "repeats", "skipped", "spoken", "version",
+        "answered", "decode", "duration_ns", "durations", "encode", "encode_parts", "errors", "handle", "has_error_code",
+        "head", "head_bytes", "is_cacheable", "learn", "name", "refuse", "skipped", "supported", "version", "writes",
     )  # fmt: skip
 
     def __init__(
         self,
-        api: Api,
+        name: str,
         version: int,
+        handle: Callable[[Server, "Exchange[Any]"], None],
+        refuse: Callable[[Any, KafkaError, int], Message],
         decode: Callable[[bytes, int], tuple[Any, int]],
         encode: Callable[[Any], bytes],
         encode_parts: Callable[[Any], list[bytes]],
         *,
-        flexible_answer: bool,
-        spoken: dict[int, Api],
+        supported: Mapping[int, tuple[int, int]],
+        flexible_response: bool,
+        is_cacheable: bool = False,
+        learn: "LearnTemplate | None" = None,
+        writes: bool = True,
     ) -> None:
-        self.api = api
+        self.name = name
+        """The API's name."""
         self.version = version
-        self.handle = api.handle
+        self.handle = handle
+        self.refuse = refuse
         self.decode = decode
         self.encode = encode
         self.encode_parts = encode_parts
-        header = _FLEXIBLE_HEADER if flexible_answer else _PLAIN_HEADER
+        header = _FLEXIBLE_HEADER if flexible_response else _PLAIN_HEADER
         self.head = header.pack
-        """What stands before an answer's body, by its size field and the correlation id."""
+        """The bytes before a response's body, from its size field and the correlation id."""
         self.head_bytes = header.size - _SIZE_BYTES
-        self.repeats = api.repeats
-        self.has_error_code = hasattr(getattr(messages, f"{api.name}Response"), "error_code")
-        """Whether the answer as a whole has one; many APIs have one per topic or group instead."""
-        self.spoken = spoken
-        """All APIs of this listener by key, each with the versions of its dialect."""
+        self.is_cacheable = is_cacheable
+        self.learn = learn
+        """What may make a template of such a request; None if there are no templates of this API."""
+        self.writes = writes
+        self.has_error_code = hasattr(getattr(messages, f"{name}Response"), "error_code")
+        """Whether the response has a top-level error code; many APIs have one per topic or group instead."""
+        self.supported = supported
+        """The first and last version of every API of this listener, by key."""
         self.answered = 0
         self.errors: dict[int, int] = {}
-        """Answers by error code other than NONE: the top-level one, or that of a refusal as a whole."""
+        """Responses by error code other than NONE: the top-level code, or that of a refusal as a whole."""
         self.durations = [0] * 65
-        """Of the answers timed: how many took at least 2^(i-1) and less than 2^i ns from request to answer."""
+        """A histogram of the responses timed: entry i counts those that took from 2^(i-1) to less than 2^i ns."""
         self.duration_ns = 0
-        """Their sum."""
+        """The sum of these durations."""
         self.skipped = 0
-        """An exchange is timed if `answered` has none of these bits."""
+        """A bit mask: an exchange is timed if `answered` has none of these bits set."""
 
     def timed(self, duration_ns: int) -> None:
-        """Counts how long an answer took."""
+        """Counts how long a response took."""
         self.durations[duration_ns.bit_length()] += 1
         self.duration_ns += duration_ns
         if self.answered > MEASURED_FIRST:
             self.skipped = _ONE_IN_SIXTEEN
 
 
-class Repeated(NamedTuple):
-    """The last request of a connection of those that clients repeat: `head` and `rest` are its frame but for the correlation
-    id, the others what they came to."""
+class CachedRequest(NamedTuple):
+    """The last cacheable request of a connection, decoded."""
 
     head: bytes
+    """The frame before the correlation id."""
     rest: bytes
+    """The frame behind the correlation id."""
     route: Route
     client_id: str | None
     request: Any
 
 
-class RequestForm(ReadForm):
-    """What a connection's requests have in common that come with other numbers, and what they are."""
+class RequestTemplate(Protocol):
+    """Recognizes frames of one connection that differ from an earlier one only in some integers (plugged in: fastpath/)."""
 
-    __slots__ = ("client_id", "content", "route", "served")
+    @property
+    def size_bytes(self) -> int:
+        """Only frames of this size can match."""
+        ...
 
-    def __init__(
-        self, sample: bytes, other: bytes, codes: Mapping[int, str], route: Route, client_id: str | None, content: Any
-    ) -> None:
-        super().__init__(sample, other, codes)
-        self.route = route
-        self.client_id = client_id
-        self.content = content
-        self.served = 0
-        """How many requests were like it."""
+    @property
+    def route(self) -> Route: ...
+    @property
+    def client_id(self) -> str | None: ...
+
+    def match(self, frame: bytes) -> Any:
+        """The request in a frame, or None if the frame does not match. `request.values[0]` is the correlation id."""
+        ...
+
+    def handle(self, server: Server, exchange: "Exchange[Any]") -> None:
+        """Takes the place of the API's `handle` for a request that `match` has returned."""
+        ...
+
+
+class NoTemplate:
+    """Matches no frame, because no frame has its size."""
+
+    __slots__ = ("client_id", "route")
+    size_bytes = -1
+    client_id: str | None
+    route: Route
+
+    def match(self, frame: bytes) -> None: ...
+
+    def handle(self, server: Server, exchange: "Exchange[Any]") -> None: ...
+
+
+NO_TEMPLATE = NoTemplate()
+"""For a connection from whose requests nothing has been learned."""
 
 
 class ReplyQueue(Protocol):
-    """The asker's connection (network/connection.py)."""
+    """The client's connection (network/connection.py)."""
 
-    repeated: Repeated
-    form: RequestForm
-    unlike: int
-    """Requests of which there could be a form, and that were not like the one there is."""
+    cached_request: CachedRequest
+    template: RequestTemplate
+    template_misses: int
+    """Requests that `learn` has seen since it last made a template, or tried to."""
     advertised: tuple[str, int]
     client_host: str
 
-    def expect(self, exchange: "Exchange") -> None: ...
-    def hold(self, exchange: "Exchange") -> None: ...
-    def count(self, answer_bytes: int) -> None: ...
+    def expect(self, exchange: "Exchange[Any]") -> None: ...
+    def hold(self, exchange: "Exchange[Any]") -> None: ...
+    def count(self, response_bytes: int) -> None: ...
     def ready(self) -> None: ...
     def refuse(self, reason: str) -> None: ...
 
 
-class Exchange:
+LearnTemplate = Callable[[ReplyQueue, bytes, int, Route, str | None], None]
+"""`learn(queue, frame, position, route, client_id)` may set `queue.template`. The request's body begins at `position`."""
+
+
+class Exchange(Generic[R]):
     """A decoded request; `reply` answers it, once. The hot path makes one per request, so it holds only what differs."""
 
     __slots__ = (
         "_began_ns",
         "_queue",
+        "api_version",
         "client_id",
         "correlation_id",
         "fresh_id",
@@ -146,33 +186,28 @@ class Exchange:
         "route",
     )
 
-    def __init__(
-        self, route: Route, queue: ReplyQueue, request: Any, correlation_id: int, client_id: str | None
-    ) -> None:
+    def __init__(self, route: Route, queue: ReplyQueue, request: R, correlation_id: int, client_id: str | None) -> None:
         self.route = route
+        self.api_version = route.version
         self.request = request
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.payload: bytes | Parts | None = None
-        """The answer, once it is given."""
+        """The encoded response, once it is given."""
         self.on_close: Callable[[], None] | None = None
-        """Called when the connection closes before the answer (a long poll drops its waiter)."""
+        """Called if the connection closes before the response is given (a long poll cancels its wait)."""
         self.fresh_id = ""
         self._queue = queue
         self._began_ns = 0 if route.answered & route.skipped else perf_counter_ns()
 
     @property
-    def api_version(self) -> int:
-        return self.route.version
-
-    @property
-    def spoken(self) -> dict[int, Api]:
-        """The APIs of the asker's listener, by key."""
-        return self.route.spoken
+    def supported(self) -> Mapping[int, tuple[int, int]]:
+        """The first and last version of every API of the client's listener, by key."""
+        return self.route.supported
 
     @property
     def writes(self) -> bool:
-        return self.route.api.writes
+        return self.route.writes
 
     @property
     def client_host(self) -> str:
@@ -180,11 +215,11 @@ class Exchange:
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """Host and port by which this asker reaches the server."""
+        """Host and port by which this client reaches the server."""
         return self._queue.advertised
 
     def encode(self, message: Any) -> bytes:
-        """The whole answer frame; also counts it. `message`: or its bytes (runtime/result.py)."""
+        """Encodes the whole response frame, and counts it. `message` may be an encoded body (runtime/result.py)."""
         route = self.route
         if type(message) is bytes:
             route.answered += 1
@@ -197,7 +232,7 @@ class Exchange:
         return route.head(size + route.head_bytes, self.correlation_id) + body
 
     def _count(self, message: Any, size: int) -> None:
-        """An answer that has an error, or is large."""
+        """Counts a response that carries an error or is large."""
         route = self.route
         if route.has_error_code and message.error_code:
             error = message.error_code
@@ -206,7 +241,7 @@ class Exchange:
             self._queue.count(size)
 
     def send(self, payload: bytes | Parts) -> None:
-        """Gives the encoded answer; it leaves when every earlier request of the connection has been answered."""
+        """Gives the encoded response; it leaves when every earlier request of the connection has been answered."""
         if self.payload is None:
             self.payload = payload
             if self._began_ns:
@@ -214,11 +249,11 @@ class Exchange:
             self._queue.ready()
 
     def wait(self) -> None:
-        """The group answers later; until then nothing behind this request on its connection is looked at, as in Kafka."""
+        """Parks the request; until it is answered the requests behind it on its connection are not handled, as in Kafka."""
         self._queue.hold(self)
 
     def abandon(self) -> None:
-        """The connection is gone: an answer would have no way to go."""
+        """Drops the exchange, because its connection is gone."""
         if self.payload is None:
             self.payload = b""
             if self.on_close is not None:
@@ -228,7 +263,7 @@ class Exchange:
         self.send(self.encode(message))
 
     def reply_in_parts(self, message: Message) -> None:
-        """Answers with a message that may hold a lot: if it does, that is written from where it lies."""
+        """Answers with a message that may hold large blobs; a large response is written without copying them."""
         route = self.route
         parts = route.encode_parts(message)
         size = sum(map(len, parts))
@@ -238,16 +273,16 @@ class Exchange:
         self.send(b"".join(parts) if size <= COUNTED_BYTES else Parts(size, parts))
 
     def no_reply(self) -> None:
-        """The asker expects no answer (Produce with acks=0)."""
+        """Completes a request that expects no response (Produce with acks=0)."""
         self.send(b"")
 
     def close(self, reason: str) -> None:
-        """Closes the connection instead of answering: all that a request without an answer can be told."""
+        """Closes the connection, which is the only way to refuse a request that expects no response."""
         self._queue.refuse(reason)
 
     def refusal(self, error: KafkaError) -> Message:
-        """The API's own answer for this error, in the shape of the request's version."""
-        message = self.route.api.refuse(self.request, error, self.api_version)
+        """Builds the API's response for this error, in the shape of the request's version."""
+        message = self.route.refuse(self.request, error, self.api_version)
         if not self.route.has_error_code:  # else `encode` counts it
             errors = self.route.errors
             errors[error.code] = errors.get(error.code, 0) + 1

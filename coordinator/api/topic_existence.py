@@ -62,4 +62,4 @@ def split_by_existence(request: Any, catalog: Any, answers: Answers, *, by_id: b
                 MissingPartition(name, topic_id, each.partition_index, each.committed_offset, code) for each in absent
             ]
     request.topics = existing
-    return PartialCommit(request, missing, list(refused.values()), answers)
+    return PartialCommit(request, answers, missing, list(refused.values()))

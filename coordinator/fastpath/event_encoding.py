@@ -24,7 +24,6 @@ from coordinator.groups.commit_events import (
     NO_VERDICTS,
     NOT_OWNED,
     CommitDecision,
-    CommitterFacts,
     committer_facts,
     epochs_of_topic,
 )
@@ -234,7 +233,7 @@ def encode_commit_decision(
             _PARTITION(index, missing.offset, missing.error, since, 0),
             b"\0",
         )
-    parts.append(_tags(state_end))
+    parts.append(b"\0" if state_end < 0 else _STATE_END(1, 0, 8, state_end))
     return _KEY[request.group_id], b"".join(parts)
 
 
@@ -278,7 +277,7 @@ _KEY = BoundedCache(lambda group_id: _key(CommitDecidedKey.API_KEY, group_id))
 
 
 class AcceptedTemplate:
-    """The template of the events of accepted commits that differ only in their offsets, as long as the committer stays equal."""
+    """The template of the events of accepted commits that differ only in their offsets, for one state of the committer."""
 
     __slots__ = ("_committer", "_decision", "key", "pack", "parts")
 

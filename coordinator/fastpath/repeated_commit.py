@@ -139,7 +139,7 @@ class CommitTemplate(MatchTemplate):
             return _new_match((self, self._read(frame)))
         return None
 
-    def handle(self, server: Any, exchange: Exchange) -> None:
+    def handle(self, server: Any, exchange: Exchange[Any]) -> None:
         """Hands a match to its group's shard, as `offset_commit.handle` does with other commits."""
         if self.catalog_version == server.topics.version or self.prepare(server.topics, exchange.route):
             server.groups.submit(self.group_id, commit_repeated, exchange)
@@ -185,7 +185,9 @@ def learn_template(
     queue.template = _NONE_FITS
     request: OffsetCommitRequest = route.decode(frame, position)[0]
     encode = codec.encoder("OffsetCommitRequest", route.version)
-    if not _fits(request, route.version) or encode(request) != frame[position:]:  # the frame may have unknown tagged fields
+    if (
+        not _fits(request, route.version) or encode(request) != frame[position:]
+    ):  # the frame may have unknown tagged fields
         return
     inverted_id = (~_CORRELATION_ID(frame, 4)[0]).to_bytes(4, signed=True)
     other = frame[:4] + inverted_id + frame[8:position] + encode(inverted(request))

@@ -87,7 +87,7 @@ class Calm:
         server, crowd = self._server(), self.crowd
         if server is None:
             return ["there is no server"]
-        shards = [*server.groups.shards, *server.transactions.shards]
+        shards = server.shards
         found = [f"shard {each.index} is {each.status}" for each in shards if each.status is not Status.ACTIVE]
         waiting = [(shard.index, len(shard._waiting)) for shard in shards if shard._waiting]  # noqa: SLF001 - I16
         found += [f"shard {index} has {count} requests that nobody will answer" for index, count in waiting]

@@ -29,10 +29,10 @@ def check(server: Server, broken: Broken) -> None:
             continue
         for what in [*_left_over(shard), *_still_held(shard)]:
             broken("I16 bounded", f"shard {shard.index}: {what}")
-        for group in shard.state.consumer.values():  # type: ignore[attr-defined]
+        for group in shard.state.consumer.values():
             for what in _miscounted(group):
                 broken("I18 counts tell the truth", f"shard {shard.index}, {group.group_id}: {what}")
-        for streams in shard.state.streams.values():  # type: ignore[attr-defined]
+        for streams in shard.state.streams.values():
             for what in _had_twice(streams):
                 broken("I8 single owner", f"shard {shard.index}, {streams.group_id}: {what}")
             for what in _streams_miscounted(streams):
@@ -44,9 +44,8 @@ def check(server: Server, broken: Broken) -> None:
 # --- I16 --------------------------------------------------------------------------------------------------------------
 
 
-def _left_over(shard: Shard) -> Iterable[str]:
+def _left_over(shard: Shard[Groups]) -> Iterable[str]:
     """Timers of nobody."""
-    assert isinstance(shard.state, Groups)
     for key in shard._timers._entries:  # noqa: SLF001 - to be looked at from the inside is what it is for
         if not _has_owner(shard.state, key):
             yield f"a timer is left over: {key}"
@@ -70,8 +69,7 @@ def _has_owner(groups: Groups, key: TimerKey) -> bool:
     return key[2] in group.members
 
 
-def _still_held(shard: Shard) -> Iterable[str]:
-    assert isinstance(shard.state, Groups)
+def _still_held(shard: Shard[Groups]) -> Iterable[str]:
     if shard._mailbox:  # noqa: SLF001 - as above
         yield f"{len(shard._mailbox)} requests are in the mailbox"  # noqa: SLF001 - as above
     waiting, members = len(shard._waiting), 0  # noqa: SLF001 - as above
@@ -208,9 +206,9 @@ def _wrong_gauges(server: Server) -> Iterable[str]:
         for sample in family.samples:
             told[sample.name] += sample.value
     states = [shard.state for shard in server.groups.shards]
-    kinds: list[Any] = [each for state in states for each in (state.classic, state.consumer, state.streams)]  # type: ignore[attr-defined]
+    kinds: list[Any] = [each for state in states for each in (state.classic, state.consumer, state.streams)]
     groups = [group for kind in kinds for group in kind.values()]
-    offsets = [each for state in states for each in state.offsets.by_group.values()]  # type: ignore[attr-defined]
+    offsets = [each for state in states for each in state.offsets.by_group.values()]
     recounted = {
         "coordinator_groups": len(groups),
         "coordinator_members": sum(len(group.members) for group in groups),

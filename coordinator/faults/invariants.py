@@ -156,7 +156,7 @@ class Invariants:
 
     def _compare(
         self,
-        shard: Shard,
+        shard: Shard[Groups],
         live: dict[str, Any],
         invariant: str,
         records: Iterator[Appended] | list[Appended],
@@ -176,7 +176,7 @@ class Invariants:
                 else:
                     state.replay(record)
         replayed = durable_half(state)
-        if live == replayed and shard.state.offsets.count == state.offsets.count:  # type: ignore[attr-defined]
+        if live == replayed and shard.state.offsets.count == state.offsets.count:
             return
         for group_id in sorted(live.keys() | replayed.keys()):
             if live.get(group_id) != replayed.get(group_id):

@@ -227,8 +227,10 @@ def _has_failed(topics: Topics) -> bool:
 class Simulation:
     """One run of a plan."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, fastpath: bool = True) -> None:
+        """`fastpath`: as for the server."""
         self.plan = plan
+        self._fastpath = fastpath
         self.report = Report(plan)
         self.events: deque[str] = deque(maxlen=EVENTS_KEPT)
         self.loop = SimulatedLoop(self._random("loop"))
@@ -384,7 +386,9 @@ class Simulation:
     async def _serve(self, process: Process) -> None:
         worker = SimulatedWorker(self.loop, self._random_worker, self._fsync_delay_s)
         try:
-            server = Server(self._config, self.loop, self.clock, self.disk, self._entropy, worker)
+            server = Server(
+                self._config, self.loop, self.clock, self.disk, self._entropy, worker, fastpath=self._fastpath
+            )
             await server.start()
         except (OSError, CannotStart) as error:
             self.event(f"cannot start: {error}")
@@ -479,8 +483,7 @@ class Simulation:
             self.invariants.check(server)
             for found in transaction_clients.hanging(server):
                 self.broken(transaction_clients.INVARIANT, f"nobody will end what is open: {found}")
-            shards = [*server.groups.shards, *server.transactions.shards]
-            if any(shard.status is Status.FAILED for shard in shards) or _has_failed(server.topics):
+            if any(shard.status is Status.FAILED for shard in server.shards) or _has_failed(server.topics):
                 if self.plan.durability == "write" or self._random_crash.random() < 0.5:
                     self.event("a shard has failed: the server is started anew")
                     self.kill()

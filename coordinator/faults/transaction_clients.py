@@ -17,7 +17,7 @@ all clients here; a transactional id that is begun anew while its transaction is
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
 from coordinator.faults.clients import ASK_AGAIN, World
 from coordinator.faults.data_clients import READ_COMMITTED, IdempotentClient, PartitionReader
@@ -37,7 +37,6 @@ from coordinator.protocol.messages import EndTxnRequest, InitProducerIdRequest, 
 from coordinator.runtime.shard import Status
 from coordinator.server import Server
 from coordinator.topics.partition import State
-from coordinator.transactions.transactions import Transactions
 
 LEDGER, PARTITIONS = "ledger", 2
 CONFIGS = {"cleanup.policy": "compact", "segment.ms": "200"}
@@ -132,7 +131,7 @@ def hanging(server: Server) -> list[str]:
     shards = server.transactions.shards
     if any(shard.status is not Status.ACTIVE for shard in shards):
         return []
-    states = [cast(Transactions, shard.state) for shard in shards]
+    states = [shard.state for shard in shards]
     known = {each.producer_id for state in states for each in [*state.ongoing.values(), *state.prepared.values()]}
     partitions = [server.topics.user_partition(LEDGER, index) for index in range(PARTITIONS)]
     return [

@@ -8,7 +8,7 @@ fence asks (fencing.py). All other events are in events.py.
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from coordinator.groups.consumer.group import ConsumerMember
 from coordinator.groups.events import FENCES, NO_FIELDS, Kind

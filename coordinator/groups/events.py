@@ -109,7 +109,6 @@ class Joined:
         return Record(MemberJoinedKey(self.group_id), value, 0)
 
 
-
 def member_joined(
     group_id: str, kind: Kind, member_id: str, instance_id: str | None, context: RequestContext, epoch: int
 ) -> Fact:
@@ -223,7 +222,6 @@ class Completed:
             waited_for=[RebalanceCompletedValue.Wait(each, waited_ms) for each, waited_ms in self.waits.items()],
         )
         return Record(RebalanceCompletedKey(self.group_id), value, 0)
-
 
 
 def group_converted(group_id: str, was: Kind, to: Kind, epoch: int, member_id: str, members: int) -> Event:

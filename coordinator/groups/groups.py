@@ -33,7 +33,6 @@ from coordinator.groups.offsets.replay import (
     replay_pending_offset,
 )
 from coordinator.groups.offsets.store import Offsets
-from coordinator.groups.offsets.take import OFFSET_COMMIT_TYPE, OffsetTaker
 from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
 from coordinator.groups.streams import replay as streams_replay
 from coordinator.groups.streams import timeouts as streams_timeouts
@@ -60,7 +59,6 @@ from coordinator.protocol.messages import (
     StreamsGroupTopologyKey,
 )
 from coordinator.runtime.result import Marker, Producer, Record, Result, TimerKey
-from coordinator.runtime.serde import Serde
 
 
 class Catalog(Protocol):
@@ -160,10 +158,6 @@ class Groups:
 
     def replay_marker(self, marker: Marker) -> None:
         replay_marker(self, marker)
-
-    def takers(self, serde: Serde) -> Mapping[bytes, Callable[[bytes, bytes | None], None]]:
-        """Offsets come by the million when a log is loaded (runtime/loader.py)."""
-        return {OFFSET_COMMIT_TYPE: OffsetTaker(self, serde).take}
 
     def loaded(self, now_ms: int) -> Result:
         """Every record of the log was replayed: starts the rounds and the timers."""

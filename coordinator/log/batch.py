@@ -185,7 +185,7 @@ class BatchBuilder:
         self.count, self.size_bytes = count, size_bytes
 
     def add_encoded(self, records: bytes, count: int) -> None:
-        """Adds records that are in their wire form already, for the places that come next (record_form.py)."""
+        """Adds `count` records that are encoded already, with the offset deltas that come next in this batch."""
         self._parts.append(records)
         self.count += count
         self.size_bytes += len(records)

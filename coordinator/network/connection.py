@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import cast
+from typing import Any, cast
 
-from coordinator.api.dispatch import NO_FORM, NOTHING_REPEATED, UNLIKE_AT_FIRST, Dispatcher, RefusedFrame
-from coordinator.api.exchange import Exchange, Parts
+from coordinator.api.dispatch import NO_CACHED_REQUEST, Dispatcher, RefusedFrame
+from coordinator.api.exchange import NO_TEMPLATE, Exchange, Parts, RequestTemplate
 from coordinator.network.log_once import LogOncePerClient
 from coordinator.protocol.frame import FrameError, FrameSplitter
 from coordinator.runtime.memory import COUNTED_BYTES, Memory
@@ -79,10 +79,40 @@ class Connection(asyncio.Protocol):
     """The server's end of one connection."""
 
     __slots__ = (
-        "_admit", "_backlog", "_backlog_bytes", "_closed", "_counted_bytes", "_dispatch", "_drained", "_handling", "_held",
-        "_in_flight_max", "_limits", "_listed", "_lost", "_memory", "_now_ms", "_once", "_queue", "_reading", "_reserved_bytes",
-        "_seen", "_splitter", "_starved", "_transport", "_turn", "_writable",
-        "advertised", "client_host", "client_id", "closed_by", "form", "full_since_ms", "repeated", "requests", "unlike",
+        "_admit",
+        "_backlog",
+        "_backlog_bytes",
+        "_closed",
+        "_counted_bytes",
+        "_dispatch",
+        "_drained",
+        "_handling",
+        "_held",
+        "_in_flight_max",
+        "_limits",
+        "_listed",
+        "_lost",
+        "_memory",
+        "_now_ms",
+        "_once",
+        "_queue",
+        "_reading",
+        "_reserved_bytes",
+        "_seen",
+        "_splitter",
+        "_starved",
+        "_transport",
+        "_turn",
+        "_writable",
+        "advertised",
+        "cached_request",
+        "client_host",
+        "client_id",
+        "closed_by",
+        "full_since_ms",
+        "requests",
+        "template",
+        "template_misses",
     )  # fmt: skip
 
     def __init__(
@@ -101,9 +131,9 @@ class Connection(asyncio.Protocol):
         self.client_host = ""
         self.client_id: str | None = None
         self.closed_by = Closed.PEER
-        self.repeated = NOTHING_REPEATED
-        self.form = NO_FORM
-        self.unlike = UNLIKE_AT_FIRST
+        self.cached_request = NO_CACHED_REQUEST
+        self.template: RequestTemplate = NO_TEMPLATE
+        self.template_misses = 0
         self.requests = 0
         """Whole frames received so far."""
         self._seen = (now_ms(), 0, False)
@@ -122,10 +152,10 @@ class Connection(asyncio.Protocol):
         self._splitter = FrameSplitter(limits.frame_bytes_max, limits.produce_bytes_max)
         self._backlog: deque[bytes] = deque()
         """Whole frames that wait for earlier answers to leave."""
-        self._queue: deque[Exchange] = deque()
+        self._queue: deque[Exchange[Any]] = deque()
         self._transport: asyncio.Transport | None = None
         self._handling = False
-        self._held: Exchange | None = None
+        self._held: Exchange[Any] | None = None
         """A request that its group answers later: what came behind it waits."""
         self._listed = False
         self._reading = True
@@ -199,12 +229,12 @@ class Connection(asyncio.Protocol):
 
     # --- requests in, answers out -------------------------------------------------------------------------------------
 
-    def expect(self, exchange: Exchange) -> None:
+    def expect(self, exchange: Exchange[Any]) -> None:
         """A request begins: its answer leaves after those of the requests before it (called by the dispatcher)."""
         self.client_id = exchange.client_id
         self._queue.append(exchange)
 
-    def hold(self, exchange: Exchange) -> None:
+    def hold(self, exchange: Exchange[Any]) -> None:
         """The requests behind this one wait until it is answered (called by the exchange)."""
         self._held = exchange
 

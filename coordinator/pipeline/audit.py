@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from coordinator.pipeline.intervals import put_away
+from coordinator.pipeline.intervals import materialize
 from coordinator.pipeline.tables import Derived, Store
 
 WRITTEN = ("commit_verdicts", "policy_replay", "invariants_broken", "event_gaps")
@@ -24,7 +24,7 @@ def audit(derived: Derived, store: Store) -> Iterator[tuple[str, dict[str, Any] 
     """Yields the name of each step when it is done; last "audit" and the summary."""
 
     def keep(name: str, frame: DataFrame) -> DataFrame:
-        return store.write(name, frame) if name in WRITTEN else put_away(frame)
+        return store.write(name, frame) if name in WRITTEN else materialize(frame)
 
     derived.keep, derived.judge = keep, store.judge
     for name in WRITTEN:
@@ -37,7 +37,7 @@ def audit(derived: Derived, store: Store) -> Iterator[tuple[str, dict[str, Any] 
 def summary(derived: Derived) -> dict[str, Any]:
     """All sums, as JSON has them. What there is no evidence for is null."""
     return {
-        "log": derived.evidence.name,
+        "log": derived.source.name,
         "commits": None if derived.sums is None else derived.sums.commits(),
         "policies": None if derived.sums is None else derived.sums.policies(),
         "broken": _counts(derived.invariants_broken, "rule"),

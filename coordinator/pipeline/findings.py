@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from coordinator.pipeline.holdings import NONE, Ints, Mask
-from coordinator.pipeline.judging import UNSAID, Judged
+from coordinator.pipeline.assignment_history import NONE, Ints, Mask
+from coordinator.pipeline.judging import NO_VERDICT, JudgedBatch
 from coordinator.pipeline.vocabulary import (
     ACCEPTED,
+    EVENT_DISAGREES,
     EVENT_LOG,
     FAILED,
     IN_FORCE,
     POLICIES,
     REFUSED,
-    TOLD_OTHERWISE,
     UNCLAIMED,
     UNKNOWN,
     UNOWNED,
@@ -31,19 +31,19 @@ from coordinator.pipeline.vocabulary import (
     ZOMBIES,
 )
 
-OF_PARTITIONS = (
+PARTITION_COUNTS = (
     "decisions", "accepted", "refused", "failed", "zombies_accepted", "zombies_refused", "unowned_accepted",
     "unowned_refused", "unclaimed", "cannot_say", "classic", "by_event_alone",
 )  # fmt: skip
-_OF_REQUESTS = ("requests", "requests_unknown")
-TALLIED = (
+_REQUEST_COUNTS = ("requests", "requests_unknown")
+REQUEST_TALLIES = (
     "refused_rightly", "refused_wrongly", "refused_unknown", "accepted_zombies", "accepted_zombie_partitions",
     "accepted_unowned", "accepted_unowned_partitions",
 )  # fmt: skip
 _REFUSALS = 3
 """How many of those are refusals."""
 REPLAYED = (*POLICIES, IN_FORCE)
-COUNTED = (*OF_PARTITIONS, *_OF_REQUESTS, *(f"{name}:{what}" for name in REPLAYED for what in TALLIED))
+COUNTERS = (*PARTITION_COUNTS, *_REQUEST_COUNTS, *(f"{name}:{what}" for name in REPLAYED for what in REQUEST_TALLIES))
 """What the numbers of a sum are: of partitions, of requests, and of requests under each policy and as they were answered."""
 BROKEN = pa.struct([
     ("rule", pa.string()), ("log_id", pa.string()), ("shard", pa.int32()), ("group", pa.string()),
@@ -56,7 +56,7 @@ SUMS = pa.struct([
     ("log_id", pa.string()), ("shard", pa.int32()), ("group", pa.string()), ("policy", pa.string()),
     ("counts", pa.list_(pa.int64())),
 ])  # fmt: skip
-FOUND = pa.schema([("sums", SUMS), ("broken", BROKEN)])
+FINDINGS = pa.schema([("sums", SUMS), ("broken", BROKEN)])
 """One of the two in each row."""
 _BROKEN_AT_ONCE = 10_000
 
@@ -64,7 +64,7 @@ _BROKEN_AT_ONCE = 10_000
 REPLAY = pa.schema([
     ("log_id", pa.string()), ("shard", pa.int32()), ("group", pa.string()), ("policy_in_force", pa.string()),
     ("replayed", pa.string()),
-    *((name, pa.int64()) for name in ("requests", "cannot_say", "refused", *TALLIED)),
+    *((name, pa.int64()) for name in ("requests", "cannot_say", "refused", *REQUEST_TALLIES)),
 ])  # fmt: skip
 """The table policy_replay."""
 
@@ -76,12 +76,12 @@ class Findings:
         self._sums: dict[tuple[Any, ...], Ints] = {}
         self._broken: list[dict[str, Any]] = []
 
-    def add(self, judged: Judged) -> Iterator[Any]:
+    def add(self, judged: JudgedBatch) -> Iterator[Any]:
         """Takes a batch; yields what is broken as soon as there is much of it."""
         requests = _Requests(judged)
         self._count(judged, requests)
         self._broken += _zombies_accepted(judged)
-        self._broken += _told_otherwise(judged)
+        self._broken += _event_disagreements(judged)
         self._broken += _verdicts_differ(judged, requests)
         if len(self._broken) >= _BROKEN_AT_ONCE:
             yield self._rows("broken", self._broken)
@@ -101,10 +101,13 @@ class Findings:
     @staticmethod
     def _rows(what: str, rows: list[dict[str, Any]]) -> Any:
         other = "broken" if what == "sums" else "sums"
-        columns = {what: pa.array(rows, FOUND.field(what).type), other: pa.nulls(len(rows), FOUND.field(other).type)}
-        return pa.RecordBatch.from_arrays([columns[name] for name in FOUND.names], schema=FOUND)
+        columns = {
+            what: pa.array(rows, FINDINGS.field(what).type),
+            other: pa.nulls(len(rows), FINDINGS.field(other).type),
+        }
+        return pa.RecordBatch.from_arrays([columns[name] for name in FINDINGS.names], schema=FINDINGS)
 
-    def _count(self, judged: Judged, requests: "_Requests") -> None:
+    def _count(self, judged: JudgedBatch, requests: "_Requests") -> None:
         policies = len(judged.policy.values) + 1
         # Groups, not members: the different keys are few.
         groups = list(dict.fromkeys(each[:3] for each in judged.who))
@@ -112,21 +115,21 @@ class Findings:
         of_group = np.array([number[each[:3]] for each in judged.who], np.int64)[judged.of_who]
         key = of_group * policies + judged.policy.codes + 1
         size = len(groups) * policies
-        counts = np.empty((size, len(COUNTED)), np.int64)
+        counts = np.empty((size, len(COUNTERS)), np.int64)
         partition_key = key[judged.of]
         for place, values in enumerate(_partition_counts(judged)):
             counts[:, place] = np.bincount(partition_key[values], minlength=size)
-        for place, (values, weights) in enumerate(requests.counts(), len(OF_PARTITIONS)):
+        for place, (values, weights) in enumerate(requests.counts(), len(PARTITION_COUNTS)):
             chosen = None if weights is None else weights[values]
             counts[:, place] = np.bincount(key[values], chosen, minlength=size)
         for place in np.flatnonzero(counts[:, 0]).tolist():
             group, policy = divmod(place, policies)
             name = judged.policy.values[policy - 1] if policy else None
-            so_far = self._sums.setdefault((*groups[group], name), np.zeros(len(COUNTED), np.int64))
+            so_far = self._sums.setdefault((*groups[group], name), np.zeros(len(COUNTERS), np.int64))
             so_far += counts[place]
 
 
-def _partition_counts(judged: Judged) -> Iterator[Mask]:
+def _partition_counts(judged: JudgedBatch) -> Iterator[Mask]:
     """In the order of COUNTED."""
     accepted, refused = judged.is_outcome(ACCEPTED), judged.is_outcome(REFUSED)
     yield np.ones(len(judged), bool)
@@ -157,7 +160,7 @@ class _Requests:
         "zombies",
     )
 
-    def __init__(self, judged: Judged) -> None:
+    def __init__(self, judged: JudgedBatch) -> None:
         self.judged = judged
         self.some = np.flatnonzero(np.diff(np.append(judged.first, len(judged))))
         failed = judged.is_outcome(FAILED)
@@ -208,17 +211,17 @@ class _Requests:
 
 
 def _broken(rule: str, row: Mapping[str, Any], detail: str, *, partition: bool) -> dict[str, Any]:
-    told = {name: row[name] for name in ("log_id", "shard", "group", "member_id", "offset", "time_ms")}
+    columns = {name: row[name] for name in ("log_id", "shard", "group", "member_id", "offset", "time_ms")}
     if partition:
-        told |= {name: row[name] for name in ("topic_key", "partition")}
-    return told | {"rule": rule, "log": EVENT_LOG, "detail": detail}
+        columns |= {name: row[name] for name in ("topic_key", "partition")}
+    return columns | {"rule": rule, "log": EVENT_LOG, "detail": detail}
 
 
-def _or(value: Any, instead: str) -> Any:
+def _text_or(value: Any, instead: str) -> Any:
     return instead if value is None else value
 
 
-def _zombies_accepted(judged: Judged) -> Iterator[dict[str, Any]]:
+def _zombies_accepted(judged: JudgedBatch) -> Iterator[dict[str, Any]]:
     """Commits that no policy should let through, and that were let through."""
     for place in np.flatnonzero(judged.is_truth(*ZOMBIES) & judged.is_outcome(ACCEPTED)).tolist():
         row = judged.row(place)
@@ -226,45 +229,45 @@ def _zombies_accepted(judged: Judged) -> Iterator[dict[str, Any]]:
             ZOMBIE_ACCEPTED,
             row,
             f"{row['truth']}: committed offset {row['committed_offset']} with epoch {row['commit_epoch']}; the member's was "
-            f"{_or(row['member_epoch'], 'none')}, the partition its since {_or(row['owned_since'], 'never')}",
+            f"{_text_or(row['member_epoch'], 'none')}, the partition its since {_text_or(row['owned_since'], 'never')}",
             partition=True,
         )
 
 
-def _told_otherwise(judged: Judged) -> Iterator[dict[str, Any]]:
+def _event_disagreements(judged: JudgedBatch) -> Iterator[dict[str, Any]]:
     """Commits of consumer groups about which event and state log differ."""
     of = judged.of
-    told, here = judged.told_epoch[of], np.where(judged.epoch >= 0, judged.epoch, NONE)
-    epochs_differ, ownership_differs = told != here, (judged.told_since != NONE) != judged.is_owned
+    reported, actual = judged.reported_epoch[of], np.where(judged.epoch >= 0, judged.epoch, NONE)
+    epochs_differ, ownership_differs = reported != actual, (judged.reported_since != NONE) != judged.is_owned
     wrong = (epochs_differ | ownership_differs) & judged.is_consumer[of] & judged.by_state[of]
     for place in np.flatnonzero(wrong).tolist():
         row = judged.row(place)
         said = []
         if epochs_differ[place]:
             said.append(
-                f"the event's member epoch is {_or(row['told_member_epoch'], 'none')}, the log's "
-                f"{_or(row['member_epoch'], 'none')}"
+                f"the event's member epoch is {_text_or(row['told_member_epoch'], 'none')}, the log's "
+                f"{_text_or(row['member_epoch'], 'none')}"
             )
         if ownership_differs[place]:
             said.append(
                 "the event says that it did not own it" if row["is_owned"] else "the event says that it owned it"
             )
-        yield _broken(TOLD_OTHERWISE, row, "; ".join(said), partition=True)
+        yield _broken(EVENT_DISAGREES, row, "; ".join(said), partition=True)
 
 
-def _verdicts_differ(judged: Judged, requests: _Requests) -> Iterator[dict[str, Any]]:
+def _verdicts_differ(judged: JudgedBatch, requests: _Requests) -> Iterator[dict[str, Any]]:
     """Requests of which the event has another verdict than the replay."""
     # Where ownership is required the event's verdicts know of it, and the replay of the bare policies does not.
-    asked = requests.is_replayed & judged.is_consumer & judged.by_state & (requests.unowned == 0)
+    comparable = requests.is_replayed & judged.is_consumer & judged.by_state & (requests.unowned == 0)
     differs = [
-        asked & (told != UNSAID) & (told != accepts)
-        for told, accepts in zip(judged.told_accepts, requests.accepts, strict=True)
+        comparable & (reported != NO_VERDICT) & (reported != accepts)
+        for reported, accepts in zip(judged.reported_accepts, requests.accepts, strict=True)
     ]
     for request in np.flatnonzero(np.logical_or.reduce(differs)).tolist():
         row = judged.row(int(judged.first[request]))
         said = [
-            f"{name}: the event says {'accepts' if told[request] else 'refuses'}"
-            for name, told, wrong in zip(POLICIES, judged.told_accepts, differs, strict=True)
+            f"{name}: the event says {'accepts' if reported[request] else 'refuses'}"
+            for name, reported, wrong in zip(POLICIES, judged.reported_accepts, differs, strict=True)
             if wrong[request]
         ]
         yield _broken(VERDICT, row, "; ".join(said), partition=False)
@@ -279,32 +282,33 @@ class Sums:
         number: dict[tuple[Any, ...], int] = {}
         of = np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
         self._keys = list(number)
-        self._counts = np.zeros((len(number), len(COUNTED)), np.int64)
+        self._counts = np.zeros((len(number), len(COUNTERS)), np.int64)
         counts = rows.column("counts").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        np.add.at(self._counts, of, counts.reshape(-1, len(COUNTED)))
+        np.add.at(self._counts, of, counts.reshape(-1, len(COUNTERS)))
 
     @cached_property
     def replay(self) -> Any:
         """A row per group and policy, `in force` among them: requests, and what was refused and let through, rightly or not."""
-        asked = np.flatnonzero(self._of("requests"))
-        keys = [self._keys[place] for place in asked.tolist() for _ in REPLAYED]
+        with_requests = np.flatnonzero(self._totals_of("requests"))
+        keys = [self._keys[place] for place in with_requests.tolist() for _ in REPLAYED]
         if not keys:
             return REPLAY.empty_table()
         columns = [pa.array(values, field.type) for values, field in zip(zip(*keys, strict=True), REPLAY, strict=False)]
-        columns.append(pa.array([*REPLAYED] * len(asked)))
+        columns.append(pa.array([*REPLAYED] * len(with_requests)))
         columns += [
-            pa.array(np.repeat(self._of(name)[asked], len(REPLAYED))) for name in ("requests", "requests_unknown")
+            pa.array(np.repeat(self._totals_of(name)[with_requests], len(REPLAYED)))
+            for name in ("requests", "requests_unknown")
         ]
         tallies = [
-            np.stack([self._of(f"{replayed}:{what}")[asked] for replayed in REPLAYED], axis=1).ravel()
-            for what in TALLIED
+            np.stack([self._totals_of(f"{replayed}:{what}")[with_requests] for replayed in REPLAYED], axis=1).ravel()
+            for what in REQUEST_TALLIES
         ]
         columns += [pa.array(each) for each in (sum(tallies[:_REFUSALS]), *tallies)]
         return pa.Table.from_arrays(columns, schema=REPLAY)
 
     def commits(self) -> dict[str, int]:
         """Partitions of commits: what was decided, and what of it was a zombie's."""
-        return {name: int(self._of(name).sum()) for name in OF_PARTITIONS}
+        return {name: int(self._totals_of(name).sum()) for name in PARTITION_COUNTS}
 
     def policies(self) -> list[dict[str, Any]]:
         """`replay` of all groups together."""
@@ -315,5 +319,5 @@ class Sums:
             ({name: row[name] for name in ("replayed", *numbers)} for row in rows), key=lambda row: str(row["replayed"])
         )
 
-    def _of(self, name: str) -> Ints:
-        return self._counts[:, COUNTED.index(name)]
+    def _totals_of(self, name: str) -> Ints:
+        return self._counts[:, COUNTERS.index(name)]

@@ -45,7 +45,7 @@ from coordinator.pipeline.intervals import (
     MEMBER,
     MEMBER_METADATA,
     SHARD,
-    put_away,
+    materialize,
     readable,
 )
 from coordinator.pipeline.rebalances import GROUP_EPOCH, TARGET_EPOCH
@@ -54,7 +54,7 @@ from coordinator.pipeline.sources import (
     COMPLETE_FROM,
     FORMAT,
     KAFKA_LOG,
-    DecidedRows,
+    CommitEventRows,
     complete_from,
     event_folder,
     kafka_partitions,
@@ -73,7 +73,7 @@ NO_EVENTS_FROM_KAFKA = (
     "`audit`, `tables` and `report` with --bootstrap read the events of our server, too"
 )
 _SHARDS = "shards.json"
-_BEGUN = f"log_id string, shard int, `group` string, member_id string, from_offset bigint, held {HELD}"
+_OWNERSHIP_STARTS = f"log_id string, shard int, `group` string, member_id string, from_offset bigint, held {HELD}"
 Step = Callable[[str], None]
 
 
@@ -82,7 +82,7 @@ class FollowFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Batches:
+class BatchFolders:
     """Folders by batch number."""
 
     folder: Path
@@ -126,16 +126,16 @@ def follow(
     ]
     if source.has_markers:
         batches.append((MARKERS, source.markers, archive.keep(MARKERS, ())))
-    with _told_to_stop() as told:
+    with _stop_signals() as signals:
         queries: list[StreamingQuery] = []
         try:
             for name, stream, batch in batches:
-                if told:
+                if signals:
                     break
                 queries.append(_start(stream(), out, name, options, batch))
-                _wait(queries, told, until=_is_over if options.once else _is_under_way)
-            _wait(queries, told, until=_is_over)
-            if not (options.once or told):
+                _wait(queries, signals, until=_is_over if options.once else _is_under_way)
+            _wait(queries, signals, until=_is_over)
+            if not (options.once or signals):
                 raise FollowFailed("the queries ended by themselves")
         except StreamingQueryException as error:
             raise FollowFailed(_reason(error)) from error
@@ -156,12 +156,12 @@ def _start(
     return writer.foreachBatch(batch).start()
 
 
-def _wait(queries: list[StreamingQuery], told: list[int], *, until: Callable[[StreamingQuery], bool]) -> None:
+def _wait(queries: list[StreamingQuery], signals: list[int], *, until: Callable[[StreamingQuery], bool]) -> None:
     """Waits for the last query to get somewhere, and for whatever ends the wait: a signal, the failure of any.
 
     One after the other, because a query starts Python processes, for whose first word Spark waits ten seconds.
     """
-    while queries and not told and not until(queries[-1]):
+    while queries and not signals and not until(queries[-1]):
         for query in queries:
             if query.awaitTermination(1) and query is queries[-1]:
                 return
@@ -176,16 +176,16 @@ def _is_under_way(query: StreamingQuery) -> bool:
 
 
 @contextmanager
-def _told_to_stop() -> Iterator[list[int]]:
+def _stop_signals() -> Iterator[list[int]]:
     """A list that is not empty any more after SIGTERM or SIGINT."""
-    told: list[int] = []
+    signals: list[int] = []
 
     def stop(number: int, _: object) -> None:
-        told.append(number)
+        signals.append(number)
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield told
+        yield signals
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
@@ -250,8 +250,8 @@ class Archive:
             self._bounds = {(log_id, shard): offset for log_id, shard, offset in stored}
         self.refresh({})
 
-    def view(self, name: str) -> Batches:
-        return Batches(self.folder / name)
+    def view(self, name: str) -> BatchFolders:
+        return BatchFolders(self.folder / name)
 
     def keep(self, name: str, groups: tuple[str, ...]) -> Callable[[DataFrame, int], None]:
         """A batch function that does nothing else."""
@@ -301,21 +301,21 @@ class _Shard:
     def after(cls, before: "_Shard | None", moved: Any | None, complete_from: int) -> "_Shard":
         """`moved`: the batch's row of this shard, if it has one."""
         end = before.end if before else 0
-        told = before.settled_to if before else 0
+        events_reach = before.settled_to if before else 0
         has_events = before is not None and before.has_events
         first = end
         if moved is not None:
             first = end if moved["first"] is None else moved["first"]
             end = max(end, moved["end"] or 0)
-            told = max(told, moved["told"] or 0)
-            has_events = has_events or moved["told"] is not None
+            events_reach = max(events_reach, moved["events_reach"] or 0)
+            has_events = has_events or moved["events_reach"] is not None
         return cls(
             complete_from=complete_from,
             first=first,
             end=end,
             settled_from=before.settled_to if before else 0,
             # A shard of which nothing is told has nothing to wait for.
-            settled_to=min(told, end) if has_events else end,
+            settled_to=min(events_reach, end) if has_events else end,
             has_events=has_events,
         )
 
@@ -342,9 +342,11 @@ class History:
         self._archive = archive
         self._groups = groups
         self._step = step
-        self._shards, self._state, self._begun = (Batches(out / "live" / name) for name in ("shards", "state", "begun"))
+        self._shards, self._state, self._ownership_starts = (
+            BatchFolders(out / "live" / name) for name in ("shards", "state", "begun")
+        )
         self._tables = {
-            name: Batches(out / "tables" / name)
+            name: BatchFolders(out / "tables" / name)
             for name in ("commit_verdicts", "member_intervals", "ownership_intervals", "invariants_broken")
         }
 
@@ -352,7 +354,7 @@ class History:
         """One batch, the same however often it is run."""
         if self._groups:
             frame = frame.where(F.col("group").isin(*self._groups) | F.col("group").isNull())
-        rows = put_away(frame)
+        rows = materialize(frame)
         self._archive.view(columns.HISTORY).write(number, rows)
         before = _read_shards(self._shards.path(number - 1))
         moved = self._moved(rows)
@@ -367,11 +369,11 @@ class History:
         )), number)  # fmt: skip
         # Last, since with it the batch is whole.
         _write_shards(self._shards.path(number), now)
-        for each in (self._shards, self._state, self._begun):
+        for each in (self._shards, self._state, self._ownership_starts):
             each.forget_before(number - SNAPSHOTS_KEPT + 1)
         self._step(f"batch {number}: {sum((each['rows'] for each in moved.values()), 0):,} records")
 
-    def _snapshot(self, kept: Batches, number: int) -> DataFrame | None:
+    def _snapshot(self, kept: BatchFolders, number: int) -> DataFrame | None:
         path = kept.path(number)
         return self._spark.read.parquet(str(path)) if path.is_dir() else None
 
@@ -379,12 +381,12 @@ class History:
     def _moved(rows: DataFrame) -> dict[tuple[str, int], Any]:
         """Per shard: the first and the end of the new state, and how far the events have come."""
         is_state = F.col("is_state")
-        told = F.greatest(F.col("state_offset"), F.col("state_end_offset"))
+        events_reach = F.greatest(F.col("state_offset"), F.col("state_end_offset"))
         found = rows.groupBy(*SHARD).agg(
             F.count("*").alias("rows"),
             F.min(F.when(is_state, F.col("offset"))).alias("first"),
             F.max(F.when(is_state, F.col("offset") + 1)).alias("end"),
-            F.max(F.when(~is_state, told)).alias("told"),
+            F.max(F.when(~is_state, events_reach)).alias("events_reach"),
         )
         return {(row["log_id"], row["shard"]): row for row in found.collect()}
 
@@ -396,22 +398,22 @@ class History:
         state = live.select(*names)
         if carried is not None:
             state = state.unionByName(carried.select(*names))
-        state = put_away(state)
-        begun = self._snapshot(self._begun, number - 1)
-        begun = spark.createDataFrame([], _BEGUN) if begun is None else begun
-        members = put_away(
+        state = materialize(state)
+        starts = self._snapshot(self._ownership_starts, number - 1)
+        starts = spark.createDataFrame([], _OWNERSHIP_STARTS) if starts is None else starts
+        members = materialize(
             intervals.member_intervals(state)
-            .join(begun.withColumnRenamed("held", "begun"), [*MEMBER, "from_offset"], "left")
-            .withColumn("held", F.coalesce("begun", "held"))
-            .drop("begun")
+            .join(starts.withColumnRenamed("held", "held_with_starts"), [*MEMBER, "from_offset"], "left")
+            .withColumn("held", F.coalesce("held_with_starts", "held"))
+            .drop("held_with_starts")
         )
         whole = shards.select("log_id", "shard", "complete_from")
         first = shards.select("log_id", "shard", "first")
-        held = put_away(intervals.held_partitions(members.withColumn("last_epoch", F.col("epoch")), whole))
-        runs = put_away(intervals.with_runs(held))
-        owned = intervals.with_islands(runs)
+        held = materialize(intervals.held_partitions(members.withColumn("last_epoch", F.col("epoch")), whole))
+        runs = materialize(intervals.merge_runs(held))
+        owned = intervals.merge_ownerships(runs)
         settled = shards.select("log_id", "shard", "complete_from", "settled_from")
-        judging = verdicts.Pass(DecidedRows(rows.where("not is_state")), members, runs, settled)
+        judging = verdicts.VerdictPass(CommitEventRows(rows.where("not is_state")), members, runs, settled)
 
         def new(frame: DataFrame, column: str) -> DataFrame:
             """Rows that came to be, or to an end, with this batch's records."""
@@ -425,22 +427,22 @@ class History:
         found = self._judge(judging, number)
         self._tables["member_intervals"].write(number, new(members, "to_offset"))
         self._tables["ownership_intervals"].write(number, new(owned, "to_offset"))
-        self._tables["invariants_broken"].write(number, new(wrong, "offset").unionByName(verdicts.broken(found)))
+        self._tables["invariants_broken"].write(number, new(wrong, "offset").unionByName(verdicts.broken_rules(found)))
         kept = _kept(state, shards)
         self._state.write(number, kept.select(*names))
-        self._begun.write(number, _begun(held, members, shards))
+        self._ownership_starts.write(number, _first_ownerships(held, members, shards))
 
-    def _judge(self, judging: verdicts.Pass, number: int) -> DataFrame:
+    def _judge(self, judging: verdicts.VerdictPass, number: int) -> DataFrame:
         """Writes the verdicts; returns what was found in them."""
         table = self._tables["commit_verdicts"]
-        if not intervals.in_one_process(self._spark):
+        if not intervals.is_local(self._spark):
             table.write(number, judging.rows())
-            return put_away(judging.found())
+            return materialize(judging.findings())
         found: list[DataFrame] = []
 
         def written(new: Path) -> None:
             new.mkdir(parents=True)
-            found.append(put_away(judging.found(new)))
+            found.append(materialize(judging.findings(new)))
 
         table.fill(number, written)
         return found[0]
@@ -460,7 +462,7 @@ def _kept(state: DataFrame, shards: DataFrame) -> DataFrame:
     )
 
 
-def _begun(held: DataFrame, members: DataFrame, shards: DataFrame) -> DataFrame:
+def _first_ownerships(held: DataFrame, members: DataFrame, shards: DataFrame) -> DataFrame:
     """How the ownerships began of the rows that will be the first of their member."""
     settled = shards.select("log_id", "shard", "settled_to")
     last_settled = (

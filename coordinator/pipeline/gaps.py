@@ -47,7 +47,7 @@ def undone(opened: DataFrame) -> Sequence[Undone]:
     return [Undone(*row) for row in rows.collect()]
 
 
-def came_true(events: DataFrame, ranges: Sequence[Undone]) -> DataFrame:
+def without_undone(events: DataFrame, ranges: Sequence[Undone]) -> DataFrame:
     """The events without those."""
     for each in ranges:
         is_it = (
@@ -60,14 +60,14 @@ def came_true(events: DataFrame, ranges: Sequence[Undone]) -> DataFrame:
     return events
 
 
-def without(batch: Any, ranges: Sequence[Undone]) -> Any:
+def batch_without_undone(batch: Any, ranges: Sequence[Undone]) -> Any:
     """The same of an Arrow batch of one shard's events."""
     for each in ranges:
         if not batch.num_rows or batch.column("shard")[0].as_py() != each.shard:
             continue
         offset = batch.column("offset")
-        came_true = pc.or_(pc.less(offset, each.from_offset), pc.greater_equal(offset, each.to_offset))
-        batch = batch.filter(came_true)
+        keep = pc.or_(pc.less(offset, each.from_offset), pc.greater_equal(offset, each.to_offset))
+        batch = batch.filter(keep)
     return batch
 
 
@@ -131,27 +131,3 @@ def event_gaps(opened: DataFrame, first_events: DataFrame) -> DataFrame:
         )
     )
     return lost.unionByName(fewer).unionByName(trimmed).unionByName(before)
-
-
-def density(offsets: DataFrame) -> DataFrame:
-    """(log_id, shard, complete_from) of a state log whose every offset is a row of `offsets`: behind its last gap.
-
-    Kafka's offsets have no gaps until compaction makes some.
-    """
-    in_order = Window.partitionBy(*SHARD).orderBy("offset")
-    behind_a_gap = F.col("offset") != F.coalesce(F.lag("offset").over(in_order), F.lit(-1)) + 1
-    counted = offsets.groupBy(*SHARD).agg(
-        F.count("*").alias("rows"), F.min("offset").alias("first"), F.max("offset").alias("last")
-    )
-    whole = (F.col("first") == 0) & (F.col("rows") == F.col("last") + 1)
-    holes = counted.where(~whole)
-    if holes.isEmpty():
-        return counted.select(*SHARD, F.lit(0).cast("bigint").alias("complete_from"))
-    found = (
-        offsets.join(F.broadcast(holes.select(*SHARD)), list(SHARD))
-        .withColumn("is_behind", behind_a_gap)
-        .where("is_behind")
-        .groupBy(*SHARD)
-        .agg(F.max("offset").alias("complete_from"))
-    )
-    return found.unionByName(counted.where(whole).select(*SHARD, F.lit(0).cast("bigint").alias("complete_from")))

@@ -36,18 +36,18 @@ ACQUIRED = "struct<epoch: int, from_offset: bigint, from_ms: bigint, recorded: i
 HELD = f"array<struct<topic_key: string, partition: int, since: int, pending: boolean, acquired: {ACQUIRED}>>"
 
 
-def in_one_process(spark: SparkSession) -> bool:
+def is_local(spark: SparkSession) -> bool:
     """Whether driver and tasks are on this machine, and see its disk."""
     return (spark.sparkContext.master or "").startswith("local")
 
 
-def put_away(frame: DataFrame) -> DataFrame:
+def materialize(frame: DataFrame) -> DataFrame:
     """The same rows, computed once and kept until nobody refers to them.
 
     In a process of our own how they came about is forgotten: to plan what follows, Spark would go through all of it again
     each time. On a cluster it is not, since a machine that dies takes its part with it.
     """
-    if in_one_process(frame.sparkSession):
+    if is_local(frame.sparkSession):
         return frame.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
     return frame.persist(StorageLevel.MEMORY_AND_DISK)
 
@@ -154,10 +154,10 @@ def ownership_intervals(members: DataFrame, complete_from: DataFrame) -> DataFra
 
     `complete_from` has (log_id, shard, complete_from): history before that offset is not whole.
     """
-    return with_islands(with_runs(held_partitions(steady(members), complete_from)))
+    return merge_ownerships(merge_runs(held_partitions(merge_unchanged(members), complete_from)))
 
 
-def steady(members: DataFrame) -> DataFrame:
+def merge_unchanged(members: DataFrame) -> DataFrame:
     """Touching rows of a member with the same `held` made one: `epoch` is the first one's, `last_epoch` the last one's.
 
     Most records of a rebalance say that a member has what it had; a partition of theirs is not looked at twice.
@@ -195,7 +195,7 @@ def held_partitions(members: DataFrame, complete_from: DataFrame) -> DataFrame:
         .join(F.broadcast(complete_from), list(SHARD), "left")
         .withColumn("begin_is_known", F.col("from_offset") >= F.coalesce("complete_from", F.lit(OPEN)))
         .select(*GROUP, "kind", "each.topic_key", "each.partition", "member_id", "last_epoch", "each.since", "each.pending",
-                "from_offset", "to_offset", "from_ms", "to_ms", F.coalesce("each.acquired", _began()).alias("began"))
+                "from_offset", "to_offset", "from_ms", "to_ms", F.coalesce("each.acquired", _ownership_start()).alias("began"))
     )  # fmt: skip
     return (
         rows.withColumns({"begins": begins, "begins_run": begins_run, "ends": ends, "ends_run": ends_run})
@@ -207,7 +207,7 @@ def held_partitions(members: DataFrame, complete_from: DataFrame) -> DataFrame:
     )
 
 
-def _began() -> Column:
+def _ownership_start() -> Column:
     """An ownership that begins with this row. Behind a hole in the log only the record can say since when it is."""
     return F.struct(
         F.when(F.col("begin_is_known"), F.col("epoch")).otherwise(F.col("each.since")).alias("epoch"),
@@ -218,7 +218,7 @@ def _began() -> Column:
     ).cast(ACQUIRED)
 
 
-def with_runs(held: DataFrame) -> DataFrame:
+def merge_runs(held: DataFrame) -> DataFrame:
     """Touching rows of `held_partitions` that say the same made one: what is needed of them to know who had what."""
     return held.where("ends_run").select(
         *GROUP, "kind", "member_id", "topic_key", "partition", "since", F.col("run_from").alias("from_offset"), "to_offset",
@@ -226,7 +226,7 @@ def with_runs(held: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def with_islands(runs: DataFrame) -> DataFrame:
+def merge_ownerships(runs: DataFrame) -> DataFrame:
     """Of `with_runs`, those that are one ownership made one."""
     return runs.where("ends").select(
         *PARTITION,

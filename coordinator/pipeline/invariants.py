@@ -20,10 +20,10 @@ from coordinator.pipeline.rebalances import GROUP_EPOCH, TARGET_EPOCH
 from coordinator.pipeline.vocabulary import CONSUMER, EPOCH_ORDER, SINCE_TOO_EARLY, STATE_LOG, TWO_OWNERS
 
 
-def invariants_broken(state: DataFrame, ownership: DataFrame, found: DataFrame | None) -> DataFrame:
+def check_invariants(state: DataFrame, ownership: DataFrame, findings: DataFrame | None) -> DataFrame:
     """All of them. Without events (`found` None: see verdicts.py) only what the state log alone can show."""
     rows = epoch_order(state).unionByName(two_owners(ownership)).unionByName(since_too_early(ownership))
-    return rows if found is None else rows.unionByName(verdicts.broken(found))
+    return rows if findings is None else rows.unionByName(verdicts.broken_rules(findings))
 
 
 def _row(

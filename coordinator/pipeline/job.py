@@ -18,7 +18,7 @@ from typing import Any
 
 from coordinator.pipeline import arguments
 from coordinator.pipeline.arguments import DELTA
-from coordinator.pipeline.rehearsal import Plan, rehearse
+from coordinator.pipeline.synthetic_log import Plan, write_synthetic_log
 
 DONE, FAILED, REFUSED = 0, 1, 2
 
@@ -99,7 +99,7 @@ def _derived(
         found = sources.from_kafka(spark, options.bootstrap, kafka_settings)
     else:
         found = sources.from_archive(spark, options.archive)
-    return Derived(evidence=found.of_groups(options.group))
+    return Derived(source=found.for_groups(options.group))
 
 
 def _tables(options: argparse.Namespace, derived: Any, spark: Any, step: Any) -> int:
@@ -149,7 +149,7 @@ def _rehearse(options: argparse.Namespace) -> int:
     plan = Plan(
         seed=options.seed, groups=options.groups, decisions=options.decisions, hot=options.hot, shards=options.shards
     )
-    truth = rehearse(folder, plan)
+    truth = write_synthetic_log(folder, plan)
     print(
         f"{truth['decisions']:,} decisions in {truth['requests']:,} commits, {truth['zombies']:,} of them zombies', "
         f"{truth['planted_partitions']:,} of those let through"
@@ -183,11 +183,11 @@ def _read_options(options: argparse.Namespace) -> dict[str, str]:
     """What the reader of a log folder is told."""
     from pyspark_coordinator_log.options import parse  # noqa: PLC0415 - see _run
 
-    told = {}
+    given = {}
     if options.shards is not None:
-        told["shards"] = options.shards
-    parse({**told, "path": options.log or "."})
-    return told
+        given["shards"] = options.shards
+    parse({**given, "path": options.log or "."})
+    return given
 
 
 def _pairs(texts: list[str], flag: str) -> Iterator[tuple[str, str]]:

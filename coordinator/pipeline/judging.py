@@ -16,17 +16,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator.pipeline.holdings import (
+from coordinator.pipeline.assignment_history import (
     MEMBER_COLUMNS,
     NONE,
-    Coded,
-    Had,
-    Holdings,
+    AssignmentHistory,
+    EncodedColumn,
     Ints,
     Mask,
-    Now,
-    combinations,
+    MemberStates,
+    Ownerships,
     integers,
+    unique_combinations,
 )
 from coordinator.pipeline.vocabulary import (
     ACCEPTED,
@@ -57,7 +57,7 @@ TRUTHS = (SAFE, LOST, AHEAD, NOT_A_MEMBER, UNOWNED, UNCLAIMED, UNKNOWN)
 OUTCOMES = (ACCEPTED, REFUSED, FAILED)
 _SAFE, _LOST, _AHEAD, _NOT_A_MEMBER, _UNOWNED, _UNCLAIMED, _UNKNOWN = range(len(TRUTHS))
 _ACCEPTED, _REFUSED, _FAILED = range(len(OUTCOMES))
-UNSAID = 2
+NO_VERDICT = 2
 """A truth value that is neither 0 nor 1."""
 _TEXTS = ("log_id", "group", "member_id", "policy", "client_id", "transactional_id")
 _CODED = (*_TEXTS, "shard", "group_kind", "error")
@@ -92,7 +92,7 @@ class Bounds:
 
 
 @dataclass(slots=True)
-class Judged:
+class JudgedBatch:
     """Rows of a batch, a request's one after the other. Those of a request begin at `first` and are `of` it."""
 
     columns: dict[str, Any]
@@ -102,7 +102,7 @@ class Judged:
     who: list[tuple[Any, ...]]
     """The different (log_id, shard, group, member) of the requests, and which each has:"""
     of_who: Ints
-    policy: Coded
+    policy: EncodedColumn
     has_kind: Mask
     is_classic: Mask
     is_consumer: Mask
@@ -110,11 +110,11 @@ class Judged:
     outcome: npt.NDArray[np.int8]
     by_state: Mask
     accepts: tuple[npt.NDArray[np.int8], ...]
-    told_accepts: tuple[npt.NDArray[np.int8], ...]
+    reported_accepts: tuple[npt.NDArray[np.int8], ...]
     """Of requests."""
-    told_epoch: Ints
+    reported_epoch: Ints
     epoch: Ints
-    told_since: Ints
+    reported_since: Ints
     is_owned: Mask
 
     def __len__(self) -> int:
@@ -132,7 +132,7 @@ class Judged:
         """The rows, as the table has them but for texts, which are by their code."""
         return pa.RecordBatch.from_arrays([self.columns[name] for name in SCHEMA.names], SCHEMA.names)
 
-    def plain(self) -> Any:
+    def as_table(self) -> Any:
         """The rows as the table has them."""
         columns = [self.columns[field.name].cast(field.type) for field in SCHEMA]
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
@@ -147,43 +147,45 @@ def _among(codes: npt.NDArray[np.int8], all_words: Sequence[str], words: Iterabl
     return found
 
 
-def judge(batch: Any, holdings: Holdings, bounds: Mapping[tuple[str, int], Bounds]) -> Judged | None:
+def judge(batch: Any, history: AssignmentHistory, bounds: Mapping[tuple[str, int], Bounds]) -> JudgedBatch | None:
     """Every partition of every commit in a batch of events; None if there is none."""
     batch = _decisions(batch)
-    asked = {name: batch.column(name) for name in EVENTS}
-    asked["member_id"] = pc.fill_null(asked["member_id"], "")
-    of, first, items = _exploded(asked["partitions"])
+    requests = {name: batch.column(name) for name in EVENTS}
+    requests["member_id"] = pc.fill_null(requests["member_id"], "")
+    of, first, items = _exploded(requests["partitions"])
     if not len(of):
         return None
     at = pa.array(of)
-    coded = {name: asked[name].dictionary_encode() for name in _CODED}
-    who, of_who = combinations([Coded(coded[name]) for name in MEMBER_COLUMNS])
-    position = integers(asked["state_offset"])
-    kind = Coded(coded["group_kind"])
+    coded = {name: requests[name].dictionary_encode() for name in _CODED}
+    who, of_who = unique_combinations([EncodedColumn(coded[name]) for name in MEMBER_COLUMNS])
+    position = integers(requests["state_offset"])
+    kind = EncodedColumn(coded["group_kind"])
     is_classic, is_consumer = _is(kind, CLASSIC), _is(kind, CONSUMER)
     known_from = np.array([bounds.get(each[:2], _NOWHERE).known_from for each in who], np.int64)[of_who]
     # What a streams group's records know of are tasks; which partitions those read, the event tells.
     by_state = (position >= known_from) & ~_is(kind, STREAMS)
 
-    member = holdings.numbers(who)[of_who]
-    now = holdings.now(member, position)
+    member = history.numbers(who)[of_who]
+    now = history.members_at(member, position)
     topic_key = _topic_keys(items, is_classic[of])
     partition = integers(items["partition"])
-    had = holdings.had(member[of], Coded(topic_key), partition, position[of])
+    had = history.ownerships_at(member[of], EncodedColumn(topic_key), partition, position[of])
 
-    told_epoch = integers(asked["member_epoch"])
-    told_since = integers(items["assignment_epoch"])
-    commit_epoch = integers(asked["epoch"])[of]
-    facts = _facts(now, had, by_state, of, told_epoch, integers(asked["revocation_epoch"]), told_since, is_classic)
-    truth = _truth(commit_epoch, told_epoch[of], facts, is_classic[of])
+    reported_epoch = integers(requests["member_epoch"])
+    reported_since = integers(items["assignment_epoch"])
+    commit_epoch = integers(requests["epoch"])[of]
+    facts = _facts(
+        now, had, by_state, of, reported_epoch, integers(requests["revocation_epoch"]), reported_since, is_classic
+    )
+    truth = _truth(commit_epoch, reported_epoch[of], facts, is_classic[of])
     has_policy = kind.codes[of] >= 0
     has_policy &= ~is_classic[of] & (truth != _UNCLAIMED)
-    accepts = tuple(np.where(has_policy, each, UNSAID).astype(np.int8) for each in _accepts(commit_epoch, facts))
-    told_accepts = tuple(_truth_values(asked[f"{name}_accepts"]) for name in POLICIES)
+    accepts = tuple(np.where(has_policy, each, NO_VERDICT).astype(np.int8) for each in _accepts(commit_epoch, facts))
+    reported_accepts = tuple(_truth_values(requests[f"{name}_accepts"]) for name in POLICIES)
     error = _first_of(items["error"], coded["error"].take(at))
-    outcome = _outcome(Coded(error), Coded(coded["error"]), of)
+    outcome = _outcome(EncodedColumn(error), EncodedColumn(coded["error"]), of)
     columns = {name: coded[name].take(at) for name in _TEXTS}
-    columns |= {name: asked[name].take(at) for name in ("shard", "offset", "state_offset", "time_ms")}
+    columns |= {name: requests[name].take(at) for name in ("shard", "offset", "state_offset", "time_ms")}
     columns |= {
         "kind": coded["group_kind"].take(at),
         "request_partitions": pa.array(np.diff(np.append(first, len(of)))[of].astype(np.int32)),
@@ -191,7 +193,7 @@ def judge(batch: Any, holdings: Holdings, bounds: Mapping[tuple[str, int], Bound
         "topic": items["topic"],
         "partition": items["partition"],
         "committed_offset": items["committed_offset"],
-        "commit_epoch": asked["epoch"].take(at),
+        "commit_epoch": requests["epoch"].take(at),
         "error": error,
         "evidence": _coded(["event", "state"], by_state[of]),
         "member_epoch": _numbers(facts.epoch),
@@ -199,22 +201,22 @@ def judge(batch: Any, holdings: Holdings, bounds: Mapping[tuple[str, int], Bound
         "is_owned": pa.array(facts.is_owned),
         "owned_since": _numbers(facts.since),
         "recorded_since": _numbers(facts.recorded),
-        "told_member_epoch": asked["member_epoch"].take(at),
+        "told_member_epoch": requests["member_epoch"].take(at),
         "told_since": items["assignment_epoch"],
-        "producer_id": asked["commit_producer_id"].take(at),
+        "producer_id": requests["commit_producer_id"].take(at),
         "truth": _coded(TRUTHS, truth),
         "outcome": _coded(OUTCOMES, outcome),
     }
     for place, name in enumerate(POLICIES):
         columns[f"{name}_accepts"] = _truths(accepts[place])
-        columns[f"told_{name}_accepts"] = asked[f"{name}_accepts"].take(at)
-    return Judged(
+        columns[f"told_{name}_accepts"] = requests[f"{name}_accepts"].take(at)
+    return JudgedBatch(
         columns=columns,
         of=of,
         first=first,
         who=who,
         of_who=of_who,
-        policy=Coded(coded["policy"]),
+        policy=EncodedColumn(coded["policy"]),
         has_kind=kind.codes >= 0,
         is_classic=is_classic,
         is_consumer=is_consumer,
@@ -222,10 +224,10 @@ def judge(batch: Any, holdings: Holdings, bounds: Mapping[tuple[str, int], Bound
         outcome=outcome,
         by_state=by_state,
         accepts=accepts,
-        told_accepts=told_accepts,
-        told_epoch=told_epoch,
+        reported_accepts=reported_accepts,
+        reported_epoch=reported_epoch,
         epoch=facts.epoch,
-        told_since=told_since,
+        reported_since=reported_since,
         is_owned=facts.is_owned,
     )
 
@@ -249,7 +251,7 @@ def _exploded(lists: Any) -> tuple[Ints, Ints, dict[str, Any]]:
     return np.repeat(np.arange(len(length)), length), np.cumsum(length) - length, fields
 
 
-def _is(kind: Coded, name: str) -> Mask:
+def _is(kind: EncodedColumn, name: str) -> Mask:
     found: Mask = kind.mapped([value == name for value in kind.values], 0) > 0
     return found
 
@@ -284,26 +286,33 @@ class _Facts:
 
 
 def _facts(
-    now: Now, had: Had, by_state: Mask, of: Ints, told_epoch: Ints, told_lost: Ints, told_since: Ints, is_classic: Mask
+    now: MemberStates,
+    had: Ownerships,
+    by_state: Mask,
+    of: Ints,
+    reported_epoch: Ints,
+    reported_revocation_epoch: Ints,
+    reported_since: Ints,
+    is_classic: Mask,
 ) -> _Facts:
-    epoch = np.where(by_state, now.epoch, told_epoch)[of]
-    lost = np.where(by_state, now.revocation_epoch, told_lost)[of]
+    epoch = np.where(by_state, now.epoch, reported_epoch)[of]
+    lost = np.where(by_state, now.revocation_epoch, reported_revocation_epoch)[of]
     known = np.where(by_state, now.holds | ~now.is_there, ~is_classic)[of]
     if by_state.all():
         return _Facts(epoch, lost, had.is_owned, had.acquired, had.recorded, known)
     here = by_state[of]
     return _Facts(
-        epoch, lost, np.where(here, had.is_owned, told_since != NONE), np.where(here, had.acquired, told_since),
-        np.where(here, had.recorded, told_since), known,
+        epoch, lost, np.where(here, had.is_owned, reported_since != NONE), np.where(here, had.acquired, reported_since),
+        np.where(here, had.recorded, reported_since), known,
     )  # fmt: skip
 
 
-def _truth(commit_epoch: Ints, told_epoch: Ints, facts: _Facts, is_classic: Mask) -> npt.NDArray[np.int8]:
+def _truth(commit_epoch: Ints, reported_epoch: Ints, facts: _Facts, is_classic: Mask) -> npt.NDArray[np.int8]:
     """See the text of verdicts.py. The first that applies."""
     e, now, since = commit_epoch, facts.epoch, facts.since
     nobody = now == NONE
     # What the event knows of a classic group may be a round that was not written yet.
-    unwritten = is_classic & (e == told_epoch) & (e != NONE)
+    unwritten = is_classic & (e == reported_epoch) & (e != NONE)
     rules = (
         (nobody & (e < 0), _UNCLAIMED),
         (nobody & unwritten, _UNKNOWN),
@@ -330,7 +339,7 @@ def _accepts(commit_epoch: Ints, facts: _Facts) -> tuple[Mask, ...]:
     return is_now, is_now | (had_it_then & (lost >= 0) & (lost < e)), is_now | had_it_then
 
 
-def _outcome(error: Coded, request_error: Coded, of: Ints) -> npt.NDArray[np.int8]:
+def _outcome(error: EncodedColumn, request_error: EncodedColumn, of: Ints) -> npt.NDArray[np.int8]:
     """accepted; refused, because of who asked; failed, because of what was asked."""
     own = error.mapped([value in FENCING_ERRORS for value in error.values], 0) > 0
     fenced = request_error.mapped([value in FENCING_ERRORS for value in request_error.values], -1)[of]
@@ -348,10 +357,10 @@ def _numbers(values: Ints) -> Any:
 
 
 def _truths(values: npt.NDArray[np.int8]) -> Any:
-    missing = values == UNSAID
+    missing = values == NO_VERDICT
     return pa.array(values == 1, mask=missing if missing.any() else None)
 
 
 def _truth_values(column: Any) -> npt.NDArray[np.int8]:
     values = integers(column)
-    return np.where(values == NONE, UNSAID, values).astype(np.int8)
+    return np.where(values == NONE, NO_VERDICT, values).astype(np.int8)

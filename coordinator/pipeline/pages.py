@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Found:
+class GroupData:
     """What there is to show of one group."""
 
     group: Row
@@ -56,7 +56,7 @@ def file_name(key: Sequence[Any]) -> str:
 # --- a group's page ---------------------------------------------------------------------------------------------------
 
 
-def group_page(found: Found, title: str, index: str | None, *, has_events: bool) -> str:
+def group_page(found: GroupData, title: str, index: str | None, *, has_events: bool) -> str:
     """The page of one group."""
     axis = _axis(found)
     group = found.group
@@ -84,7 +84,7 @@ def group_page(found: Found, title: str, index: str | None, *, has_events: bool)
     return page(f"{found.name} - group report", STYLE, *body)
 
 
-def _axis(found: Found) -> Axis:
+def _axis(found: GroupData) -> Axis:
     times = [each for row in found.ownership for each in (row["from_ms"], row["to_ms"]) if each is not None]
     times += [row["time_ms"] + (row["duration_ms"] or 0) for row in found.rebalances if row["time_ms"] is not None]
     times += [row["time_ms"] for row in found.marks]
@@ -100,7 +100,7 @@ def _section(heading: str, *content: Markup | None) -> Markup:
     return tag("section", tag("h2", heading), *content)
 
 
-def _figures(found: Found, *, has_events: bool) -> Markup:
+def _figures(found: GroupData, *, has_events: bool) -> Markup:
     lengths = sorted(row["duration_ms"] for row in found.rebalances if row["duration_ms"] is not None)
     zombies = [row for row in found.marks if row["truth"] != UNOWNED]
     through = sum(row["outcome"] == "accepted" for row in zombies)
@@ -120,7 +120,7 @@ def _figures(found: Found, *, has_events: bool) -> Markup:
     )
 
 
-def _notes(found: Found, *, has_events: bool) -> Iterator[Markup]:
+def _notes(found: GroupData, *, has_events: bool) -> Iterator[Markup]:
     if not has_events:
         yield tag(
             "p",
@@ -143,7 +143,7 @@ def _notes(found: Found, *, has_events: bool) -> Iterator[Markup]:
             yield tag("p", f"Of {found.counts[name]:,} {said} {most:,} are shown; the tables have all.", class_="note")
 
 
-def _epochs(found: Found, axis: Axis) -> Markup | None:
+def _epochs(found: GroupData, axis: Axis) -> Markup | None:
     rows = sorted((row for row in found.rebalances if row["time_ms"] is not None), key=_in_order)
     if not rows:
         return tag("p", "No rebalance is in the log.", class_="nothing")
@@ -182,7 +182,7 @@ def _partition(row: Row) -> str:
     return f"{row['topic_name'] or row['topic_key']}-{row['partition']}"
 
 
-def _ownership(found: Found, axis: Axis) -> Iterator[Markup]:
+def _ownership(found: GroupData, axis: Axis) -> Iterator[Markup]:
     if not found.ownership:
         yield tag("p", "No assignment is in the log that could be read.", class_="nothing")
         return
@@ -260,7 +260,7 @@ def _table(
     )
 
 
-def _rebalances(found: Found) -> Iterator[Markup]:
+def _rebalances(found: GroupData) -> Iterator[Markup]:
     rows = sorted(found.rebalances, key=lambda row: (row["time_ms"] or 0, row["epoch"]), reverse=True)
     if not rows:
         yield tag("p", "None.", class_="nothing")
@@ -359,7 +359,7 @@ def _bar(row: Row, most: int) -> Markup:
     )
 
 
-def _broken(found: Found) -> Iterator[Markup]:
+def _broken(found: GroupData) -> Iterator[Markup]:
     if not found.broken:
         yield tag(
             "p", "Nothing: no epoch out of order, no partition with two owners, no zombie let through.", class_="good"
@@ -389,7 +389,7 @@ def _broken(found: Found) -> Iterator[Markup]:
     )
 
 
-def _marks(found: Found, *, has_events: bool) -> Iterator[Markup]:
+def _marks(found: GroupData, *, has_events: bool) -> Iterator[Markup]:
     if not has_events:
         yield tag("p", "The log has no events.", class_="nothing")
         return
@@ -420,7 +420,7 @@ def _outcome(row: Row) -> str:
     return "let through" if row["outcome"] == "accepted" else f"{row['outcome']}: {row['error']}"
 
 
-def _members(found: Found) -> Iterator[Markup]:
+def _members(found: GroupData) -> Iterator[Markup]:
     if not found.members:
         yield tag("p", "None.", class_="nothing")
         return

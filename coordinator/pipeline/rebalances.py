@@ -117,21 +117,21 @@ def rebalances(epoch_rows: DataFrame, members: DataFrame, events: DataFrame | No
 
     `duration_ms` and `slowest_member` are the event's where there is one, else what the records of the members show.
     """
-    seen = _seen_in_state(epoch_rows, members)
+    from_state = _from_state(epoch_rows, members)
     if events is None:
-        return _columns(seen.withColumns({name: F.lit(None).cast(kind) for name, kind in _TOLD.items()}))
-    told = _told(events)
-    return _columns(seen.join(told, [*GROUP, "kind", "epoch"], "full_outer"))
+        return _columns(from_state.withColumns({name: F.lit(None).cast(kind) for name, kind in _EVENT_COLUMNS.items()}))
+    reported = _from_events(events)
+    return _columns(from_state.join(reported, [*GROUP, "kind", "epoch"], "full_outer"))
 
 
-_TOLD = {
-    "told_cause": "string", "told_member_id": "string", "told_reason": "string", "started_ms": "bigint",
-    "completed_ms": "bigint", "told_duration_ms": "bigint", "told_members": "int", "is_completed": "boolean",
+_EVENT_COLUMNS = {
+    "event_cause": "string", "event_member_id": "string", "event_reason": "string", "started_ms": "bigint",
+    "completed_ms": "bigint", "event_duration_ms": "bigint", "event_members": "int", "is_completed": "boolean",
     "waited_for": "array<struct<member_id: string, waited_ms: bigint>>", "event_offset": "bigint",
 }  # fmt: skip
 
 
-def _seen_in_state(epoch_rows: DataFrame, members: DataFrame) -> DataFrame:
+def _from_state(epoch_rows: DataFrame, members: DataFrame) -> DataFrame:
     """When the members of a consumer group came to rest at each epoch, if they did before the next one."""
     arrivals = (
         members.where((F.col("kind") == CONSUMER) & (F.col("state") == "STABLE"))
@@ -151,38 +151,38 @@ def _seen_in_state(epoch_rows: DataFrame, members: DataFrame) -> DataFrame:
     return epoch_rows.join(arrived, [*GROUP, "epoch", "offset"], "left")
 
 
-def _told(events: DataFrame) -> DataFrame:
+def _from_events(events: DataFrame) -> DataFrame:
     """Start and end of a rebalance, found by the epoch that it leads to. A rebalance may be told to start more than once."""
     rows = readable(events).where(F.col("type").isin(STARTED, COMPLETED))
     is_end, is_start = F.col("type") == COMPLETED, F.col("type") == STARTED
     return rows.groupBy(*GROUP, F.col("group_kind").alias("kind"), "epoch").agg(
         F.min_by("cause", F.when(is_start, F.col("offset"))).alias("started_cause"),
         F.min_by("member_id", F.when(is_start, F.col("offset"))).alias("started_by"),
-        F.min_by("reason", F.when(is_start, F.col("offset"))).alias("told_reason"),
+        F.min_by("reason", F.when(is_start, F.col("offset"))).alias("event_reason"),
         F.min(F.when(is_start, F.col("time_ms"))).alias("started_ms"),
         F.max(F.when(is_end, F.col("time_ms"))).alias("completed_ms"),
         F.max_by("cause", F.when(is_end, F.col("offset"))).alias("ended_cause"),
         F.max_by("member_id", F.when(is_end, F.col("offset"))).alias("ended_by"),
-        F.max_by("duration_ms", F.when(is_end, F.col("offset"))).alias("told_duration_ms"),
-        F.max_by("member_count", F.when(is_end, F.col("offset"))).alias("told_members"),
+        F.max_by("duration_ms", F.when(is_end, F.col("offset"))).alias("event_duration_ms"),
+        F.max_by("member_count", F.when(is_end, F.col("offset"))).alias("event_members"),
         F.max_by("waited_for", F.when(is_end, F.col("offset"))).alias("waited_for"),
         F.bool_or(is_end).alias("is_completed"),
         F.min("offset").alias("event_offset"),
     ).select(
-        *GROUP, "kind", "epoch", F.coalesce("started_cause", "ended_cause").alias("told_cause"),
-        F.coalesce("started_by", "ended_by").alias("told_member_id"), "told_reason", "started_ms", "completed_ms",
-        "told_duration_ms", "told_members", "is_completed", "waited_for", "event_offset",
+        *GROUP, "kind", "epoch", F.coalesce("started_cause", "ended_cause").alias("event_cause"),
+        F.coalesce("started_by", "ended_by").alias("event_member_id"), "event_reason", "started_ms", "completed_ms",
+        "event_duration_ms", "event_members", "is_completed", "waited_for", "event_offset",
     )  # fmt: skip
 
 
 def _columns(rows: DataFrame) -> DataFrame:
-    rested = F.col("arrived") == F.col("members")
-    is_told = F.coalesce("is_completed", F.lit(False))
-    cause = F.when(F.length("told_cause") > 0, F.col("told_cause"))
-    told_ms = F.when(F.col("told_duration_ms") > _NO_TIME, F.col("told_duration_ms"))
-    seen_ms = F.when(rested, F.col("arrived_ms") - F.col("time_ms"))
+    all_arrived = F.col("arrived") == F.col("members")
+    is_reported = F.coalesce("is_completed", F.lit(False))
+    cause = F.when(F.length("event_cause") > 0, F.col("event_cause"))
+    event_ms = F.when(F.col("event_duration_ms") > _NO_TIME, F.col("event_duration_ms"))
+    state_ms = F.when(all_arrived, F.col("arrived_ms") - F.col("time_ms"))
     slowest = F.array_max(F.transform("waited_for", lambda each: F.struct(each["waited_ms"], each["member_id"])))
-    completed = is_told | F.coalesce(rested, F.lit(False)) | (
+    completed = is_reported | F.coalesce(all_arrived, F.lit(False)) | (
         (F.col("kind") == CLASSIC) & F.col("offset").isNotNull() & F.col("is_completed").isNull()
     )  # fmt: skip
     return rows.withColumn("slowest", slowest).select(
@@ -192,18 +192,18 @@ def _columns(rows: DataFrame) -> DataFrame:
         "offset",
         "event_offset",
         F.coalesce("started_ms", "time_ms", "completed_ms").alias("time_ms"),
-        F.coalesce("members", "told_members").alias("members"),
+        F.coalesce("members", "event_members").alias("members"),
         F.coalesce(cause, "change").alias("cause"),
-        F.when(cause.isNotNull(), F.col("told_member_id"))
+        F.when(cause.isNotNull(), F.col("event_member_id"))
         .otherwise(F.col("changed_member_id"))
         .alias("cause_member_id"),
-        F.col("told_reason").alias("reason"),
+        F.col("event_reason").alias("reason"),
         F.when(cause.isNotNull(), "event").when(F.col("change").isNotNull(), "state").alias("cause_from"),
-        F.coalesce(told_ms, seen_ms).alias("duration_ms"),
+        F.coalesce(event_ms, state_ms).alias("duration_ms"),
         F.when(F.size("waited_for") > 0, F.col("slowest.member_id"))
-        .when(rested, F.col("last_member"))
+        .when(all_arrived, F.col("last_member"))
         .alias("slowest_member_id"),
-        F.when(F.size("waited_for") > 0, F.col("slowest.waited_ms")).when(rested, seen_ms).alias("slowest_ms"),
+        F.when(F.size("waited_for") > 0, F.col("slowest.waited_ms")).when(all_arrived, state_ms).alias("slowest_ms"),
         "waited_for",
         completed.alias("completed"),
         (~completed & F.col("next_offset").isNotNull()).alias("superseded"),

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from coordinator.pipeline import pages
 from coordinator.pipeline.arguments import PARQUET
-from coordinator.pipeline.intervals import GROUP, in_one_process, put_away
+from coordinator.pipeline.intervals import GROUP, is_local, materialize
 from coordinator.pipeline.tables import Derived, Store
 from coordinator.pipeline.vocabulary import UNOWNED, ZOMBIES
 
@@ -31,10 +31,10 @@ INDEX_MAX = 5_000
 def write(derived: Derived, folder: Path, title: str | None, step: Callable[[str], None]) -> Iterator[Path]:
     """Writes the pages, yielding each. One group: its page alone."""
     folder.mkdir(parents=True, exist_ok=True)
-    derived.keep = lambda _, frame: put_away(frame)
-    spark = derived.evidence.state.sparkSession
+    derived.keep = lambda _, frame: materialize(frame)
+    spark = derived.source.state.sparkSession
     with TemporaryDirectory(dir=folder, prefix=".verdicts-") as verdicts:
-        if in_one_process(spark):
+        if is_local(spark):
             derived.judge = Store(spark, verdicts, PARQUET).judge
         yield from _write_all(derived, folder, title, step)
 
@@ -44,7 +44,7 @@ def _write_all(derived: Derived, folder: Path, title: str | None, step: Callable
     step(f"{count} groups")
     found = _collect(derived, chosen)
     step("collected")
-    heading = title or derived.evidence.name
+    heading = title or derived.source.name
     only = len(found) == 1 and count == 1
     for each in found:
         path = folder / pages.file_name(each.key)
@@ -87,8 +87,8 @@ def _totals(replay: DataFrame) -> Iterable[Any]:
     return replay.groupBy("replayed").agg(*(F.sum(name).alias(name) for name in sums)).collect()
 
 
-def _collect(derived: Derived, groups: list[pages.Row]) -> list[pages.Found]:
-    found = {tuple(row[name] for name in GROUP): pages.Found(row) for row in groups}
+def _collect(derived: Derived, groups: list[pages.Row]) -> list[pages.GroupData]:
+    found = {tuple(row[name] for name in GROUP): pages.GroupData(row) for row in groups}
     if not found:
         return []
     named = derived.topics
@@ -107,7 +107,12 @@ def _collect(derived: Derived, groups: list[pages.Row]) -> list[pages.Found]:
                 one.counts[into] = row["of"]
 
     take(derived.rebalances, "rebalances", pages.REBALANCES_MAX, F.desc("time_ms"))
-    take(with_topic(_moving(derived.ownership_intervals)), "ownership", pages.INTERVALS_MAX, F.desc("from_offset"))
+    take(
+        with_topic(_partitions_to_draw(derived.ownership_intervals)),
+        "ownership",
+        pages.INTERVALS_MAX,
+        F.desc("from_offset"),
+    )
     take(derived.invariants_broken, "broken", pages.BROKEN_MAX, F.col("offset"))
     members = derived.member_intervals.groupBy(*GROUP, "member_id").agg(
         F.max_by("client_id", "from_offset").alias("client_id"),
@@ -131,7 +136,7 @@ def _collect(derived: Derived, groups: list[pages.Row]) -> list[pages.Found]:
     return list(found.values())
 
 
-def _moving(ownership: DataFrame) -> DataFrame:
+def _partitions_to_draw(ownership: DataFrame) -> DataFrame:
     """All partitions of a group that has few; of one that has many, those whose owner changed.
 
     Adds `partitions` (of the group in all), `owners` and `moving`.

@@ -21,9 +21,9 @@ from pyspark.sql.types import StructType
 from coordinator.log.batch import HEADER_BYTES, key_values, read_header
 from coordinator.operations.client import Client, OperationFailed
 from coordinator.pipeline import gaps, judging
-from coordinator.pipeline.intervals import SHARD, put_away
+from coordinator.pipeline.intervals import SHARD, materialize
 from coordinator.pipeline.rebalances import COMPLETED, STARTED
-from coordinator.pipeline.verdicts import Batches
+from coordinator.pipeline.verdicts import ArrowBatches
 from coordinator.pipeline.vocabulary import COMMIT_DECIDED
 from pyspark_coordinator_log import columns, messages, planning
 from pyspark_coordinator_log import kafka as adapter
@@ -34,7 +34,7 @@ from pyspark_coordinator_log.reading import read
 FORMAT = "coordinator_log"
 FIRST_EVENTS = "log_id string, shard int, first_offset bigint, first_state_offset bigint"
 _PLACE = ("log_id", "shard", "offset", "timestamp_ms")
-_TOLD = (
+_COMMON = (
     "type",
     "group",
     "group_kind",
@@ -46,11 +46,11 @@ _TOLD = (
     "problem",
 )
 STATE_COLUMNS = (
-    *_PLACE, *_TOLD, "instance_id", "client_host", "tombstone", "previous_member_epoch", "target_epoch", "state",
+    *_PLACE, *_COMMON, "instance_id", "client_host", "tombstone", "previous_member_epoch", "target_epoch", "state",
     "generation", "leader", "protocol", "protocol_type", "assignment", "pending_revocation", "members",
 )  # fmt: skip
 EVENT_COLUMNS = (
-    *_PLACE, *_TOLD, "state_offset", "time_ms", "cause", "reason", "duration_ms", "member_count", "waited_for",
+    *_PLACE, *_COMMON, "state_offset", "time_ms", "cause", "reason", "duration_ms", "member_count", "waited_for",
 )  # fmt: skip
 """Of the events about rebalances; those about commits are read where they are judged."""
 COMMIT_COLUMNS = (
@@ -68,7 +68,7 @@ ARCHIVE_NOTE = "archive.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class LogSource:
     """The views of a log (columns.py of `pyspark_coordinator_log`), and where they are whole.
 
     `events` is None where there is no event log, `markers` (control records) None where they cannot be seen.
@@ -80,7 +80,7 @@ class Evidence:
     commits: DataFrame
     events: DataFrame | None
     """At least those about rebalances."""
-    decided: "Decided | None"
+    commit_events: "CommitEvents | None"
     """The events about commits, for those who judge them."""
     markers: DataFrame | None
     openings: DataFrame | None
@@ -89,7 +89,7 @@ class Evidence:
     """(log_id, shard, first_offset, first_state_offset): the oldest event that is still there."""
     complete_from: DataFrame
 
-    def of_groups(self, groups: Sequence[str]) -> "Evidence":
+    def for_groups(self, groups: Sequence[str]) -> "LogSource":
         """What is about these groups; all of it if there are none. Gaps and markers are nobody's, and stay."""
         if not groups:
             return self
@@ -97,59 +97,61 @@ class Evidence:
         def of(frame: DataFrame | None) -> Any:
             return None if frame is None else frame.where(F.col("group").isin(*groups))
 
-        decided = None if self.decided is None else self.decided.of_groups(groups)
-        return replace(self, state=of(self.state), commits=of(self.commits), events=of(self.events), decided=decided)
+        commit_events = None if self.commit_events is None else self.commit_events.for_groups(groups)
+        return replace(
+            self, state=of(self.state), commits=of(self.commits), events=of(self.events), commit_events=commit_events
+        )
 
 
-class Decided(Protocol):
+class CommitEvents(Protocol):
     """Events, wherever they are, to be gone through by a function of Arrow batches (see verdicts.py)."""
 
-    def __call__(self, function: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
+    def __call__(self, function: Callable[[ArrowBatches], ArrowBatches], schema: StructType) -> DataFrame:
         """What the function makes of batches with the columns `judging.EVENTS`."""
 
-    def of_groups(self, groups: Sequence[str]) -> "Decided":
+    def for_groups(self, groups: Sequence[str]) -> "CommitEvents":
         """Those of some groups."""
 
 
 @dataclass(frozen=True, slots=True)
-class DecidedRows:
+class CommitEventRows:
     """Events that Spark has."""
 
     events: DataFrame
 
-    def __call__(self, function: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
+    def __call__(self, function: Callable[[ArrowBatches], ArrowBatches], schema: StructType) -> DataFrame:
         """As `Decided`."""
         return self.events.where(F.col("type") == COMMIT_DECIDED).select(*judging.EVENTS).mapInArrow(function, schema)
 
-    def of_groups(self, groups: Sequence[str]) -> Decided:
+    def for_groups(self, groups: Sequence[str]) -> CommitEvents:
         """As `Decided`."""
-        return DecidedRows(self.events.where(F.col("group").isin(*groups)))
+        return CommitEventRows(self.events.where(F.col("group").isin(*groups)))
 
 
 @dataclass(frozen=True, slots=True)
-class DecidedInLog:
+class CommitEventsInLog:
     """Events in a log's files: a task reads them itself, and Spark sees only what comes of them."""
 
     spark: SparkSession
     options: Mapping[str, str]
     undone: Sequence[gaps.Undone]
 
-    def __call__(self, function: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
+    def __call__(self, function: Callable[[ArrowBatches], ArrowBatches], schema: StructType) -> DataFrame:
         """As `Decided`."""
         undone = tuple(self.undone)
 
-        def come_true(events: Batches) -> Batches:
-            return function(gaps.without(batch, undone) for batch in events)
+        def confirmed_only(events: ArrowBatches) -> ArrowBatches:
+            return function(gaps.batch_without_undone(batch, undone) for batch in events)
 
-        return _in_tasks(self.spark, {**self.options, "view": columns.EVENTS}, judging.EVENTS, come_true, schema)
+        return _in_tasks(self.spark, {**self.options, "view": columns.EVENTS}, judging.EVENTS, confirmed_only, schema)
 
-    def of_groups(self, groups: Sequence[str]) -> Decided:
+    def for_groups(self, groups: Sequence[str]) -> CommitEvents:
         """As `Decided`."""
         return replace(self, options={**self.options, "groups": json.dumps(list(groups))})
 
 
 def _in_tasks(
-    spark: SparkSession, options: Mapping[str, str], names: Sequence[str], function: Callable[[Batches], Batches],
+    spark: SparkSession, options: Mapping[str, str], names: Sequence[str], function: Callable[[ArrowBatches], ArrowBatches],
     schema: StructType,
 ) -> DataFrame:  # fmt: skip
     """What a function makes of a view's batches, in the tasks that read them: what it leaves out Spark need not take apart.
@@ -157,10 +159,10 @@ def _in_tasks(
     The data source does the same for all who have none but Spark; it has Python processes of its own to find it, to make it and
     to plan it, which take longer than to read a small log.
     """
-    told = parse(options)
-    tasks, how = planning.tasks(told), told.reading(names)
+    parsed = parse(options)
+    tasks, how = planning.tasks(parsed), parsed.reading(names)
 
-    def batches(numbers: Batches) -> Batches:
+    def batches(numbers: ArrowBatches) -> ArrowBatches:
         for number in numbers:
             for each in number.column(0).to_pylist():
                 for part in tasks[each]:
@@ -182,11 +184,11 @@ def check_archive(path: str) -> None:
         raise NoLog(f"{path} holds no {ARCHIVE_NOTE}: it is no archive")
 
 
-def from_log(spark: SparkSession, path: str, options: dict[str, str]) -> Evidence:
+def from_log(spark: SparkSession, path: str, options: dict[str, str]) -> LogSource:
     """A data folder, or the folder of one shard. Raises NoLog before anything is read."""
     state = open_folder(path, STATE_TOPIC)
     bounds = [(state.log_id(), shard, complete_from(folder)) for shard, folder in state.shards.items()]
-    return Evidence(
+    return LogSource(
         name=path,
         state=_view(spark, path, columns.STATE, options, STATE_COLUMNS),
         commits=_view(spark, path, columns.COMMITS, options, COMMIT_COLUMNS),
@@ -196,7 +198,7 @@ def from_log(spark: SparkSession, path: str, options: dict[str, str]) -> Evidenc
     )
 
 
-def from_kafka(spark: SparkSession, bootstrap: str, settings: Mapping[str, str]) -> Evidence:
+def from_kafka(spark: SparkSession, bootstrap: str, settings: Mapping[str, str]) -> LogSource:
     """The coordinator's topics of a cluster. `settings` are the connector's own, under their names.
 
     What was compacted away is not known, so nothing is taken for the beginning of anything. Raises NoTopic.
@@ -205,14 +207,16 @@ def from_kafka(spark: SparkSession, bootstrap: str, settings: Mapping[str, str])
     state = adapter.read_offsets_topic(spark, bootstrap, counts[STATE_TOPIC], options=settings)
     events = openings = firsts = None
     if EVENT_TOPIC in counts:
-        told = adapter.read_offsets_topic(spark, bootstrap, counts[EVENT_TOPIC], topic=EVENT_TOPIC, options=settings)
-        every = adapter.from_kafka(told, columns.EVENTS, KAFKA_LOG)
-        openings = put_away(gaps.openings(every))
-        events = gaps.came_true(every, gaps.undone(openings))
-        firsts = first_events(every)
-    return Evidence(
+        event_rows = adapter.read_offsets_topic(
+            spark, bootstrap, counts[EVENT_TOPIC], topic=EVENT_TOPIC, options=settings
+        )
+        all_events = adapter.from_kafka(event_rows, columns.EVENTS, KAFKA_LOG)
+        openings = materialize(gaps.openings(all_events))
+        events = gaps.without_undone(all_events, gaps.undone(openings))
+        firsts = first_events(all_events)
+    return LogSource(
         name=bootstrap,
-        decided=None if events is None else DecidedRows(events),
+        commit_events=None if events is None else CommitEventRows(events),
         state=adapter.from_kafka(state, columns.STATE, KAFKA_LOG),
         commits=adapter.from_kafka(state, columns.COMMITS, KAFKA_LOG),
         events=events,
@@ -257,15 +261,15 @@ def event_folder(path: str) -> DataFolder | None:
 
 def complete_from(folder: ShardFolder) -> int:
     """Where a state log begins to be whole: behind what was compacted, and what was deleted."""
-    noted, segments = folder.noted(), folder.segments()
+    noted, segments = folder.server_checkpoint(), folder.segments()
     start = max(segments[0].base_offset if segments else 0, 0 if noted is None else noted.start_offset)
     return max(folder.clean_offset(), start)
 
 
 def _view(spark: SparkSession, path: str, view: str, options: dict[str, str], names: Sequence[str]) -> DataFrame:
     """A view, of it these columns: the reader makes no others, and each that it need not make is time saved."""
-    told = {**options, "path": path, "view": view}
-    return _in_tasks(spark, told, names, lambda records: records, _fields(view, names))
+    view_options = {**options, "path": path, "view": view}
+    return _in_tasks(spark, view_options, names, lambda records: records, _fields(view, names))
 
 
 def _fields(view: str, names: Sequence[str]) -> StructType:
@@ -276,18 +280,20 @@ def _fields(view: str, names: Sequence[str]) -> StructType:
 def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
     folder = event_folder(path)
     if folder is None:
-        return {"events": None, "decided": None, "openings": None, "first_events": None}
+        return {"events": None, "commit_events": None, "openings": None, "first_events": None}
     here = {**options, "path": path}
     about_itself = {name: value for name, value in options.items() if name != "groups"}
     about_itself |= {"topic": EVENT_TOPIC, "keyTypes": _types(gaps.ABOUT_ITSELF)}
     raw = _view(spark, path, columns.RAW, about_itself, RAW_COLUMNS)
     openings = _rows(spark, [row.asDict() for row in raw.collect()])
     undone = gaps.undone(openings)
-    firsts = [(folder.log_id(), shard, *first) for shard, each in folder.shards.items() if (first := _first(each))]
-    told = {**options, "keyTypes": _types((STARTED, COMPLETED))}
+    firsts = [
+        (folder.log_id(), shard, *first) for shard, each in folder.shards.items() if (first := _first_event(each))
+    ]
+    about_rebalances = {**options, "keyTypes": _types((STARTED, COMPLETED))}
     return {
-        "events": gaps.came_true(_view(spark, path, columns.EVENTS, told, EVENT_COLUMNS), undone),
-        "decided": DecidedInLog(spark, {**here, "keyTypes": _types((COMMIT_DECIDED,))}, undone),
+        "events": gaps.without_undone(_view(spark, path, columns.EVENTS, about_rebalances, EVENT_COLUMNS), undone),
+        "commit_events": CommitEventsInLog(spark, {**here, "keyTypes": _types((COMMIT_DECIDED,))}, undone),
         "openings": openings,
         "first_events": spark.createDataFrame(firsts, FIRST_EVENTS),
     }
@@ -299,7 +305,7 @@ def _types(names: Sequence[str]) -> str:
     return ",".join(str(numbers[name]) for name in names)
 
 
-def _first(shard: ShardFolder) -> tuple[int, int | None] | None:
+def _first_event(shard: ShardFolder) -> tuple[int, int | None] | None:
     """Offset and state offset of a log's oldest event. Only a log whose beginning was deleted need be looked into."""
     segments = [segment for segment in shard.segments() if segment.size_bytes]
     if not segments:
@@ -327,7 +333,7 @@ def _bytes(value: bytearray | None) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-def from_archive(spark: SparkSession, path: str) -> Evidence:
+def from_archive(spark: SparkSession, path: str) -> LogSource:
     """What `follow` kept. Raises NoLog if it kept nothing."""
     check_archive(path)
     note = json.loads((Path(path) / ARCHIVE_NOTE).read_text())
@@ -340,14 +346,14 @@ def from_archive(spark: SparkSession, path: str) -> Evidence:
     state = history.where("is_state").select(*columns.SCHEMAS[columns.STATE].names)
     events = openings = firsts = None
     if note["has_events"]:
-        every = history.where("not is_state").select(*columns.SCHEMAS[columns.EVENTS].names)
-        openings = gaps.openings(every)
-        events = gaps.came_true(every, gaps.undone(openings))
-        firsts = first_events(every)
-    return Evidence(
+        all_events = history.where("not is_state").select(*columns.SCHEMAS[columns.EVENTS].names)
+        openings = gaps.openings(all_events)
+        events = gaps.without_undone(all_events, gaps.undone(openings))
+        firsts = first_events(all_events)
+    return LogSource(
         name=path,
         state=state,
-        decided=None if events is None else DecidedRows(events),
+        commit_events=None if events is None else CommitEventRows(events),
         first_events=firsts,
         commits=kept(columns.COMMITS, columns.COMMITS),
         events=events,
@@ -357,8 +363,8 @@ def from_archive(spark: SparkSession, path: str) -> Evidence:
     )
 
 
-def event_gaps(evidence: Evidence) -> DataFrame | None:
+def event_gaps(source: LogSource) -> DataFrame | None:
     """Where the events are silent; None if there is no event log at all."""
-    if evidence.openings is None or evidence.first_events is None:
+    if source.openings is None or source.first_events is None:
         return None
-    return gaps.event_gaps(evidence.openings, evidence.first_events)
+    return gaps.event_gaps(source.openings, source.first_events)

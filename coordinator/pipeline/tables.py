@@ -26,9 +26,9 @@ from coordinator.pipeline import intervals, invariants, rebalances, sources, tra
 from coordinator.pipeline.arguments import DELTA, local_folder
 from coordinator.pipeline.files import DAY
 from coordinator.pipeline.findings import Sums
-from coordinator.pipeline.intervals import GROUP, in_one_process, put_away
+from coordinator.pipeline.intervals import GROUP, is_local, materialize
 from coordinator.pipeline.judging import SCHEMA
-from coordinator.pipeline.sources import Evidence
+from coordinator.pipeline.sources import LogSource
 
 
 @dataclass(kw_only=True)
@@ -39,14 +39,14 @@ class Derived:
     made of that. With `judge` the verdicts are written while it is found what follows from them.
     """
 
-    evidence: Evidence
+    source: LogSource
     keep: Callable[[str, DataFrame], DataFrame] = field(default=lambda _, frame: frame)
-    judge: Callable[[verdicts.Pass], tuple[DataFrame, DataFrame]] | None = None
+    judge: Callable[[verdicts.VerdictPass], tuple[DataFrame, DataFrame]] | None = None
 
     @cached_property
     def state(self) -> DataFrame:
         """The state log without its offsets, of which it mostly consists: it is gone through once."""
-        return self.keep("state", self.evidence.state)
+        return self.keep("state", self.source.state)
 
     @cached_property
     def member_intervals(self) -> DataFrame:
@@ -54,12 +54,12 @@ class Derived:
 
     @cached_property
     def runs(self) -> DataFrame:
-        held = intervals.held_partitions(intervals.steady(self.member_intervals), self.evidence.complete_from)
-        return self.keep("runs", intervals.with_runs(held))
+        held = intervals.held_partitions(intervals.merge_unchanged(self.member_intervals), self.source.complete_from)
+        return self.keep("runs", intervals.merge_runs(held))
 
     @cached_property
     def ownership_intervals(self) -> DataFrame:
-        return self.keep("ownership_intervals", intervals.with_islands(self.runs))
+        return self.keep("ownership_intervals", intervals.merge_ownerships(self.runs))
 
     @cached_property
     def epochs(self) -> DataFrame:
@@ -67,57 +67,57 @@ class Derived:
 
     @cached_property
     def rebalances(self) -> DataFrame:
-        made = rebalances.rebalances(self.epochs, self.member_intervals, self.evidence.events)
+        made = rebalances.rebalances(self.epochs, self.member_intervals, self.source.events)
         return self.keep("rebalances", made)
 
     @cached_property
     def _judged(self) -> tuple[DataFrame, DataFrame] | None:
         """The verdicts, and what was found in them."""
-        evidence = self.evidence
-        if evidence.decided is None:
+        source = self.source
+        if source.commit_events is None:
             return None
-        judging = verdicts.Pass(evidence.decided, self.member_intervals, self.runs, evidence.complete_from)
+        judging = verdicts.VerdictPass(source.commit_events, self.member_intervals, self.runs, source.complete_from)
         if self.judge is not None:
             return self.judge(judging)
-        return self.keep("commit_verdicts", judging.rows()), self.keep("found", judging.found())
+        return self.keep("commit_verdicts", judging.rows()), self.keep("found", judging.findings())
 
     @cached_property
     def commit_verdicts(self) -> DataFrame | None:
         return None if self._judged is None else self._judged[0]
 
     @cached_property
-    def found(self) -> DataFrame | None:
+    def findings(self) -> DataFrame | None:
         """See findings.FOUND."""
         return None if self._judged is None else self._judged[1]
 
     @cached_property
     def sums(self) -> Sums | None:
-        return None if self.found is None else verdicts.sums(self.found)
+        return None if self.findings is None else verdicts.sums(self.findings)
 
     @cached_property
     def policy_replay(self) -> DataFrame | None:
         if self.sums is None:
             return None
-        return self.keep("policy_replay", self.evidence.state.sparkSession.createDataFrame(self.sums.replay))
+        return self.keep("policy_replay", self.source.state.sparkSession.createDataFrame(self.sums.replay))
 
     @cached_property
     def offset_commits(self) -> DataFrame:
-        return self.keep("offset_commits", transactions.offset_commits(self.evidence.commits, self.evidence.markers))
+        return self.keep("offset_commits", transactions.offset_commits(self.source.commits, self.source.markers))
 
     @cached_property
     def transactions(self) -> DataFrame | None:
-        if self.evidence.markers is None:
+        if self.source.markers is None:
             return None
         return self.keep("transactions", transactions.transactions(self.offset_commits))
 
     @cached_property
     def invariants_broken(self) -> DataFrame:
-        made = invariants.invariants_broken(self.state, self.ownership_intervals, self.found)
-        return self.keep("invariants_broken", made)
+        broken = invariants.check_invariants(self.state, self.ownership_intervals, self.findings)
+        return self.keep("invariants_broken", broken)
 
     @cached_property
     def event_gaps(self) -> DataFrame | None:
-        made = sources.event_gaps(self.evidence)
+        made = sources.event_gaps(self.source)
         return None if made is None else self.keep("event_gaps", made)
 
     @cached_property
@@ -180,17 +180,17 @@ BY_NAME = {table.name: table for table in TABLES}
 class Store:
     """A folder of tables."""
 
-    def __init__(self, spark: SparkSession, folder: str, form: str) -> None:
+    def __init__(self, spark: SparkSession, folder: str, table_format: str) -> None:
         self._spark = spark
         self._folder = str(local_folder(folder) or folder)
-        self._form = form
+        self._format = table_format
 
     def path(self, name: str) -> str:
         return f"{self._folder}/{name}"
 
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
         """Writes a table; puts away what is none."""
-        return self.write(name, frame) if name in BY_NAME else put_away(frame)
+        return self.write(name, frame) if name in BY_NAME else materialize(frame)
 
     def write(self, name: str, frame: DataFrame) -> DataFrame:
         """Writes a table, replacing what was there; returns it as it is read back."""
@@ -206,13 +206,13 @@ class Store:
                 self._save(dated, str(new), time_column)
         return self.read(name, frame.schema)
 
-    def judge(self, judging: verdicts.Pass) -> tuple[DataFrame, DataFrame]:
+    def judge(self, judging: verdicts.VerdictPass) -> tuple[DataFrame, DataFrame]:
         """Writes the verdicts; returns them, and what was found in them."""
         name = "commit_verdicts"
-        if self._is_remote or not in_one_process(self._spark):
-            return self.write(name, judging.rows()), put_away(judging.found())
+        if self._is_remote or not is_local(self._spark):
+            return self.write(name, judging.rows()), materialize(judging.findings())
         with self._replaced(name, SCHEMA) as new:
-            found = put_away(judging.found(new))
+            found = materialize(judging.findings(new))
         return self.read(name, from_arrow_schema(SCHEMA)), found
 
     @property
@@ -230,7 +230,7 @@ class Store:
         if next(new.rglob("*.parquet"), None) is None:
             # A folder without a file could not say what the columns of its table are.
             pq.write_table(schema.empty_table(), new / "none.parquet")
-        if self._form == DELTA:
+        if self._format == DELTA:
             _to_delta(new, str(path), schema, is_by_day=BY_NAME[name].time_column is not None)
             shutil.rmtree(new)
         else:
@@ -245,7 +245,7 @@ class Store:
 
     def read(self, name: str, schema: StructType) -> DataFrame:
         """The table; the schema is without its day."""
-        if self._form == DELTA:
+        if self._format == DELTA:
             files = _delta_files(self.path(name))
             made = self._spark.createDataFrame([], schema)
             if files:

@@ -35,22 +35,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from coordinator.pipeline import findings, judging
+from coordinator.pipeline import judging
+from coordinator.pipeline.assignment_history import MEMBER_COLUMNS, AssignmentHistory
 from coordinator.pipeline.files import DayFiles
-from coordinator.pipeline.findings import Findings, Sums
-from coordinator.pipeline.holdings import MEMBER_COLUMNS, Holdings
-from coordinator.pipeline.judging import Bounds, Judged, judge
+from coordinator.pipeline.findings import FINDINGS, Findings, Sums
+from coordinator.pipeline.judging import Bounds, JudgedBatch, judge
 
-Batches = Iterator[Any]
+ArrowBatches = Iterator[Any]
 """Of Arrow."""
-Decided = Callable[[Callable[[Batches], Batches], StructType], DataFrame]
+CommitEvents = Callable[[Callable[[ArrowBatches], ArrowBatches], StructType], DataFrame]
 """Applies a function to the batches of the events, wherever those are: `judging.EVENTS` in, rows of the schema out."""
 _TIME = "time_ms"
 _SOUGHT = ("shard", "group", "offset", "state_offset", _TIME, "truth", "outcome")
 
 
 @dataclass(frozen=True)
-class Pass:
+class VerdictPass:
     """The commits that were decided, to be judged.
 
     `members` are member intervals and `runs` is what they held (intervals.py). `complete_from` may have a column
@@ -58,7 +58,7 @@ class Pass:
     that was left then.
     """
 
-    decided: Decided
+    commit_events: CommitEvents
     members: DataFrame
     runs: DataFrame
     complete_from: DataFrame
@@ -75,29 +75,29 @@ class Pass:
         ).toArrow()  # fmt: skip
         found = [row.asDict() for row in self.complete_from.collect()]
         bounds = {(row["log_id"], row["shard"]): Bounds(row["complete_from"], row.get("settled_from")) for row in found}
-        return self.members.sparkSession.sparkContext.broadcast(Holdings(members, held)), bounds
+        return self.members.sparkSession.sparkContext.broadcast(AssignmentHistory(members, held)), bounds
 
     def rows(self) -> DataFrame:
         """The table: one row per partition of each CommitDecided event."""
         judged = self._judged()
 
-        def told(events: Batches) -> Batches:
+        def verdict_rows(events: ArrowBatches) -> ArrowBatches:
             for each in judged(events):
-                yield each.plain()
+                yield each.as_table()
 
-        return self.decided(told, from_arrow_schema(judging.SCHEMA))
+        return self.commit_events(verdict_rows, from_arrow_schema(judging.SCHEMA))
 
-    def found(self, into: Path | None = None) -> DataFrame:
+    def findings(self, into: Path | None = None) -> DataFrame:
         """What follows from the rows (findings.FOUND). With a folder, the tasks write the rows there, as files by day."""
         judged = self._judged()
 
-        def found(events: Batches) -> Batches:
+        def collected(events: ArrowBatches) -> ArrowBatches:
             noted = Findings()
             for each in judged(events):
                 yield from noted.add(each)
             yield from noted.end()
 
-        def written(events: Batches) -> Batches:
+        def written(events: ArrowBatches) -> ArrowBatches:
             noted, context = Findings(), TaskContext.get()
             assert into is not None
             assert context is not None
@@ -107,25 +107,25 @@ class Pass:
                     yield from noted.add(each)
             yield from noted.end()
 
-        return self.decided(found if into is None else written, from_arrow_schema(findings.FOUND))
+        return self.commit_events(collected if into is None else written, from_arrow_schema(FINDINGS))
 
-    def _judged(self) -> Callable[[Batches], Iterator[Judged]]:
-        holdings, bounds = self._known
+    def _judged(self) -> Callable[[ArrowBatches], Iterator[JudgedBatch]]:
+        history, bounds = self._known
 
-        def judged(events: Batches) -> Iterator[Judged]:
+        def judged(events: ArrowBatches) -> Iterator[JudgedBatch]:
             for batch in events:
-                each = judge(batch, holdings.value, bounds)
+                each = judge(batch, history.value, bounds)
                 if each is not None:
                     yield each
 
         return judged
 
 
-def sums(found: DataFrame) -> Sums:
+def sums(findings: DataFrame) -> Sums:
     """What the tasks summed up."""
-    return Sums(found.where("sums is not null").select("sums.*").toArrow())
+    return Sums(findings.where("sums is not null").select("sums.*").toArrow())
 
 
-def broken(found: DataFrame) -> DataFrame:
+def broken_rules(findings: DataFrame) -> DataFrame:
     """Rows of invariants_broken."""
-    return found.where("broken is not null").select("broken.*")
+    return findings.where("broken is not null").select("broken.*")

@@ -22,4 +22,4 @@ FENCING_ERRORS = (
 """Who commits is refused. Any other error is about what is committed, and such a commit is not judged."""
 
 EPOCH_ORDER, TWO_OWNERS, ZOMBIE_ACCEPTED = "epoch order", "two owners", "zombie accepted"
-SINCE_TOO_EARLY, TOLD_OTHERWISE, VERDICT = "since too early", "told otherwise", "verdict"
+SINCE_TOO_EARLY, EVENT_DISAGREES, VERDICT = "since too early", "told otherwise", "verdict"

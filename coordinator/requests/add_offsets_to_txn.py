@@ -6,8 +6,10 @@ not send it: TxnOffsetCommit v5 adds the partition by itself.
 
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import READ_GROUP, WRITE_TRANSACTIONAL_ID
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from coordinator.requests.init_producer_id import fenced_as_known
@@ -18,8 +20,8 @@ from coordinator.transactions.add_partitions import Addition, add_partitions
 _FENCED_SINCE = 2
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: AddOffsetsToTxnRequest = exchange.request
+def handle(server: Server, exchange: Exchange[AddOffsetsToTxnRequest]) -> None:
+    request = exchange.request
     partition = (CONSUMER_OFFSETS, server.groups.shard_of(request.group_id).index)
     producer = Producer(request.producer_id, request.producer_epoch)
     addition = Addition(request.transactional_id, producer, [partition], 0)
@@ -40,7 +42,7 @@ API = Api(
     key=25,
     name="AddOffsetsToTxn",
     versions=(0, 4),
-    access=Access(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+    access=(WRITE_TRANSACTIONAL_ID, READ_GROUP),
     handle=handle,
     refuse=refuse,
 )

@@ -9,8 +9,10 @@ INVALID_PRODUCER_EPOCH.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from coordinator.requests.init_producer_id import fenced_as_known
@@ -57,7 +59,7 @@ class _Asked:
         return bool(wrong)
 
 
-def handle(server: Any, exchange: Exchange) -> None:
+def handle(server: Server, exchange: Exchange[AddPartitionsToTxnRequest]) -> None:
     asked = {each.addition.transactional_id: each for each in _transactions(exchange.request, exchange.api_version)}
     left = [name for name, each in asked.items() if not each.refused_by(server.topics)]
 
@@ -132,7 +134,7 @@ API = Api(
     key=24,
     name="AddPartitionsToTxn",
     versions=(0, 5),
-    access=Access(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+    access=(CLUSTER_ACTION, WRITE_TRANSACTIONAL_ID, WRITE_TOPIC),
     handle=handle,
     refuse=refuse,
 )

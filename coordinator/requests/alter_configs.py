@@ -3,10 +3,10 @@
 Old tools send it. Whoever names one setting of a topic thereby takes away all others, which is why it was superseded.
 """
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from coordinator.requests.incremental_alter_configs import Altered, alter_resources, results
@@ -16,8 +16,8 @@ from coordinator.topics.alter_configs import Change, replacing
 _Result = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: AlterConfigsRequest = exchange.request
+def handle(server: Server, exchange: Exchange[AlterConfigsRequest]) -> None:
+    request = exchange.request
 
     def altered(asked: AlterConfigsRequest.AlterConfigsResource) -> Altered:
         entries = [Change(entry.name, alter_configs.Operation.SET, entry.value) for entry in asked.configs]
@@ -39,7 +39,7 @@ API = Api(
     key=33,
     name="AlterConfigs",
     versions=(0, 2),
-    access=Access(Operation.ALTER_CONFIGS, Resource.TOPIC),
+    access=(ALTER_CLUSTER_CONFIGS, ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS),
     handle=handle,
     refuse=refuse,
 )

@@ -10,10 +10,11 @@ told from v4 on: before, clients could not read it.
 """
 
 import re
-from typing import Any
+from collections.abc import Mapping
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.settings import STREAMS
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -28,13 +29,18 @@ _PRODUCE = 0
 _NO_NODE = -1
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: ApiVersionsRequest | None = exchange.request
-    exchange.reply(unsupported() if request is None else answer(server, exchange.spoken, request, exchange.api_version))
+def handle(server: Server, exchange: Exchange[ApiVersionsRequest | None]) -> None:
+    request = exchange.request
+    if request is None:
+        exchange.reply(unsupported())
+    else:
+        exchange.reply(respond(server, exchange.supported, request, exchange.api_version))
 
 
-def answer(server: Any, spoken: dict[int, Api], request: ApiVersionsRequest, api_version: int) -> ApiVersionsResponse:
-    """The versions of every API; errors carry no keys."""
+def respond(
+    server: Server, supported: Mapping[int, tuple[int, int]], request: ApiVersionsRequest, api_version: int
+) -> ApiVersionsResponse:
+    """Lists the versions of every API; an error response lists none."""
     if api_version >= 3 and not (
         _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
     ):
@@ -45,7 +51,7 @@ def answer(server: Any, spoken: dict[int, Api], request: ApiVersionsRequest, api
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if (request.cluster_id, request.node_id) != (server.cluster_id, server.node_id):
             return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    response = ApiVersionsResponse(api_keys=[_entry(api) for _, api in sorted(spoken.items())])
+    response = ApiVersionsResponse(api_keys=[_entry(key, versions) for key, versions in sorted(supported.items())])
     _add_features(response, server.config, api_version)
     return response
 
@@ -65,27 +71,27 @@ def _add_features(response: ApiVersionsResponse, config: ServerConfig, api_versi
 
 
 def unsupported() -> ApiVersionsResponse:
-    """The answer, in version 0, to a version that is not spoken."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_entry(API)])
+    """Builds the response, in version 0, to a request of an unsupported version."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_entry(API.key, API.versions)])
 
 
 def refuse(_request: ApiVersionsRequest | None, error: KafkaError, _api_version: int) -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=error.code)
 
 
-def _entry(api: Api) -> ApiVersionsResponse.ApiVersion:
-    first, last = api.versions
-    if api.key == _PRODUCE:
-        # librdkafka takes a broker without Produce 0 for one that cannot compress (KAFKA-18659). It never sends it.
+def _entry(key: int, versions: tuple[int, int]) -> ApiVersionsResponse.ApiVersion:
+    first, last = versions
+    if key == _PRODUCE:
+        # librdkafka assumes that a broker without Produce v0 cannot compress (KAFKA-18659). It never sends v0.
         first = 0
-    return ApiVersionsResponse.ApiVersion(api_key=api.key, min_version=first, max_version=last)
+    return ApiVersionsResponse.ApiVersion(api_key=key, min_version=first, max_version=last)
 
 
 API = Api(
     key=18,
     name="ApiVersions",
     versions=(0, 5),
-    access=Access(Operation.ANY, Resource.NONE),
+    access=(),
     handle=handle,
     refuse=refuse,
     writes=False,

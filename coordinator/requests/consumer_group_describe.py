@@ -5,8 +5,11 @@ v1 says of each member which protocol it speaks (KIP-1099).
 
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
+from coordinator.api.declaration import Api
 from coordinator.api.described_groups import in_order
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.settings import CONSUMER
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -16,8 +19,8 @@ from coordinator.runtime.result import RequestContext, Result
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
 
 
-def handle(server: Any, exchange: Any) -> None:
-    request: ConsumerGroupDescribeRequest = exchange.request
+def handle(server: Server, exchange: Exchange[ConsumerGroupDescribeRequest]) -> None:
+    request = exchange.request
     if CONSUMER not in server.config.groups.group_coordinator_rebalance_protocols:
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
@@ -42,7 +45,7 @@ API = Api(
     key=69,
     name="ConsumerGroupDescribe",
     versions=(0, 1),
-    access=Access(Operation.DESCRIBE, Resource.GROUP),
+    access=(DESCRIBE_GROUP, DESCRIBE_TOPIC),
     handle=handle,
     refuse=refuse,
     writes=False,

@@ -4,17 +4,18 @@ v1 lets a member subscribe by a pattern (KIP-848, server-side regular expression
 (KIP-1082); in v0 a member without an id is given one.
 """
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DESCRIBE_TOPIC, READ_GROUP
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.consumer.heartbeat import MEMBER_ID_REQUIRED_SINCE, consumer_group_heartbeat
 from coordinator.groups.settings import CONSUMER
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 
-def handle(server: Any, exchange: Any) -> None:
-    request: ConsumerGroupHeartbeatRequest = exchange.request
+def handle(server: Server, exchange: Exchange[ConsumerGroupHeartbeatRequest]) -> None:
+    request = exchange.request
     if CONSUMER not in server.config.groups.group_coordinator_rebalance_protocols:
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
@@ -33,8 +34,8 @@ API = Api(
     key=68,
     name="ConsumerGroupHeartbeat",
     versions=(0, 1),
-    access=Access(Operation.READ, Resource.GROUP),
+    access=(READ_GROUP, DESCRIBE_TOPIC),
     handle=handle,
     refuse=refuse,
-    repeats=True,
+    is_cacheable=True,
 )

@@ -1,15 +1,15 @@
 """CreatePartitions: see topics/create_partitions.py. The answer comes when the partitions are there."""
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import ALTER_TOPIC
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from coordinator.topics.create_partitions import create_partitions, refusal
 
 
-def handle(server: Any, exchange: Exchange) -> None:
+def handle(server: Server, exchange: Exchange[CreatePartitionsRequest]) -> None:
     create_partitions(server.topics, exchange.request, exchange.reply)
 
 
@@ -21,7 +21,7 @@ API = Api(
     key=37,
     name="CreatePartitions",
     versions=(0, 3),
-    access=Access(Operation.ALTER, Resource.TOPIC),
+    access=(ALTER_TOPIC,),
     handle=handle,
     refuse=refuse,
 )

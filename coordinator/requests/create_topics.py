@@ -1,15 +1,15 @@
 """CreateTopics: see topics/create.py for what is checked. The answer comes when all is made, whatever `timeoutMs` says."""
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from coordinator.topics.create import create_topics, refusal
 
 
-def handle(server: Any, exchange: Exchange) -> None:
+def handle(server: Server, exchange: Exchange[CreateTopicsRequest]) -> None:
     create_topics(server.topics, exchange.request, exchange.reply)
 
 
@@ -21,7 +21,7 @@ API = Api(
     key=19,
     name="CreateTopics",
     versions=(2, 7),
-    access=Access(Operation.CREATE, Resource.CLUSTER),
+    access=(CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS),
     handle=handle,
     refuse=refuse,
 )

@@ -4,9 +4,10 @@ A group named twice is answered once, and the results come in the order of the r
 on.
 """
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DELETE_GROUP
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.delete_groups import delete_groups
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse, Message
@@ -14,7 +15,7 @@ from coordinator.protocol.messages import DeleteGroupsRequest, DeleteGroupsRespo
 _Result = DeleteGroupsResponse.DeletableGroupResult
 
 
-def handle(server: Any, exchange: Any) -> None:
+def handle(server: Server, exchange: Exchange[DeleteGroupsRequest]) -> None:
     group_ids = list(dict.fromkeys(exchange.request.groups_names))
 
     def combine(parts: list[DeleteGroupsResponse]) -> DeleteGroupsResponse:
@@ -32,7 +33,7 @@ API = Api(
     key=42,
     name="DeleteGroups",
     versions=(0, 3),
-    access=Access(Operation.DELETE, Resource.GROUP),
+    access=(DELETE_GROUP,),
     handle=handle,
     refuse=refuse,
 )

@@ -1,15 +1,15 @@
 """DeleteRecords: see topics/delete_records.py."""
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DELETE_TOPIC
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from coordinator.topics.delete_records import delete_records, refusal
 
 
-def handle(server: Any, exchange: Exchange) -> None:
+def handle(server: Server, exchange: Exchange[DeleteRecordsRequest]) -> None:
     exchange.reply(delete_records(server.topics, exchange.request))
 
 
@@ -21,7 +21,7 @@ API = Api(
     key=21,
     name="DeleteRecords",
     versions=(0, 2),
-    access=Access(Operation.DELETE, Resource.TOPIC),
+    access=(DELETE_TOPIC,),
     handle=handle,
     refuse=refuse,
 )

@@ -1,15 +1,15 @@
 """DeleteTopics: see topics/delete.py. The answer comes when the topics are gone."""
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from coordinator.topics.delete import delete_topics, wanted
 
 
-def handle(server: Any, exchange: Exchange) -> None:
+def handle(server: Server, exchange: Exchange[DeleteTopicsRequest]) -> None:
     delete_topics(server.topics, exchange.request, exchange.api_version, exchange.reply)
 
 
@@ -28,7 +28,7 @@ API = Api(
     key=20,
     name="DeleteTopics",
     versions=(1, 6),
-    access=Access(Operation.DELETE, Resource.TOPIC),
+    access=(DELETE_CLUSTER, DESCRIBE_TOPIC, DELETE_TOPIC),
     handle=handle,
     refuse=refuse,
 )

@@ -3,19 +3,19 @@
 A client that asks for controllers is told that it talks to a broker (MISMATCHED_ENDPOINT_TYPE), as by any broker.
 """
 
-from typing import Any
-
 from coordinator.api import authorized_operations
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DESCRIBE_CLUSTER
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
 
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: DescribeClusterRequest = exchange.request
+def handle(server: Server, exchange: Exchange[DescribeClusterRequest]) -> None:
+    request = exchange.request
     if request.endpoint_type == _CONTROLLERS:
         raise KafkaError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -42,7 +42,7 @@ API = Api(
     key=60,
     name="DescribeCluster",
     versions=(0, 2),
-    access=Access(Operation.DESCRIBE, Resource.CLUSTER),
+    access=(DESCRIBE_CLUSTER,),
     handle=handle,
     refuse=refuse,
     writes=False,

@@ -4,24 +4,24 @@ Each resource is answered by itself, in the order asked; a list of names picks s
 as null means all. Names that are no settings are left out without a word, as by Kafka.
 """
 
-from typing import Any
-
-from coordinator.api.config_resources import ResourceType, resource
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_TOPIC_CONFIGS
+from coordinator.api.config_resources import ConfigResourceType, resource
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
-from coordinator.topics.configs import ConfigValue
+from coordinator.topics.topic_settings import ConfigValue
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
 _Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: DescribeConfigsRequest = exchange.request
+def handle(server: Server, exchange: Exchange[DescribeConfigsRequest]) -> None:
+    request = exchange.request
     for asked in request.resources:
-        if asked.resource_type not in set(ResourceType):
+        if asked.resource_type not in set(ConfigResourceType):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected resource type {asked.resource_type} for resource {asked.resource_name}",
@@ -45,7 +45,7 @@ def _refused(
 
 
 def _result(
-    server: Any, request: DescribeConfigsRequest, asked: DescribeConfigsRequest.DescribeConfigsResource
+    server: Server, request: DescribeConfigsRequest, asked: DescribeConfigsRequest.DescribeConfigsResource
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
     try:
         values = resource(asked.resource_type).describe(server, asked.resource_name)
@@ -79,7 +79,7 @@ API = Api(
     key=32,
     name="DescribeConfigs",
     versions=(1, 4),
-    access=Access(Operation.DESCRIBE_CONFIGS, Resource.TOPIC),
+    access=(DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, DESCRIBE_GROUP_CONFIGS),
     handle=handle,
     refuse=refuse,
     writes=False,

@@ -7,7 +7,10 @@ earlier versions call it Dead.
 from typing import Any
 
 from coordinator.api import authorized_operations
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DESCRIBE_GROUP
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.classic.describe import describe_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
@@ -16,8 +19,8 @@ from coordinator.runtime.result import RequestContext, Result
 _Described = DescribeGroupsResponse.DescribedGroup
 
 
-def handle(server: Any, exchange: Any) -> None:
-    request: DescribeGroupsRequest = exchange.request
+def handle(server: Server, exchange: Exchange[DescribeGroupsRequest]) -> None:
+    request = exchange.request
 
     def combine(parts: list[Any]) -> DescribeGroupsResponse:
         described: dict[str, _Described] = {group.group_id: group for part in parts for group in part}
@@ -44,7 +47,7 @@ API = Api(
     key=15,
     name="DescribeGroups",
     versions=(0, 6),
-    access=Access(Operation.DESCRIBE, Resource.GROUP),
+    access=(DESCRIBE_GROUP,),
     handle=handle,
     refuse=refuse,
     writes=False,

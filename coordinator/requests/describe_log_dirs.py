@@ -4,10 +4,11 @@ Null means every partition; those that do not exist are left out without a word,
 """
 
 from pathlib import Path
-from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DESCRIBE_CLUSTER
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 
@@ -16,8 +17,8 @@ _Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
 _Partition = DescribeLogDirsResponse.DescribeLogDirsPartition
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: DescribeLogDirsRequest = exchange.request
+def handle(server: Server, exchange: Exchange[DescribeLogDirsRequest]) -> None:
+    request = exchange.request
     result = _Result(log_dir=str(Path(server.config.log_dir).resolve()))
     try:
         result.total_bytes, result.usable_bytes = server.topics.space()
@@ -31,7 +32,7 @@ def refuse(_request: DescribeLogDirsRequest, error: KafkaError, _api_version: in
     return DescribeLogDirsResponse(error_code=error.code)
 
 
-def _topics(server: Any, request: DescribeLogDirsRequest) -> list[DescribeLogDirsResponse.DescribeLogDirsTopic]:
+def _topics(server: Server, request: DescribeLogDirsRequest) -> list[DescribeLogDirsResponse.DescribeLogDirsTopic]:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
@@ -47,7 +48,7 @@ API = Api(
     key=35,
     name="DescribeLogDirs",
     versions=(1, 5),
-    access=Access(Operation.DESCRIBE, Resource.CLUSTER),
+    access=(DESCRIBE_CLUSTER,),
     handle=handle,
     refuse=refuse,
     writes=False,

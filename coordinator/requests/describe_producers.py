@@ -1,15 +1,15 @@
 """DescribeProducers: see topics/describe_producers.py."""
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import READ_TOPIC
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from coordinator.topics.describe_producers import describe_producers, refusal
 
 
-def handle(server: Any, exchange: Exchange) -> None:
+def handle(server: Server, exchange: Exchange[DescribeProducersRequest]) -> None:
     describe_producers(server.topics, exchange.request, exchange.reply)
 
 
@@ -21,7 +21,7 @@ API = Api(
     key=61,
     name="DescribeProducers",
     versions=(0, 0),
-    access=Access(Operation.READ, Resource.TOPIC),
+    access=(READ_TOPIC,),
     handle=handle,
     refuse=refuse,
     writes=False,

@@ -5,11 +5,11 @@ The client sends it back with the same topics: everything before it is left out.
 points at the beginning of the next one, whether or not that one exists. An empty list of topics means all of them.
 """
 
-from typing import Any
-
 from coordinator.api import authorized_operations
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DESCRIBE_TOPIC
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from coordinator.topics import names
@@ -22,8 +22,8 @@ _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePart
 _Cursor = DescribeTopicPartitionsResponse.Cursor
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: DescribeTopicPartitionsRequest = exchange.request
+def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -> None:
+    request = exchange.request
     cursor = request.cursor
     first = cursor.topic_name if cursor is not None else ""
     topics = server.topics.registry.topics
@@ -46,7 +46,7 @@ def handle(server: Any, exchange: Exchange) -> None:
         )
         answer.topics.append(described)
         if topic is None:
-            wrong = names.complaint(name) is not None
+            wrong = names.why_invalid(name) is not None
             described.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             continue
         described.topic_id = topic.topic_id
@@ -84,7 +84,7 @@ API = Api(
     key=75,
     name="DescribeTopicPartitions",
     versions=(0, 0),
-    access=Access(Operation.DESCRIBE, Resource.TOPIC),
+    access=(DESCRIBE_TOPIC,),
     handle=handle,
     refuse=refuse,
     writes=False,

@@ -1,9 +1,9 @@
 """DescribeTransactions (key 65): the state of transactional ids, in the order of the request."""
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
 from coordinator.transactions.describe import describe
@@ -11,8 +11,8 @@ from coordinator.transactions.describe import describe
 _State = DescribeTransactionsResponse.TransactionState
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: DescribeTransactionsRequest = exchange.request
+def handle(server: Server, exchange: Exchange[DescribeTransactionsRequest]) -> None:
+    request = exchange.request
 
     def combine(parts: list[DescribeTransactionsResponse]) -> DescribeTransactionsResponse:
         states = {state.transactional_id: state for part in parts for state in part.transaction_states}
@@ -31,7 +31,7 @@ API = Api(
     key=65,
     name="DescribeTransactions",
     versions=(0, 0),
-    access=Access(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID),
+    access=(DESCRIBE_TRANSACTIONAL_ID, DESCRIBE_TOPIC),
     handle=handle,
     refuse=refuse,
     writes=False,

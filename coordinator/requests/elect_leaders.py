@@ -3,10 +3,10 @@
 Asked for all partitions (null) the answer names no partition: those that have the wanted leader are left out.
 """
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import ALTER_CLUSTER
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
 
@@ -17,8 +17,8 @@ _Topic = ElectLeadersResponse.ReplicaElectionResult
 _Partition = ElectLeadersResponse.PartitionResult
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: ElectLeadersRequest = exchange.request
+def handle(server: Server, exchange: Exchange[ElectLeadersRequest]) -> None:
+    request = exchange.request
     if request.election_type not in {_PREFERRED, _UNCLEAN}:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     if request.topic_partitions is None:
@@ -49,7 +49,7 @@ def refuse(request: ElectLeadersRequest, error: KafkaError, _api_version: int) -
     )
 
 
-def _elected(server: Any, name: str, index: int) -> ElectLeadersResponse.PartitionResult:
+def _elected(server: Server, name: str, index: int) -> ElectLeadersResponse.PartitionResult:
     count = server.topics.partition_count(name)
     if count is None:
         error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
@@ -64,7 +64,7 @@ API = Api(
     key=43,
     name="ElectLeaders",
     versions=(0, 2),
-    access=Access(Operation.ALTER, Resource.CLUSTER),
+    access=(ALTER_CLUSTER,),
     handle=handle,
     refuse=refuse,
     writes=False,

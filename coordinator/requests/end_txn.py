@@ -5,10 +5,11 @@ producer id and epoch to go on with (KIP-890).
 """
 
 from functools import partial
-from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import WRITE_TRANSACTIONAL_ID
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import EndTxnRequest, EndTxnResponse
 from coordinator.requests.init_producer_id import fenced_as_known
@@ -17,8 +18,8 @@ from coordinator.transactions.end import end
 _FENCED_SINCE = 2
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: EndTxnRequest = exchange.request
+def handle(server: Server, exchange: Exchange[EndTxnRequest]) -> None:
+    request = exchange.request
     server.producer_ids.ready(partial(server.transactions.submit, request.transactional_id, end, exchange))
 
 
@@ -30,7 +31,7 @@ API = Api(
     key=26,
     name="EndTxn",
     versions=(0, 5),
-    access=Access(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+    access=(WRITE_TRANSACTIONAL_ID,),
     handle=handle,
     refuse=refuse,
 )

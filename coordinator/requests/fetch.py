@@ -1,15 +1,15 @@
 """Fetch: see topics/fetch.py. A request that waits for data is dropped when its connection closes."""
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import CLUSTER_ACTION, READ_TOPIC
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
 from coordinator.topics.fetch import IDS_SINCE, Fetch, refusal
 
 
-def handle(server: Any, exchange: Exchange) -> None:
+def handle(server: Server, exchange: Exchange[FetchRequest]) -> None:
     fetch = Fetch(server.topics, exchange.request, exchange.api_version, exchange.reply_in_parts)
     if exchange.payload is None:
         exchange.on_close = fetch.cancel
@@ -31,7 +31,7 @@ API = Api(
     key=1,
     name="Fetch",
     versions=(4, 18),
-    access=Access(Operation.READ, Resource.TOPIC),
+    access=(CLUSTER_ACTION, READ_TOPIC),
     handle=handle,
     refuse=refuse,
     writes=False,

@@ -6,10 +6,10 @@ served, and a look-up for them is refused for good (INVALID_REQUEST): the retria
 asking for ever.
 """
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -20,8 +20,8 @@ _REFUSALS = {SHARE: ""}
 _UNKNOWN_TYPE = "The request names a kind of coordinator that this server does not know."
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: FindCoordinatorRequest = exchange.request
+def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
+    request = exchange.request
     if request.key_type not in (GROUP, TRANSACTION):
         raise KafkaError(ErrorCode.INVALID_REQUEST, _REFUSALS.get(request.key_type, _UNKNOWN_TYPE))
     host, port = exchange.advertised
@@ -58,7 +58,7 @@ API = Api(
     key=10,
     name="FindCoordinator",
     versions=(0, 6),
-    access=Access(Operation.DESCRIBE, Resource.GROUP),
+    access=(DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, CLUSTER_ACTION),
     handle=handle,
     refuse=refuse,
     writes=False,

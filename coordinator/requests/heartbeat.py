@@ -4,15 +4,16 @@ While a shard loads, nobody can say who is a member. Members are told that all i
 rejoin: they live through a short restart by it.
 """
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import READ_GROUP
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.classic.heartbeat import heartbeat
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
 
 
-def handle(server: Any, exchange: Any) -> None:
+def handle(server: Server, exchange: Exchange[HeartbeatRequest]) -> None:
     server.groups.submit(exchange.request.group_id, heartbeat, exchange)
 
 
@@ -25,9 +26,9 @@ API = Api(
     key=12,
     name="Heartbeat",
     versions=(0, 4),
-    access=Access(Operation.READ, Resource.GROUP),
+    access=(READ_GROUP,),
     handle=handle,
     refuse=refuse,
-    repeats=True,
+    is_cacheable=True,
     writes=False,
 )

@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from coordinator.api.config_resources import RESOURCES, ConfigResource, ResourceType, resource
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
+from coordinator.api.config_resources import RESOURCES, ConfigResource, ConfigResourceType, resource
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from coordinator.topics.alter_configs import Change, Done, Plan, check_entries, incremental
@@ -27,8 +29,8 @@ class Altered(NamedTuple):
     plan: Callable[[ConfigResource], Plan]
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: IncrementalAlterConfigsRequest = exchange.request
+def handle(server: Server, exchange: Exchange[IncrementalAlterConfigsRequest]) -> None:
+    request = exchange.request
 
     def altered(asked: IncrementalAlterConfigsRequest.AlterConfigsResource) -> Altered:
         entries = [Change(entry.name, entry.config_operation, entry.value) for entry in asked.configs]
@@ -42,7 +44,7 @@ def handle(server: Any, exchange: Exchange) -> None:
 
 
 def alter_resources(
-    server: Any,
+    server: Server,
     wanted: Sequence[Altered],
     answer: Callable[[list[KafkaError | None]], None],
     *,
@@ -77,7 +79,7 @@ def alter_resources(
             done(index, error)
 
 
-def _alter(server: Any, asked: Altered, times_named: int, done: Done, *, validate_only: bool, legacy: bool) -> None:
+def _alter(server: Server, asked: Altered, times_named: int, done: Done, *, validate_only: bool, legacy: bool) -> None:
     if times_named > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     check_entries(asked.entries)
@@ -93,7 +95,7 @@ def refuse(
 
 
 def _kind(resource_type: int, *, legacy: bool) -> ConfigResource:
-    known = resource_type in set(ResourceType)
+    known = resource_type in set(ConfigResourceType)
     if not known or (legacy and resource_type in RESOURCES and not RESOURCES[resource_type].legacy):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
     return resource(resource_type)
@@ -116,7 +118,7 @@ API = Api(
     key=44,
     name="IncrementalAlterConfigs",
     versions=(0, 1),
-    access=Access(Operation.ALTER_CONFIGS, Resource.TOPIC),
+    access=(ALTER_CLUSTER_CONFIGS, ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS),
     handle=handle,
     refuse=refuse,
 )

@@ -6,10 +6,11 @@ v4 knows PRODUCER_FENCED, before it is INVALID_PRODUCER_EPOCH; v6 (two-phase com
 """
 
 from functools import partial
-from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from coordinator.transactions.init_producer_id import init_producer_id
@@ -18,8 +19,8 @@ _NONE = -1
 _FENCED_SINCE = 4
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: InitProducerIdRequest = exchange.request
+def handle(server: Server, exchange: Exchange[InitProducerIdRequest]) -> None:
+    request = exchange.request
     if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
@@ -50,7 +51,7 @@ API = Api(
     key=22,
     name="InitProducerId",
     versions=(0, 5),
-    access=Access(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),
+    access=(WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE, WRITE_TOPIC),
     handle=handle,
     refuse=refuse,
 )

@@ -5,16 +5,17 @@ v1 has a rebalance timeout of its own; v4 asks the member to come back with an i
 (KIP-814).
 """
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import READ_GROUP
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.classic.answers import join_refused
 from coordinator.groups.classic.join import join
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import JoinGroupRequest, JoinGroupResponse
 
 
-def handle(server: Any, exchange: Any) -> None:
+def handle(server: Server, exchange: Exchange[JoinGroupRequest]) -> None:
     if not exchange.request.member_id:
         exchange.fresh_id = server.entropy.uuid()
     server.groups.submit(exchange.request.group_id, join, exchange)
@@ -28,7 +29,7 @@ API = Api(
     key=11,
     name="JoinGroup",
     versions=(0, 9),
-    access=Access(Operation.READ, Resource.GROUP),
+    access=(READ_GROUP,),
     handle=handle,
     refuse=refuse,
 )

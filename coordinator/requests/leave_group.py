@@ -3,15 +3,16 @@
 v3 takes a batch of members, by member id or by instance id (KIP-345), and answers each; v5 brings reasons (KIP-800).
 """
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import READ_GROUP
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.classic.leave import leave
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 
 
-def handle(server: Any, exchange: Any) -> None:
+def handle(server: Server, exchange: Exchange[LeaveGroupRequest]) -> None:
     server.groups.submit(exchange.request.group_id, leave, exchange)
 
 
@@ -23,7 +24,7 @@ API = Api(
     key=13,
     name="LeaveGroup",
     versions=(0, 5),
-    access=Access(Operation.READ, Resource.GROUP),
+    access=(READ_GROUP,),
     handle=handle,
     refuse=refuse,
 )

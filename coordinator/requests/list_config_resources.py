@@ -3,21 +3,23 @@
 v0 asks for client metrics only, which this server has none of; v1 for the kinds that it names, or for all.
 """
 
-from typing import Any
-
-from coordinator.api.config_resources import RESOURCES, ResourceType
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DESCRIBE_CLUSTER_CONFIGS
+from coordinator.api.config_resources import RESOURCES, ConfigResourceType
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
 
 _Resource = ListConfigResourcesResponse.ConfigResource
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: ListConfigResourcesRequest = exchange.request
-    everything = set(ResourceType)
-    asked = {ResourceType.CLIENT_METRICS} if exchange.api_version == 0 else set(request.resource_types) or everything
+def handle(server: Server, exchange: Exchange[ListConfigResourcesRequest]) -> None:
+    request = exchange.request
+    everything = set(ConfigResourceType)
+    asked = (
+        {ConfigResourceType.CLIENT_METRICS} if exchange.api_version == 0 else set(request.resource_types) or everything
+    )
     if not asked <= everything:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     exchange.reply(
@@ -40,7 +42,7 @@ API = Api(
     key=74,
     name="ListConfigResources",
     versions=(0, 1),
-    access=Access(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),
+    access=(DESCRIBE_CLUSTER_CONFIGS,),
     handle=handle,
     refuse=refuse,
     writes=False,

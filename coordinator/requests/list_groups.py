@@ -3,7 +3,10 @@
 from itertools import chain
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DESCRIBE_CLUSTER, DESCRIBE_GROUP
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.classic.describe import list_groups as list_classic_groups
 from coordinator.groups.consumer.describe import list_groups as list_consumer_groups
 from coordinator.groups.streams.describe import list_groups as list_streams_groups
@@ -11,8 +14,8 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListGroupsRequest, ListGroupsResponse
 
 
-def handle(server: Any, exchange: Any) -> None:
-    request: ListGroupsRequest = exchange.request
+def handle(server: Server, exchange: Exchange[ListGroupsRequest]) -> None:
+    request = exchange.request
 
     def view(groups: Any, now_ms: int) -> Any:
         states, types = request.states_filter, request.types_filter
@@ -36,7 +39,7 @@ API = Api(
     key=16,
     name="ListGroups",
     versions=(0, 5),
-    access=Access(Operation.DESCRIBE, Resource.CLUSTER),
+    access=(DESCRIBE_CLUSTER, DESCRIBE_GROUP),
     handle=handle,
     refuse=refuse,
     writes=False,

@@ -1,15 +1,15 @@
 """ListOffsets: see topics/list_offsets.py."""
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DESCRIBE_TOPIC
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from coordinator.topics.list_offsets import list_offsets
 
 
-def handle(server: Any, exchange: Exchange) -> None:
+def handle(server: Server, exchange: Exchange[ListOffsetsRequest]) -> None:
     list_offsets(server.topics, exchange.request, exchange.api_version, exchange.reply)
 
 
@@ -34,7 +34,7 @@ API = Api(
     key=2,
     name="ListOffsets",
     versions=(1, 11),
-    access=Access(Operation.DESCRIBE, Resource.TOPIC),
+    access=(DESCRIBE_TOPIC,),
     handle=handle,
     refuse=refuse,
     writes=False,

@@ -6,8 +6,10 @@ v1 filters by the time since the transaction began (KIP-994), v2 by a pattern of
 from itertools import chain
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DESCRIBE_TRANSACTIONAL_ID
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
 from coordinator.transactions.listing import filters, found
@@ -16,8 +18,8 @@ from coordinator.transactions.transaction import NAMES
 _State = ListTransactionsResponse.TransactionState
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: ListTransactionsRequest = exchange.request
+def handle(server: Server, exchange: Exchange[ListTransactionsRequest]) -> None:
+    request = exchange.request
     wanted, unknown = filters(
         request.state_filters, request.producer_id_filters, request.duration_filter, request.transactional_id_pattern
     )
@@ -44,7 +46,7 @@ API = Api(
     key=66,
     name="ListTransactions",
     versions=(0, 2),
-    access=Access(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID),
+    access=(DESCRIBE_TRANSACTIONAL_ID,),
     handle=handle,
     refuse=refuse,
     writes=False,

@@ -9,11 +9,12 @@ for that: it says UNKNOWN_TOPIC_OR_PARTITION, as Kafka's does, and the client as
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from coordinator.api import authorized_operations
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import MetadataRequest, MetadataResponse
 from coordinator.topics import names
@@ -23,8 +24,8 @@ from coordinator.topics.registry import NO_ID, Topic
 _IDS_SINCE = 12
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: MetadataRequest = exchange.request
+def handle(server: Server, exchange: Exchange[MetadataRequest]) -> None:
+    request = exchange.request
     version = exchange.api_version
     if request.topics and version < _IDS_SINCE and any(t.name is None or t.topic_id != NO_ID for t in request.topics):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -52,10 +53,12 @@ def refuse(request: MetadataRequest, error: KafkaError, _api_version: int) -> Me
     )
 
 
-def _topics(server: Any, request: MetadataRequest, version: int) -> Iterable[MetadataResponse.MetadataResponseTopic]:
+def _topics(server: Server, request: MetadataRequest, version: int) -> Iterable[MetadataResponse.MetadataResponseTopic]:
     registry = server.topics.registry
     operations = (
-        authorized_operations.TOPIC if request.include_topic_authorized_operations else authorized_operations.NOT_ASKED
+        authorized_operations.TOPIC
+        if request.include_topic_authorized_operations
+        else authorized_operations.NOT_REQUESTED
     )
     asked = request.topics
     if asked is None or (version == 0 and not asked):
@@ -76,11 +79,11 @@ def _topics(server: Any, request: MetadataRequest, version: int) -> Iterable[Met
         return
     missing: list[str] = []
     for name in dict.fromkeys(t.name for t in asked if t.name is not None):
-        topic = registry.topics.get(name)
-        if topic is not None:
-            yield _described(topic, server.node_id, operations)
+        found = registry.topics.get(name)
+        if found is not None:
+            yield _described(found, server.node_id, operations)
             continue
-        wrong = names.complaint(name) is not None
+        wrong = names.why_invalid(name) is not None
         if not wrong:
             missing.append(name)
         yield MetadataResponse.MetadataResponseTopic(
@@ -116,7 +119,7 @@ API = Api(
     key=3,
     name="Metadata",
     versions=(0, 13),
-    access=Access(Operation.DESCRIBE, Resource.TOPIC),
+    access=(DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER),
     handle=handle,
     refuse=refuse,
 )

@@ -8,7 +8,10 @@ Partitions that do not exist are refused here; the group decides about the rest 
 
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import READ_GROUP, READ_TOPIC
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.api.topic_existence import fill_in_topics, split_by_existence
 from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.offsets.commit import ANSWERS, commit, commit_existing
@@ -21,7 +24,7 @@ from coordinator.runtime.result import Result
 TOPIC_IDS_SINCE = 10
 
 
-def handle(server: Any, exchange: Any) -> None:
+def handle(server: Server, exchange: Exchange[Any]) -> None:
     request = exchange.request
     by_id = exchange.api_version >= TOPIC_IDS_SINCE
     if fill_in_topics(request, server.topics, by_id=by_id):
@@ -51,7 +54,7 @@ API = Api(
     key=8,
     name="OffsetCommit",
     versions=(2, 10),
-    access=Access(Operation.READ, Resource.GROUP),
+    access=(READ_GROUP, READ_TOPIC),
     handle=handle,
     refuse=refuse,
 )

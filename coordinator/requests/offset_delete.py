@@ -7,7 +7,10 @@ when nothing else is left, and an error of the group then is the whole answer.
 from collections.abc import Sequence
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DELETE_GROUP, READ_TOPIC
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.offsets.delete import delete
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, OffsetDeleteRequest, OffsetDeleteResponse
@@ -18,8 +21,8 @@ _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
-def handle(server: Any, exchange: Any) -> None:
-    request: OffsetDeleteRequest = exchange.request
+def handle(server: Server, exchange: Exchange[OffsetDeleteRequest]) -> None:
+    request = exchange.request
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     refused = _refuse_unknown(request, server.topics)
@@ -67,7 +70,7 @@ API = Api(
     key=47,
     name="OffsetDelete",
     versions=(0, 0),
-    access=Access(Operation.DELETE, Resource.GROUP),
+    access=(DELETE_GROUP, READ_TOPIC),
     handle=handle,
     refuse=refuse,
 )

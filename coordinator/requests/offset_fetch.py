@@ -12,7 +12,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.offsets.fetch import fetch, fetch_group
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import Message, OffsetFetchRequest, OffsetFetchResponse
@@ -30,8 +33,8 @@ _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 _Partition = OffsetFetchResponse.OffsetFetchResponsePartition
 
 
-def handle(server: Any, exchange: Any) -> None:
-    request: OffsetFetchRequest = exchange.request
+def handle(server: Server, exchange: Exchange[OffsetFetchRequest]) -> None:
+    request = exchange.request
     if exchange.api_version < BATCH_SINCE:
         server.groups.submit(request.group_id, fetch, exchange)
         return
@@ -82,7 +85,7 @@ API = Api(
     key=9,
     name="OffsetFetch",
     versions=(1, 10),
-    access=Access(Operation.DESCRIBE, Resource.GROUP),
+    access=(DESCRIBE_GROUP, DESCRIBE_TOPIC),
     handle=handle,
     refuse=refuse,
     writes=False,

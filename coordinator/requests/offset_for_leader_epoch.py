@@ -4,10 +4,10 @@ One node leads every partition from its creation on, in epoch 0: that epoch ends
 known (-1, -1), and an earlier one ends where the log begins, as Kafka has it.
 """
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import CLUSTER_ACTION, DESCRIBE_TOPIC
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from coordinator.topics.engine import LEADER_EPOCH
@@ -19,8 +19,8 @@ _Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 _Partition = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: OffsetForLeaderEpochRequest = exchange.request
+def handle(server: Server, exchange: Exchange[OffsetForLeaderEpochRequest]) -> None:
+    request = exchange.request
     exchange.reply(
         OffsetForLeaderEpochResponse(
             topics=[
@@ -44,7 +44,7 @@ def refuse(request: OffsetForLeaderEpochRequest, error: KafkaError, _api_version
 
 
 def _end(
-    server: Any, name: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+    server: Server, name: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 ) -> OffsetForLeaderEpochResponse.EpochEndOffset:
     answer = _Partition(partition=asked.partition)
     partition = server.topics.partition(name, asked.partition)
@@ -66,7 +66,7 @@ API = Api(
     key=23,
     name="OffsetForLeaderEpoch",
     versions=(2, 4),
-    access=Access(Operation.DESCRIBE, Resource.TOPIC),
+    access=(CLUSTER_ACTION, DESCRIBE_TOPIC),
     handle=handle,
     refuse=refuse,
     writes=False,

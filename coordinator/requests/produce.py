@@ -7,16 +7,18 @@ why) but not spoken: the connection is closed, as Kafka 4 closes it.
 
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ProduceRequest, ProduceResponse
 from coordinator.runtime.memory import COUNTED_BYTES
 from coordinator.topics.produce import produce, refusal
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: ProduceRequest = exchange.request
+def handle(server: Server, exchange: Exchange[ProduceRequest]) -> None:
+    request = exchange.request
     size = sum(len(data.records or b"") for topic in request.topic_data for data in topic.partition_data)
     counted_bytes = size if size > COUNTED_BYTES else 0
     replied = False
@@ -59,7 +61,7 @@ API = Api(
     key=0,
     name="Produce",
     versions=(3, 13),
-    access=Access(Operation.WRITE, Resource.TOPIC),
+    access=(WRITE_TRANSACTIONAL_ID, WRITE_TOPIC),
     handle=handle,
     refuse=refuse,
 )

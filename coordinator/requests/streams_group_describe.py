@@ -7,8 +7,11 @@ Kafka's keeps; there is none here, so it is answered as not stored.
 from functools import partial
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
+from coordinator.api.declaration import Api
 from coordinator.api.described_groups import in_order
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.settings import STREAMS
 from coordinator.groups.streams.describe import describe_streams_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -18,8 +21,8 @@ from coordinator.runtime.result import RequestContext, Result
 _Described = StreamsGroupDescribeResponse.DescribedGroup
 
 
-def handle(server: Any, exchange: Any) -> None:
-    request: StreamsGroupDescribeRequest = exchange.request
+def handle(server: Server, exchange: Exchange[StreamsGroupDescribeRequest]) -> None:
+    request = exchange.request
     if STREAMS not in server.config.groups.group_coordinator_rebalance_protocols:
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
@@ -47,7 +50,7 @@ API = Api(
     key=89,
     name="StreamsGroupDescribe",
     versions=(0, 1),
-    access=Access(Operation.DESCRIBE, Resource.GROUP),
+    access=(DESCRIBE_GROUP, DESCRIBE_TOPIC),
     handle=handle,
     refuse=refuse,
     writes=False,

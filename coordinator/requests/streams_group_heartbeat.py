@@ -9,7 +9,10 @@ member asks again and finds them. Why some could not be made is told with the ne
 from functools import partial
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, READ_GROUP
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.groups import Groups
 from coordinator.groups.settings import STREAMS
 from coordinator.groups.streams.group import StatusCode
@@ -23,7 +26,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.runtime.result import RequestContext, Result
 from coordinator.topics import names
-from coordinator.topics.auto_creation import Creatable, WantedTopics
+from coordinator.topics.auto_creation import AutoTopicCreation, Creatable
 
 FAILURES_TOLD_MAX = 3
 FAILURES_KEPT_FOR_HEARTBEATS = 2
@@ -31,14 +34,14 @@ _DEFAULT = -1
 _Config = CreateTopicsRequest.CreatableTopicConfig
 
 
-def handle(server: Any, exchange: Any) -> None:
-    request: StreamsGroupHeartbeatRequest = exchange.request
+def handle(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest]) -> None:
+    request = exchange.request
     if STREAMS not in server.config.groups.group_coordinator_rebalance_protocols:
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
     if request.topology is not None:
         _check_names(request.topology)
-    wanted: WantedTopics = server.wanted_topics
+    auto_creation: AutoTopicCreation = server.auto_topic_creation
 
     def beat(groups: Groups, request: StreamsGroupHeartbeatRequest, context: RequestContext, now_ms: int) -> Result:
         """The group's operation, and what is to be done about missing topics."""
@@ -47,9 +50,9 @@ def handle(server: Any, exchange: Any) -> None:
         for status in answer.status or ():
             if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
                 missing = _missing(groups, request.group_id)
-                _tell_failures(wanted, missing, status)
+                _report_failures(auto_creation, missing, status)
                 keep_ms = FAILURES_KEPT_FOR_HEARTBEATS * answer.heartbeat_interval_ms
-                result.after = [*result.after, partial(wanted.make, missing, keep_ms)]
+                result.after = [*result.after, partial(auto_creation.create, missing, keep_ms)]
         return result
 
     server.groups.submit(request.group_id, beat, exchange)
@@ -77,7 +80,7 @@ def _check_names(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
             f"Use of Kafka internal topics {','.join(own)} in a Kafka Streams topology is prohibited.",
         )
-    illegal = [name for name in named if names.complaint(name) is not None]
+    illegal = [name for name in named if names.why_invalid(name) is not None]
     if illegal:
         raise KafkaError(
             ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {','.join(illegal)} are not valid topic names."
@@ -92,10 +95,10 @@ def _missing(groups: Groups, group_id: str) -> list[Creatable]:
     )
 
 
-def _tell_failures(
-    wanted: WantedTopics, missing: list[Creatable], status: StreamsGroupHeartbeatResponse.Status
+def _report_failures(
+    auto_creation: AutoTopicCreation, missing: list[Creatable], status: StreamsGroupHeartbeatResponse.Status
 ) -> None:
-    failures = wanted.failures(topic.name for topic in missing)
+    failures = auto_creation.failures(topic.name for topic in missing)
     if failures:
         told = [f"{name} ({reason})" for name, reason in failures.items()]
         more = len(told) - FAILURES_TOLD_MAX
@@ -116,8 +119,8 @@ API = Api(
     key=88,
     name="StreamsGroupHeartbeat",
     versions=(0, 1),
-    access=Access(Operation.READ, Resource.GROUP),
+    access=(READ_GROUP, DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC),
     handle=handle,
     refuse=refuse,
-    repeats=True,
+    is_cacheable=True,
 )

@@ -3,16 +3,17 @@
 v3 knows static members (KIP-345); v5 must name the protocol type and protocol (KIP-559).
 """
 
-from typing import Any
-
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import READ_GROUP
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.classic.answers import sync_refused
 from coordinator.groups.classic.sync import sync
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import SyncGroupRequest, SyncGroupResponse
 
 
-def handle(server: Any, exchange: Any) -> None:
+def handle(server: Server, exchange: Exchange[SyncGroupRequest]) -> None:
     server.groups.submit(exchange.request.group_id, sync, exchange)
 
 
@@ -24,7 +25,7 @@ API = Api(
     key=14,
     name="SyncGroup",
     versions=(0, 5),
-    access=Access(Operation.READ, Resource.GROUP),
+    access=(READ_GROUP,),
     handle=handle,
     refuse=refuse,
 )

@@ -12,7 +12,10 @@ pass (groups/offsets/commit_in_transaction.py).
 
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.api.topic_existence import fill_in_topics, split_by_existence
 from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
@@ -40,7 +43,7 @@ _FOR_CLIENTS = {
 """An error of the transaction's coordinator -> the error that a client of the group's coordinator gets."""
 
 
-def handle(server: Any, exchange: Any) -> None:
+def handle(server: Server, exchange: Exchange[Any]) -> None:
     request: TxnOffsetCommitRequest = exchange.request
     api_version = exchange.api_version
     by_id = api_version >= TOPIC_IDS_SINCE
@@ -85,7 +88,9 @@ def handle(server: Any, exchange: Any) -> None:
     )
 
 
-def refuse(request: TxnOffsetCommitRequest | PartialCommit | VerifiedCommit, error: KafkaError, api_version: int) -> Message:
+def refuse(
+    request: TxnOffsetCommitRequest | PartialCommit | VerifiedCommit, error: KafkaError, api_version: int
+) -> Message:
     code = error.code
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and api_version < LOADING_SINCE:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -100,7 +105,7 @@ API = Api(
     key=28,
     name="TxnOffsetCommit",
     versions=(0, 6),
-    access=Access(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+    access=(WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC),
     handle=handle,
     refuse=refuse,
 )

@@ -7,8 +7,10 @@ repeated: every partition answers for itself.
 
 from typing import Any
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import ALTER_CLUSTER, CLUSTER_ACTION
+from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from coordinator.runtime.result import Marker
@@ -18,8 +20,8 @@ _Topic = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
 _Partition = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 
-def handle(server: Any, exchange: Exchange) -> None:
-    request: WriteTxnMarkersRequest = exchange.request
+def handle(server: Server, exchange: Exchange[WriteTxnMarkersRequest]) -> None:
+    request = exchange.request
     outcomes: dict[tuple[int, str, int], ErrorCode] = {}
     wanted = [
         (asked, topic.name, index)
@@ -80,7 +82,7 @@ API = Api(
     key=27,
     name="WriteTxnMarkers",
     versions=(1, 2),
-    access=Access(Operation.ALTER, Resource.CLUSTER),
+    access=(ALTER_CLUSTER, CLUSTER_ACTION),
     handle=handle,
     refuse=refuse,
 )

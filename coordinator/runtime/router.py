@@ -8,24 +8,26 @@ shard (it waits for that shard's log like any other); when the last one is throu
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.java import positive_hash
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import RequestContext, Result
-from coordinator.runtime.shard import Operation, Shard, ShardRequest
+from coordinator.runtime.shard import Operation, R, S, Shard, ShardRequest
+
+V = TypeVar("V")
 
 
-class Router:
+class Router(Generic[S]):
     """All shards of the coordinator."""
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
+    def __init__(self, shards: Sequence[Shard[S]]) -> None:
         self.shards = shards
-        self._by_group: dict[str, Shard] = {}
+        self._by_group: dict[str, Shard[S]] = {}
         self._cached_max = 100_000
 
-    def shard_of(self, group_id: str) -> Shard:
+    def shard_of(self, group_id: str) -> Shard[S]:
         shard = self._by_group.get(group_id)
         if shard is None:
             shard = self.shards[positive_hash(group_id) % len(self.shards)]
@@ -34,40 +36,41 @@ class Router:
             self._by_group[group_id] = shard
         return shard
 
-    def submit(self, group_id: str, operation: Operation, exchange: ShardRequest) -> None:
+    def submit(self, group_id: str, operation: Operation[S, R], exchange: ShardRequest[R]) -> None:
         """Hands a request to its group's shard."""
         shard = self._by_group.get(group_id)
         (self.shard_of(group_id) if shard is None else shard).submit(operation, exchange)
 
-    def run_internal(self, group_id: str, change: Callable[[Any, int], Result]) -> None:
+    def run_internal(self, group_id: str, change: Callable[[S, int], Result]) -> None:
         """Lets the group's shard react to something that is no request of its."""
         self.shard_of(group_id).run_internal(change)
 
     def gather(
         self,
-        view: Callable[[Any, int], Any],
-        exchange: ShardRequest,
-        combine: Callable[[list[Any]], Message],
+        view: Callable[[S, int], V],
+        exchange: ShardRequest[Any],
+        combine: Callable[[list[V]], Message],
     ) -> None:
         """Asks every shard `view(state, now_ms)`; answers `combine(values)` in the order of the shards."""
 
-        def operation(state: Any, request: Any, context: RequestContext, now_ms: int) -> Result:
-            return Result(view(state, now_ms))
+        def operation(state: S, _request: None, _context: RequestContext, now_ms: int) -> Result:
+            value: Any = view(state, now_ms)
+            return Result(value)
 
         _Joint(exchange, combine, [(shard, None) for shard in self.shards], operation)
 
     def gather_by_group(
         self,
         group_ids: Iterable[str],
-        function: Callable[[Any, list[str], RequestContext, int], Result],
-        exchange: ShardRequest,
-        combine: Callable[[list[Any]], Message],
+        function: Operation[S, list[str]],
+        exchange: ShardRequest[Any],
+        combine: Callable[[list[V]], Message],
     ) -> None:
         """Runs `function(state, its group ids, call, now_ms)` on each shard that has some of the groups.
 
         The replies of the parts (any objects) come to `combine` in the order in which their shards were first named.
         """
-        split: dict[int, tuple[Shard, list[str]]] = {}
+        split: dict[int, tuple[Shard[S], list[str]]] = {}
         for group_id in group_ids:
             shard = self.shard_of(group_id)
             split.setdefault(shard.index, (shard, []))[1].append(group_id)
@@ -81,10 +84,10 @@ class _Joint:
 
     def __init__(
         self,
-        exchange: ShardRequest,
+        exchange: ShardRequest[Any],
         combine: Callable[[list[Any]], Message],
-        parts: Sequence[tuple[Shard, Any]],
-        operation: Operation,
+        parts: Sequence[tuple[Shard[S], R]],
+        operation: Operation[S, R],
     ) -> None:
         self._exchange = exchange
         self._combine = combine
@@ -111,7 +114,7 @@ class _Part:
 
     __slots__ = ("_joint", "_slot", "api_version", "client_host", "client_id", "fresh_id", "request", "writes")
 
-    def __init__(self, joint: _Joint, slot: int, request: Any, exchange: ShardRequest) -> None:
+    def __init__(self, joint: _Joint, slot: int, request: Any, exchange: ShardRequest[Any]) -> None:
         self._joint = joint
         self._slot = slot
         self.request = request

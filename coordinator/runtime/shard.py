@@ -18,7 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Any, Protocol, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from coordinator.log.batch import TRANSACTIONAL, BatchBuilder, end_transaction
 from coordinator.log.log import Log
@@ -26,7 +26,7 @@ from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.event_log import RELOAD, START, EventLog
-from coordinator.runtime.loader import Loaded, StateMachine, TransactionalState, load
+from coordinator.runtime.loader import BulkReplayers, Loaded, StateMachine, TransactionalState, load
 from coordinator.runtime.parking import Parking, ReplyTarget
 from coordinator.runtime.result import Fact, Marker, Producer, Record, Records, RequestContext, Result, TimerKey
 from coordinator.runtime.serde import Serde
@@ -42,20 +42,27 @@ FULL_DISK_RETRY_MS = 1_000
 """How long a shard whose disk is full refuses writes before it tries one again."""
 
 
-class ShardRequest(RequestContext, ReplyTarget, Protocol):
+S = TypeVar("S", bound=StateMachine)
+R = TypeVar("R")
+
+
+class ShardRequest(RequestContext, ReplyTarget, Protocol[R]):
     """A request with the way back to its asker (api/exchange.py)."""
 
-    request: Any
-    writes: bool
-    """Whether this API may produce records."""
+    request: R
+
+    @property
+    def writes(self) -> bool:
+        """Whether this API may produce records."""
+        ...
 
     def encode(self, message: Message | bytes) -> Any: ...
     def refusal(self, error: KafkaError) -> Message: ...
     def wait(self) -> None: ...
 
 
-Operation = Callable[[Any, Any, RequestContext, int], Result]
-"""`operation(state, request, call, now_ms)`."""
+Operation = Callable[[S, R, RequestContext, int], Result]
+"""`operation(state, request, context, now_ms)`."""
 
 
 class Status(StrEnum):
@@ -73,14 +80,14 @@ class Status(StrEnum):
 _ACTIVE = Status.ACTIVE  # Looking a name up in an enum is noticed with every request.
 
 
-class Shard:
+class Shard(Generic[S]):
     """The groups whose id hashes to `index`, their log, timers and parked replies."""
 
     def __init__(
         self,
         index: int,
         log: Log,
-        make_state: Callable[[], StateMachine],
+        make_state: Callable[[], S],
         serde: Serde,
         clock: Clock,
         *,
@@ -91,6 +98,7 @@ class Shard:
         on_fact: Callable[[int, Fact], None],
         on_durable: Callable[[int], None],
         events: EventLog | None = None,
+        bulk_replayers: BulkReplayers | None = None,
     ) -> None:
         self.index = index
         self.log = log
@@ -104,6 +112,7 @@ class Shard:
         self.events = events
         """Where the core's events go; None: nowhere."""
         self._make_state = make_state
+        self._bulk_replayers = bulk_replayers
         self._serde = serde
         self._clock = clock
         self._soon = soon
@@ -124,7 +133,7 @@ class Shard:
         self._offset_durable = 0
         self._after: deque[tuple[int, Callable[[], None]]] = deque()
         """What follows once the log is durable up to an offset; they only grow."""
-        self._waiting: dict[ShardRequest, None] = {}
+        self._waiting: dict[ShardRequest[Any], None] = {}
         self._mailbox: deque[Callable[[], None]] = deque()
         self._is_first_load = True
         self._busy = False
@@ -153,7 +162,7 @@ class Shard:
         Raises DamagedLog, DecodeError or UnknownRecordVersion: a log that is not understood is not served.
         """
         state = self._make_state()
-        loaded = load(self.log, self._serde, state)
+        loaded = load(self.log, self._serde, state, self._bulk_replayers)
         if loaded.records_skipped:
             _log.warning("event=records_not_applied shard=%d of_unknown_type=%d", self.index, loaded.records_skipped)
         self.loaded = loaded
@@ -170,7 +179,7 @@ class Shard:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def submit(self, operation: Operation, exchange: ShardRequest) -> None:
+    def submit(self, operation: Operation[S, R], exchange: ShardRequest[R]) -> None:
         """Runs one request against the state; its reply leaves when everything it depends on is durable."""
         if self._busy:
             self._mailbox.append(lambda: self._run(operation, exchange))
@@ -179,7 +188,7 @@ class Shard:
         if self._mailbox:
             self._drain()
 
-    def run_internal(self, change: Callable[[Any, int], Result]) -> None:
+    def run_internal(self, change: Callable[[S, int], Result]) -> None:
         """Lets the state react to something that nobody asked for: `change(state, now_ms)`."""
         if self._busy:
             self._mailbox.append(lambda: self._run_internal(change))
@@ -188,7 +197,7 @@ class Shard:
         if self._mailbox:
             self._drain()
 
-    def _run_internal(self, change: Callable[[Any, int], Result]) -> None:
+    def _run_internal(self, change: Callable[[S, int], Result]) -> None:
         """Runs what no request asked for; a bug in it costs a reload, like one in a request."""
         if self.status in (Status.FAILED, Status.STOPPED):
             return
@@ -212,7 +221,7 @@ class Shard:
             self.parked.park(self._offset_written, self._clock.monotonic_ms(), asker, payload)
             self._watch()
 
-    def _run(self, operation: Operation, exchange: ShardRequest) -> None:
+    def _run(self, operation: Operation[S, R], exchange: ShardRequest[R]) -> None:
         self._busy = True
         now_ms = self._clock.wall_ms()
         try:
@@ -257,7 +266,7 @@ class Shard:
             else:
                 self._timers.arm(key, delay_ms)
         for context, message in result.replies:
-            exchange: ShardRequest = context  # type: ignore[assignment]  # the core keeps the call it was given, opaque
+            exchange: ShardRequest[Any] = context  # type: ignore[assignment]  # the core keeps the call it was given, opaque
             self._waiting.pop(exchange, None)
             self.park(exchange, exchange.encode(message))
         if result.facts:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConfigRecord
-from coordinator.topics import configs, names
+from coordinator.topics import names, topic_settings
 from coordinator.topics.engine import Topics
 from coordinator.topics.metadata_records import TOPIC_RESOURCE
 
@@ -97,10 +97,10 @@ def alter_topic(topics: Topics, name: str, plan: Plan, done: Done, *, validate_o
     def check(after: Mapping[str, str]) -> None:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-        reason = names.complaint(name)
+        reason = names.why_invalid(name)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-        configs.check(after.items())
+        topic_settings.check(after.items())
         topic = topics.registry.topics.get(name)
         if topic is None or names.collision_key(name) in topics.claimed:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")

@@ -1,9 +1,9 @@
-"""Topics that applications need and that the server makes for them: the internal topics of Kafka Streams.
+"""Creates the internal topics of Kafka Streams applications (Kafka's AutoTopicCreationManager.createStreamsInternalTopics).
 
-A member of a streams group is told which topics are missing, in every heartbeat, and each of these heartbeats wants them
-made. So a topic is asked for by many, again and again, until it is there; and if it cannot be made (more replicas than
-brokers, a setting that does not exist) it would be tried as often. Here a topic is made for all who want it at once, and
-what went wrong is kept for a while: so long it is told to whoever wants the topic, and not tried again.
+Every heartbeat of a streams group whose internal topics are missing asks for them. So the same topic is requested many
+times until it exists, and a topic that cannot be created (more replicas than brokers, an unknown setting) would be tried
+just as often. Here each topic is created once for all requests, and a failure is remembered for a while: until then the topic
+is not tried again, and heartbeats report the reason.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ from coordinator.topics.engine import Topics
 
 Creatable = CreateTopicsRequest.CreatableTopic
 FAILURES_MAX = 1_000
-"""As many are kept; of more, those that would be forgotten first are."""
+"""The most failures that are remembered. Beyond that, the one that expires first is dropped."""
 
 
 class _Failure(NamedTuple):
@@ -25,38 +25,44 @@ class _Failure(NamedTuple):
     reason: str
 
 
-class WantedTopics:
-    """What is being made, and what could not be."""
+class AutoTopicCreation:
+    """The topics that are being created, and the recent failures."""
 
     def __init__(self, topics: Topics, now_ms: Callable[[], int]) -> None:
         self._topics = topics
         self._now_ms = now_ms
-        self._making: set[str] = set()
+        self._in_progress: set[str] = set()
         self._failures: dict[str, _Failure] = {}
 
-    def make(self, wanted: Iterable[Creatable], keep_ms: int) -> None:
-        """Begins to make topics that are neither being made nor failed lately. `keep_ms`: how long a failure is kept."""
-        new = [topic for topic in wanted if topic.name not in self._making and not self.failures([topic.name])]
+    def create(self, requested: Iterable[Creatable], keep_ms: int) -> None:
+        """Starts to create the topics that are not in progress and have not failed recently.
+
+        `keep_ms`: how long a failure is remembered.
+        """
+        new = [topic for topic in requested if topic.name not in self._in_progress and not self.failures([topic.name])]
         if not new:
             return
-        self._making.update(topic.name for topic in new)
+        self._in_progress.update(topic.name for topic in new)
 
-        def made(answer: CreateTopicsResponse) -> None:
+        def on_created(response: CreateTopicsResponse) -> None:
             until_ms = self._now_ms() + keep_ms
-            for each in answer.topics:
-                self._making.discard(each.name)
-                if each.error_code:
-                    self._keep(_Failure(until_ms, each.name, each.error_message or ErrorCode(each.error_code).name))
+            for result in response.topics:
+                self._in_progress.discard(result.name)
+                if result.error_code:
+                    reason = result.error_message or ErrorCode(result.error_code).name
+                    self._remember(_Failure(until_ms, result.name, reason))
 
-        create_topics(self._topics, CreateTopicsRequest(topics=new), made)
+        create_topics(self._topics, CreateTopicsRequest(topics=new), on_created)
 
     def failures(self, names: Iterable[str]) -> dict[str, str]:
-        """Topic -> why it could not be made, of those of them that failed lately."""
+        """The recent failures among these topics: name -> reason."""
         now_ms = self._now_ms()
-        kept = ((name, self._failures.get(name)) for name in names)
-        return {name: failure.reason for name, failure in kept if failure is not None and failure.until_ms > now_ms}
+        remembered = ((name, self._failures.get(name)) for name in names)
+        return {
+            name: failure.reason for name, failure in remembered if failure is not None and failure.until_ms > now_ms
+        }
 
-    def _keep(self, failure: _Failure) -> None:
+    def _remember(self, failure: _Failure) -> None:
         self._failures[failure.name] = failure
         if len(self._failures) > FAILURES_MAX:
             del self._failures[min(self._failures.values()).name]

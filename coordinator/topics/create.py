@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
-from coordinator.topics import configs, names
+from coordinator.topics import names, topic_settings
 from coordinator.topics.engine import Topics
 from coordinator.topics.registry import Topic
 
@@ -86,7 +86,7 @@ def _checked(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> T
     name = creatable.name
     if name == names.CLUSTER_METADATA:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
-    reason = names.complaint(name)
+    reason = names.why_invalid(name)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
     key = names.collision_key(name)
@@ -95,7 +95,7 @@ def _checked(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> T
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if holder is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {holder}")
-    overrides = configs.check((config.name, config.value) for config in creatable.configs)
+    overrides = topic_settings.check((config.name, config.value) for config in creatable.configs)
     if creatable.assignments:
         _check_assignment(topics, creatable)
     else:
@@ -166,6 +166,6 @@ def _described(topics: Topics, topic: Topic) -> _Result:
         replication_factor=1,
         configs=[
             CreateTopicsResponse.CreatableTopicConfigs(name=told.name, value=told.value, config_source=told.source)
-            for told in configs.described(topic.configs, topics.config)
+            for told in topic_settings.describe(topic.configs, topics.config)
         ],
     )

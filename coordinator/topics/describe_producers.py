@@ -54,7 +54,7 @@ def _refused(index: int, error: ErrorCode, message: str | None = None) -> Descri
 
 
 def _described(topics: Topics, name: str, index: int) -> DescribeProducersResponse.PartitionResponse:
-    complaint = names.complaint(name)
+    complaint = names.why_invalid(name)
     if complaint is not None:
         return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {complaint}")
     if topics.topic_id(name) is None:

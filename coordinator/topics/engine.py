@@ -17,14 +17,14 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConfigRecord, Message, ProducerIdsRecord
 from coordinator.runtime.result import Fact, Marker
 from coordinator.runtime.timers import Handle, Schedule
-from coordinator.topics import configs, metadata_records, names
+from coordinator.topics import metadata_records, names, topic_settings
+from coordinator.topics.config import TopicsConfig
 from coordinator.topics.fetch_sessions import FetchSessions
 from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.metadata_log import MetadataLog
 from coordinator.topics.metadata_records import TOPIC_RESOURCE
 from coordinator.topics.partition import LEADER_EPOCH, Done, MakeWriter, Partition, State
 from coordinator.topics.registry import NO_ID, Registry, Topic, creation, growth
-from coordinator.topics.settings import TopicsConfig
 from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk, Space
 from coordinator.world.entropy import Entropy
@@ -139,10 +139,10 @@ class Topics:
         """Makes a topic at the start if it is not there; says whether it was made. Raises KafkaError or OSError."""
         if name in self.registry.topics:
             return False
-        reason = names.complaint(name)
+        reason = names.why_invalid(name)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-        topic = Topic(name, self.new_topic_id(), partitions, configs.check(overrides.items()))
+        topic = Topic(name, self.new_topic_id(), partitions, topic_settings.check(overrides.items()))
         self.metadata.commit_now(list(creation(topic, self.node_id)))
         self._make_partitions(topic)
         return True
@@ -404,7 +404,7 @@ class Topics:
             if isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE
         }
         for name in changed & self._partitions.keys():
-            settings = configs.settings(self.registry.topics[name].configs, self.config)
+            settings = topic_settings.effective(self.registry.topics[name].configs, self.config)
             for partition in self._partitions[name]:
                 partition.apply(settings)
 
@@ -412,7 +412,7 @@ class Topics:
 
     def _make_partitions(self, topic: Topic) -> None:
         """Those that are not there yet."""
-        settings = configs.settings(topic.configs, self.config)
+        settings = topic_settings.effective(topic.configs, self.config)
         partitions = self._partitions.setdefault(topic.name, [])
         partitions += [
             Partition(

@@ -1,7 +1,7 @@
-"""What a topic may be called.
+"""Topic names: which are legal, which collide, and the names of internal topics.
 
-A topic's name becomes a folder name and, with '.' turned into '_', a metric's name; Kafka's rules come from there. Two
-names that differ only in '.' and '_' collide, and the second one is refused at creation.
+A topic's name becomes a folder name and, with '.' replaced by '_', part of metric names. Kafka's rules follow from that: two
+names that differ only in '.' and '_' collide, and the second one is refused at creation (Kafka's Topic class).
 """
 
 import re
@@ -13,17 +13,17 @@ CLUSTER_METADATA = "__cluster_metadata"
 COORDINATOR_EVENTS = "__coordinator_events"
 
 INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, COORDINATOR_EVENTS})
-"""Topics that clients are told are internal, whether they exist or not."""
+"""Topics that are reported as internal, whether they exist or not."""
 UNLISTED = frozenset({COORDINATOR_EVENTS})
-"""Topics that whoever names them may read, and that neither lists nor patterns find. Kafka has none of this name, and
-a consumer of ".*" that got it would commit what it read, which is an event, which it would read."""
+"""Topics that can be read by name but are in no list and match no pattern. Kafka has no such topic, and a consumer of ".*"
+would feed itself: its commits are events, which it would read and commit."""
 
 LENGTH_MAX = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
-def complaint(name: str) -> str | None:
-    """What is wrong with a name, in the words that follow "Topic name is invalid: "; None if nothing is."""
+def why_invalid(name: str) -> str | None:
+    """Returns None for a legal name, else the reason, in Kafka's words after "Topic name is invalid: "."""
     if not name:
         return "the empty string is not allowed"
     if name in {".", ".."}:
@@ -36,5 +36,5 @@ def complaint(name: str) -> str | None:
 
 
 def collision_key(name: str) -> str:
-    """Equal for names that must not both exist."""
+    """Two names that have the same key must not both exist."""
     return name.replace(".", "_")

@@ -23,11 +23,11 @@ from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime.result import Marker
 from coordinator.runtime.timers import Schedule
-from coordinator.topics.configs import LONG_MAX, TopicSettings
 from coordinator.topics.producer_snapshot import forget, load, save
 from coordinator.topics.producer_state import ProducerState
 from coordinator.topics.producer_walk import WALK_BYTES, Walk, remember_batch
 from coordinator.topics.stability import MANY_BYTES, Stability
+from coordinator.topics.topic_settings import LONG_MAX, TopicSettings
 from coordinator.world.disk import NO_SPACE, Disk
 from coordinator.world.worker import RunInWorker
 

@@ -21,6 +21,7 @@ from coordinator.runtime.router import Router
 from coordinator.runtime.timers import Schedule
 from coordinator.transactions.add_partitions import Addition, add_partitions
 from coordinator.transactions.transaction import Partition
+from coordinator.transactions.transactions import Transactions
 from coordinator.transactions.verify import verify_partitions
 
 ADD_RETRY_MS = 20
@@ -33,7 +34,7 @@ Refused = dict[Partition, ErrorCode]
 class Verification:
     """Asks the coordinator of a transactional id."""
 
-    def __init__(self, transactions: Router, *, enabled: bool, schedule: Schedule) -> None:
+    def __init__(self, transactions: Router[Transactions], *, enabled: bool, schedule: Schedule) -> None:
         """`enabled`: transaction.partition.verification.enable. Additions are made in either case."""
         self._transactions = transactions
         self._enabled = enabled

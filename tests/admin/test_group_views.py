@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from server_process import ServerProcess
-from wire import Connection
 
 from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection
 
 GROUP = "orders/eu & more"
 

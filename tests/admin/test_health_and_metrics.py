@@ -67,8 +67,8 @@ def transactions_shard(index: int = 0, status: Status = Status.ACTIVE, reason: s
 
 def route(name: str, answered: int, errors: dict[int, int], *durations_ns: int) -> Any:
     """A route that has answered; it times nothing by itself."""
-    api: Any = SimpleNamespace(name=name, handle=None, repeats=False)
-    made = Route(api, 0, None, None, None, flexible_answer=False, spoken={})  # type: ignore[arg-type]
+    unused: Any = None
+    made = Route(name, 0, unused, unused, unused, unused, unused, flexible_response=False, supported={})
     made.answered, made.errors = answered, errors
     for duration_ns in durations_ns:
         made.timed(duration_ns)
@@ -306,11 +306,11 @@ def test_a_rare_api_is_timed_in_full_and_a_busy_one_in_one_answer_of_sixteen():
 def test_a_refusal_without_an_error_code_of_its_own_is_counted_once():
     refused = route("OffsetCommit", 0, {})
     refused.encode = lambda _message: b""
-    refused.api.refuse = lambda _request, _error, _version: SimpleNamespace()
+    refused.refuse = lambda _request, _error, _version: SimpleNamespace()
     exchange = Exchange(refused, Queue(), None, 1, None)  # type: ignore[arg-type]
     exchange.reply(exchange.refusal(KafkaError(ErrorCode.FENCED_INSTANCE_ID)))
     assert refused.errors == {ErrorCode.FENCED_INSTANCE_ID: 1}
-    refused.api.refuse = lambda _request, error, _version: SimpleNamespace(error_code=error.code)
+    refused.refuse = lambda _request, error, _version: SimpleNamespace(error_code=error.code)
     exchange.reply(exchange.refusal(KafkaError(ErrorCode.FENCED_INSTANCE_ID)))
     assert refused.errors == {ErrorCode.FENCED_INSTANCE_ID: 2}
 

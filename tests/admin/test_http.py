@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-from waiting import WITHIN_S
 
 from coordinator.admin.http import AdminServer, RefusedRequest, Request, Response, json_response
 from coordinator.config.settings import AdminConfig
+from tests.support.waiting import WITHIN_S
 
 CONFIG = AdminConfig(
     host="127.0.0.1",

@@ -4,8 +4,9 @@ import socket
 import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
-from waiting import wait_until
-from wire import Connection
+
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection
 
 
 def scrape(server):

@@ -8,8 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from server_process import ServerProcess
-from wire import Connection
+
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection
 
 ID = "orders/eu & more"
 

@@ -6,11 +6,11 @@ import sys
 from dataclasses import asdict
 
 import pytest
-from server_process import ServerProcess
-from waiting import WITHIN_S
 
 from coordinator.bench.consumer import Convergence, assignor_seconds
 from coordinator.bench.load import Outcome, Plan
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import WITHIN_S
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,10 @@ import urllib.error
 import urllib.request
 
 import pytest
-from server_process import ServerProcess
-from waiting import WITHIN_S, wait_until
-from wire import Connection
+
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import WITHIN_S, wait_until
+from tests.support.wire import Connection
 
 API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 

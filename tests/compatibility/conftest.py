@@ -6,9 +6,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from compatibility.members import CLIENTS, Client, Program
-from server_process import ServerProcess
-from wire import Connection
+
+from tests.compatibility.members import CLIENTS, Client, Program
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection
 
 
 @pytest.fixture(scope="session")

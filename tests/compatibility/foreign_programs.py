@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from java_support import CACHE
+
+from tests.support.java_support import CACHE
 
 WITHIN_S = 250
 

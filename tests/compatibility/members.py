@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from compatibility.foreign_programs import go_program, node_program
-from java_support import KAFKA_VERSION, archive_to_make, compile_java, java, kafka_classpath
-from waiting import WITHIN_S, wait_until
+from tests.compatibility.foreign_programs import go_program, node_program
+from tests.support.java_support import KAFKA_VERSION, archive_to_make, compile_java, java, kafka_classpath
+from tests.support.waiting import WITHIN_S, wait_until
 
 HERE = Path(__file__).parent
 JAVA_ARTIFACTS = (

@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compatibility.members import CLIENTS
 from confluent_kafka import Consumer, Producer, TopicPartition
-from java_support import compile_java, java, kafka_classpath
-from server_process import ServerProcess
-from waiting import WITHIN_S
-from wire import Connection
+
+from tests.compatibility.members import CLIENTS
+from tests.support.java_support import compile_java, java, kafka_classpath
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import WITHIN_S
+from tests.support.wire import Connection
 
 BANK = Path(__file__).parent / "bank"
 GROUP = "bank"

@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from compatibility.members import Client, Program
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from server_process import ServerProcess
-from waiting import WITHIN_S, wait_until
+
+from tests.compatibility.members import Client, Program
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import WITHIN_S, wait_until
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 READS_ONLY = {"kafkajs": ("gzip", "snappy"), "kafka_python": ("gzip",)}

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from java_support import compile_java, java, kafka_classpath
-from kafka_broker import KAFKA_TOOLS, TOOLS
-from server_process import ServerProcess
-from wire import Connection
+
+from tests.support.java_support import compile_java, java, kafka_classpath
+from tests.support.kafka_broker import KAFKA_TOOLS, TOOLS
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection
 
 pytestmark = pytest.mark.java
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from compatibility.members import CLIENTS, Client, Partition, Program, partitions_of, shared, wait_for_all
-from server_process import ServerProcess
-from wire import Connection
+
+from tests.compatibility.members import CLIENTS, Client, Partition, Program, partitions_of, shared, wait_for_all
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection
 
 Start = Callable[[Client, ServerProcess], Program]
 MakeTopic = Callable[..., str]

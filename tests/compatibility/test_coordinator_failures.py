@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from compatibility.members import CLIENTS, Client, Program, shared, wait_for_all
-from protocol_client import ProtocolMember, described, wait_for_correct_group
-from server_process import ServerProcess
-from waiting import wait_until
+
+from tests.compatibility.members import CLIENTS, Client, Program, shared, wait_for_all
+from tests.support.protocol_client import ProtocolMember, described, wait_for_correct_group
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
 
 PARTITIONS = 6
 Join = Callable[..., ProtocolMember]

@@ -16,8 +16,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from server_process import ServerProcess
-from waiting import WITHIN_S
+
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import WITHIN_S
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of the importlib that it uses

@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from compatibility.members import CLIENTS, ClientError, Program
 from confluent_kafka import Consumer, TopicPartition
-from server_process import ServerProcess
-from waiting import WITHIN_S
+
+from tests.compatibility.members import CLIENTS, ClientError, Program
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import WITHIN_S
 
 CODECS = {
     "aiokafka": ("none", "gzip", "snappy", "lz4", "zstd"),

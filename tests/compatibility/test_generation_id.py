@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compatibility.cutting_proxy import CuttingProxy
-from compatibility.members import HERE, Client, Program, shared, wait_for_all
-from ports import HeldPort
-from server_process import ServerProcess
-from waiting import WITHIN_S
+
+from tests.compatibility.cutting_proxy import CuttingProxy
+from tests.compatibility.members import HERE, Client, Program, shared, wait_for_all
+from tests.support.ports import HeldPort
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import WITHIN_S
 
 JOIN_GROUP = 11
 MakeTopic = Callable[..., str]

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from java_support import kafka_classpath, run_java
-from kafka_broker import TOOLS
-from record_batch import TRANSACTIONAL, Batch
-from server_process import ServerProcess
-from wire import Connection
+
+from tests.support.java_support import kafka_classpath, run_java
+from tests.support.kafka_broker import TOOLS
+from tests.support.record_batch import TRANSACTIONAL, Batch
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection
 
 pytestmark = pytest.mark.java
 

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from kafka_broker import KafkaBroker, dump_segments
-from protocol_client import ProtocolMember, wait_for_correct_group
-from scenarios.conftest import wait_until_serving
-from server_process import ServerProcess
-from waiting import wait_until
-from wire import Connection, commit
 
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.groups.consumer.subscription import metadata_hash
 from coordinator.operations.log_dump import dump as log_dump
 from coordinator.operations.log_folders import find_log_folders
+from tests.scenarios.conftest import wait_until_serving
+from tests.support.kafka_broker import KafkaBroker, dump_segments
+from tests.support.protocol_client import ProtocolMember, wait_for_correct_group
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection, commit
 
 pytestmark = pytest.mark.java
 

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from compatibility.members import CLIENTS, Client, Program, shared, wait_for_all
-from server_process import ServerProcess
-from wire import Connection
+
+from tests.compatibility.members import CLIENTS, Client, Program, shared, wait_for_all
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection
 
 Start = Callable[[Client, ServerProcess], Program]
 MakeTopic = Callable[..., str]

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from server_process import ServerProcess
-from wire import Connection, Values
+
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection, Values
 
 REBALANCES = 200
 COMMIT_EVERY_S = 0.1

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_broker import KafkaBroker, dump_segments
-from scenarios.conftest import wait_until_serving
-from server_process import ServerProcess
-from wire import Connection
+
+from tests.scenarios.conftest import wait_until_serving
+from tests.support.kafka_broker import KafkaBroker, dump_segments
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection
 
 pytestmark = pytest.mark.java
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kafka_broker import KafkaBroker, dump_segments
-from record_batch import CONTROL, TRANSACTIONAL, Batch, read_batches
-from scenarios.conftest import wait_until_serving
-from server_process import ServerProcess
-from wire import Connection
+
+from tests.scenarios.conftest import wait_until_serving
+from tests.support.kafka_broker import KafkaBroker, dump_segments
+from tests.support.record_batch import CONTROL, TRANSACTIONAL, Batch, read_batches
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection
 
 pytestmark = pytest.mark.java
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_broker import KafkaBroker, dump_segments
-from scenarios.conftest import wait_until_serving
-from server_process import ServerProcess
-from waiting import wait_until
-from wire import Connection
+
+from tests.scenarios.conftest import wait_until_serving
+from tests.support.kafka_broker import KafkaBroker, dump_segments
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection
 
 pytestmark = pytest.mark.java
 

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from server_process import ServerProcess
-from wire import Connection
+
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection
 
 ROUNDS = 50
 REBALANCES_PER_ROUND = 4

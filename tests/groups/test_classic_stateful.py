@@ -13,7 +13,6 @@ requests, use old ids and generations, and never notice what happened to them un
 from dataclasses import dataclass, field
 from typing import Any
 
-from groups.harness import Asked, GroupHarness, subscription
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -23,6 +22,7 @@ from coordinator.groups.delete_groups import delete_groups
 from coordinator.groups.offsets.commit import commit
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import GroupMetadataKey, OffsetCommitRequest
+from tests.groups.harness import Asked, GroupHarness, subscription
 
 GROUPS = ("g", "h")
 SESSION_MS = 10_000

@@ -1,7 +1,6 @@
 """An event is linked to the state it was decided on: folding the groups' log up to its state offset and deciding again comes to
 the same, whatever happened before and after."""
 
-from groups.consumer.consumer_world import ChangeableSettings, ConsumerHarness, Modern
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +9,7 @@ from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import FENCING_POLICIES
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest
+from tests.groups.consumer.consumer_world import ChangeableSettings, ConsumerHarness, Modern
 
 STEPS = st.lists(
     st.one_of(

@@ -1,10 +1,10 @@
 """Groups, and the ids that a group gives out, have limits; what is there already is served beyond them."""
 
 import pytest
-from groups.consumer.consumer_world import ConsumerHarness
-from groups.harness import GroupHarness
 
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.consumer.consumer_world import ConsumerHarness
+from tests.groups.harness import GroupHarness
 
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
 

@@ -3,7 +3,6 @@
 from itertools import permutations
 
 import pytest
-from groups.harness import GroupHarness, subscription
 
 from coordinator.groups.groups import RECORD_KEYS, Groups
 from coordinator.groups.records import group_metadata_tombstone, new_group_metadata
@@ -18,6 +17,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
+from tests.groups.harness import GroupHarness, subscription
 
 KEY = GroupMetadataKey("g")
 

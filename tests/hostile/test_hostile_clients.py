@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from record_batch import Batch
-from server_process import ServerProcess
-from waiting import WITHIN_S, wait_until
-from wire import Connection, ConnectionClosed, encode, frame
+
+from tests.support.record_batch import Batch
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import WITHIN_S, wait_until
+from tests.support.wire import Connection, ConnectionClosed, encode, frame
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the server's memory from /proc")
 

@@ -18,10 +18,11 @@ import urllib.error
 import urllib.request
 
 import pytest
-from record_batch import Batch, read_batches
-from server_process import ServerProcess
-from waiting import WITHIN_S, wait_until
-from wire import Connection, ConnectionClosed
+
+from tests.support.record_batch import Batch, read_batches
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import WITHIN_S, wait_until
+from tests.support.wire import Connection, ConnectionClosed
 
 KILLS = int(os.environ.get("COORDINATOR_TEST_KILLS", "15"))
 NONE, COORDINATOR_LOADS, COORDINATOR_NOT_AVAILABLE, STORAGE_ERROR = 0, 14, 15, 56

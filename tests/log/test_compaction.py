@@ -4,12 +4,12 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from log.log_helpers import FOLDER, append, content, make_batch, offsets, open_log, reopened
 
 from coordinator.faults.disk import PowerCut, SimulatedDisk
 from coordinator.log.batch import check_batch, seal, split
 from coordinator.log.codecs import compress
 from coordinator.log.compaction import clean, is_due
+from tests.log.log_helpers import FOLDER, append, content, make_batch, offsets, open_log, reopened
 
 DAY = 24 * 3600 * 1000
 

@@ -1,10 +1,10 @@
 """A cleaning remembers so many keys and no more; what it does not get to, the next one does."""
 
 import pytest
-from log.log_helpers import append, content, open_log, reopened
 
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.compaction import clean, is_due
+from tests.log.log_helpers import append, content, open_log, reopened
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log.log_helpers import append, open_log, reopened
 
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.batch import TRANSACTIONAL, BatchBuilder, end_transaction, key_values, read_end_transaction
 from coordinator.log.compaction import clean
 from coordinator.log.log import LastBatch
 from coordinator.log.segment import Segment
+from tests.log.log_helpers import append, open_log, reopened
 
 DAY = 24 * 3600 * 1000
 

@@ -3,7 +3,6 @@
 import errno
 
 import pytest
-from log.log_helpers import FOLDER, append, content, filled, make_batch, offsets, open_log, reopened
 
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.batch import encode_batch, seal
@@ -12,6 +11,7 @@ from coordinator.log.log import Log, OffsetOutOfRange, TimestampOffset
 from coordinator.log.record import LogRecord
 from coordinator.log.segment import segment_name
 from coordinator.world.disk import RealDisk
+from tests.log.log_helpers import FOLDER, append, content, filled, make_batch, offsets, open_log, reopened
 
 
 @pytest.fixture
@@ -274,7 +274,7 @@ def test_a_folder_written_by_kafka_opens_with_its_other_files_beside(disk):
 
 
 def test_the_real_disk_keeps_a_log_too(tmp_path):
-    from log.log_helpers import settings
+    from tests.log.log_helpers import settings
 
     folder = f"{tmp_path}/topic-0"
     log = Log.open(RealDisk(), folder, settings(segment_bytes=300))

@@ -3,9 +3,9 @@
 from random import Random
 
 import pytest
-from log.log_helpers import append, offsets, open_log
 
 from coordinator.faults.disk import SimulatedDisk
+from tests.log.log_helpers import append, offsets, open_log
 
 
 @pytest.mark.parametrize("interval", [0, 100, 700, 1 << 30])

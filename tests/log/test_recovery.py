@@ -3,11 +3,11 @@
 from random import Random
 
 import pytest
-from log.log_helpers import FOLDER, append, content, filled, open_log, reopened
 
 from coordinator.faults.disk import PowerCut, SimulatedDisk
 from coordinator.log.log import DamagedLog
 from coordinator.log.segment import segment_name
+from tests.log.log_helpers import FOLDER, append, content, filled, open_log, reopened
 
 FIRST = f"{FOLDER}/{segment_name(0)}"
 RECORDS = [(b"key-%d" % i, b"value") for i in range(20)]

@@ -4,10 +4,10 @@ import errno
 from random import Random
 
 import pytest
-from log.log_helpers import LateWorker, content, make_batch, open_log, reopened
 
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.writer import Writer
+from tests.log.log_helpers import LateWorker, content, make_batch, open_log, reopened
 
 
 class Shard:

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from ports import HeldPort
-from waiting import WITHIN_S, wait_until
-from wire import Connection
+
+from tests.support.ports import HeldPort
+from tests.support.waiting import WITHIN_S, wait_until
+from tests.support.wire import Connection
 
 MONITORING = Path(__file__).resolve().parents[2] / "monitoring"
 RULES = {

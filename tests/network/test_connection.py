@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
+from coordinator.api.access import READ_GROUP
+from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher
 from coordinator.bench.load import frame
 from coordinator.network.connection import Connection, ConnectionLimits, Turn
@@ -82,7 +83,7 @@ class Peer:
             key=12,
             name="Heartbeat",
             versions=(0, 4),
-            access=Access(Operation.READ, Resource.GROUP),
+            access=(READ_GROUP,),
             handle=handle,
             refuse=lambda request, error, version: HeartbeatResponse(error_code=error.code),
         )

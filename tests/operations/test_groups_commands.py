@@ -6,14 +6,14 @@ import threading
 import uuid
 
 import pytest
-from kafka_broker import KafkaBroker
-from record_batch import Batch
-from server_process import ServerProcess
-from waiting import wait_until
-from wire import Connection
 
 from coordinator import cli
 from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.record_batch import Batch
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection
 
 SUBSCRIPTION = encode_subscription(Subscription(("t",), None, {}, -1, None, 1))
 

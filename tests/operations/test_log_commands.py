@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from wire import Connection
 
 from coordinator import cli
 from coordinator.log.batch import (
@@ -34,6 +33,7 @@ from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
 from coordinator.transactions.records import transaction_record
 from coordinator.transactions.transaction import State, Transaction
+from tests.support.wire import Connection
 
 NOW_MS = 1_700_000_000_000
 SERDE = Serde(Codec.of(), ("OffsetCommitKey", "GroupMetadataKey"))

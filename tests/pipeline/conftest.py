@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka_broker import KafkaBroker
-from pipeline.lives import PATIENT, in_a_transaction, live_through
-from spark_connector import connector_jars
 
 from pyspark_coordinator_log import JAVA_OPTIONS
+from tests.pipeline.group_activity import LONG_SESSIONS, run_groups, run_transactions
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.spark_connector import connector_jars
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _NEEDS = ("pyspark", "pyarrow", "pandas", "numpy")
@@ -67,13 +67,13 @@ def spark() -> Iterator[object]:
 
 
 @pytest.fixture(scope="session")
-def kafka_that_lived(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+def kafka_with_history(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """A Kafka broker in whose log are groups of both kinds and transactions; it goes on running."""
-    broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), PATIENT)
+    broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), LONG_SESSIONS)
     try:
         broker.start()
-        live_through(broker.bootstrap)
-        in_a_transaction(broker.bootstrap)
+        run_groups(broker.bootstrap)
+        run_transactions(broker.bootstrap)
         yield broker
     finally:
         broker.stop()

@@ -10,9 +10,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-from groups.consumer.consumer_world import Classic, ConsumerHarness, Modern
-from groups.harness import Asked
-
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.groups import RECORD_KEYS
 from coordinator.groups.offsets.commit import commit
@@ -29,6 +26,8 @@ from coordinator.protocol.messages import (
 from coordinator.requests import offset_commit as commit_api
 from coordinator.runtime.result import Record, Result
 from coordinator.runtime.serde import Serde
+from tests.groups.consumer.consumer_world import Classic, ConsumerHarness, Modern
+from tests.groups.harness import Asked
 
 _Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 _Partition = OffsetCommitRequest.OffsetCommitRequestPartition
@@ -39,7 +38,7 @@ START_MS = 1_760_000_000_000
 BATCH_RECORDS = 7
 
 
-class Story(ConsumerHarness):
+class SimulatedHistory(ConsumerHarness):
     """A shard whose events are kept, refused ones too."""
 
     def __init__(self, seed: int, **config: Any) -> None:
@@ -73,16 +72,16 @@ class Story(ConsumerHarness):
                 for name, which in by_topic.items()
             ],
         )
-        asked = Asked(commit_api.API, version, "client", "/127.0.0.1", "")
+        context = Asked(commit_api.API, version, "client", "/127.0.0.1", "")
         try:
-            result = commit(self.groups, request, asked, self.now_ms)
+            result = commit(self.groups, request, context, self.now_ms)
         except KafkaError as error:
             result = Result(facts=error.facts)
         self._apply(result)
 
     # --- the mess -----------------------------------------------------------------------------------------------------
 
-    def live(self, steps: int) -> "Story":
+    def live(self, steps: int) -> "SimulatedHistory":
         for _ in range(4):
             self.come()
         for _ in range(steps):
@@ -194,8 +193,8 @@ class Story(ConsumerHarness):
     def write(self, folder: Path, shard: int = 0) -> Path:
         """The log in a data folder; events end every batch as the server's do."""
         write_log(folder / f"__consumer_offsets-{shard}", encoded(self.records, RECORD_KEYS), self.times)
-        told = [record.value.time_ms for record in self.events]
-        write_log(folder / f"__coordinator_events-{shard}", encoded(self.events, EVENT_KEYS), told)
+        event_times = [record.value.time_ms for record in self.events]
+        write_log(folder / f"__coordinator_events-{shard}", encoded(self.events, EVENT_KEYS), event_times)
         return folder
 
 

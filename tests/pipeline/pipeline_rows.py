@@ -133,7 +133,7 @@ class History:
         self.events.append(row | {"type": name, "group": self.group, "group_kind": "consumer"} | fields)
         return offset
 
-    def decided(
+    def commit_decided(
         self, member: str, epoch: int, partitions: dict[int, int | None], error: str | None = None, **fields: Any
     ) -> int:
         """A commit; `partitions`: partition of topic t -> the assignment epoch that the event tells."""

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline.histories import Story
-from pipeline.pipeline_rows import quick
+
+from tests.pipeline.histories import SimulatedHistory
+from tests.pipeline.pipeline_rows import quick
 
 pytest.importorskip("pyspark")
 pytest.importorskip("deltalake")
@@ -27,11 +28,11 @@ def rows_of(path: Path) -> tuple[list[str], list[str]]:
 
 def test_an_audit_writes_the_same_tables_as_delta_and_as_parquet(spark: Any, tmp_path: Path) -> None:
     """Those without a row among them, which have their columns all the same."""
-    log = Story(5).live(80).write(tmp_path / "log")
+    log = SimulatedHistory(5).live(80).write(tmp_path / "log")
     found, made = {}, {}
     for form in (PARQUET, DELTA):
         with quick(spark):
-            made[form] = tables.Derived(evidence=sources.from_log(spark, str(log), {}))
+            made[form] = tables.Derived(source=sources.from_log(spark, str(log), {}))
             *_, (_, found[form]) = audit.audit(made[form], tables.Store(spark, str(tmp_path / form), form))
     assert found[DELTA] == found[PARQUET]
     for name in audit.WRITTEN:

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline.histories import Story, encoded, write_log
-from pipeline.pipeline_rows import quick
-from pipeline.plain_fold import Fold, fold
-from waiting import wait_until
+
+from tests.pipeline.histories import SimulatedHistory, encoded, write_log
+from tests.pipeline.pipeline_rows import quick
+from tests.pipeline.reference_model import ReferenceResult, replay
+from tests.support.waiting import wait_until
 
 pytest.importorskip("pyspark")
 
@@ -38,10 +39,10 @@ def _quick(spark):
 KILLS = int(os.environ.get("PIPELINE_KILLS", "0"))
 
 
-class Growing:
+class GrowingLog:
     """A story's log, written bit by bit."""
 
-    def __init__(self, story: Story, folder: Path) -> None:
+    def __init__(self, story: SimulatedHistory, folder: Path) -> None:
         self.folder = folder
         self.logs = [
             (folder / "__consumer_offsets-0", encoded(story.records, RECORD_KEYS), story.times),
@@ -83,7 +84,7 @@ def texts(rows: Any, *names: str) -> list[str]:
     return sorted(repr(tuple(row[name] for name in names)) for row in rows)
 
 
-def assert_is_the_fold(spark: Any, out: Path, truth: Fold) -> None:
+def assert_matches_reference(spark: Any, out: Path, truth: ReferenceResult) -> None:
     """Everything that is said at once: each once, and none missing."""
     members = kept(spark, out, "member_intervals")
     assert texts(members, "group", "member_id", "epoch", "from_offset", "to_offset") == sorted(
@@ -105,15 +106,15 @@ def assert_is_the_fold(spark: Any, out: Path, truth: Fold) -> None:
 
 
 @pytest.fixture(scope="module")
-def story() -> Story:
-    made = Story(5).live(260)
+def story() -> SimulatedHistory:
+    made = SimulatedHistory(5).live(260)
     made.give_twice()
     made.live(30)
     made.outrun()
     return made.live(40)
 
 
-class Died(Exception):
+class WriteFailed(Exception):
     """As if the process were no more."""
 
 
@@ -130,7 +131,7 @@ def pieces(spark: Any, log: Path, *parts: tuple[int, int]) -> Iterator[Any]:
         before = part
 
 
-def cuts(story: Story, *shares: tuple[float, float]) -> list[tuple[int, int]]:
+def cuts(story: SimulatedHistory, *shares: tuple[float, float]) -> list[tuple[int, int]]:
     """Offsets from shares of the state, and of those events that were decided on no more than that."""
     found = []
     for state, events in shares:
@@ -140,44 +141,44 @@ def cuts(story: Story, *shares: tuple[float, float]) -> list[tuple[int, int]]:
     return found
 
 
-class Dying:
+class FailingWrites:
     """Lets the n-th write from now fail as a SIGKILL would leave it: with half a folder of another name."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: int | None = None
-        plain = follow.Batches.fill
+        plain = follow.BatchFolders.fill
 
-        def fill(batches: follow.Batches, number: int, make: Any) -> None:
+        def fill(batches: follow.BatchFolders, number: int, make: Any) -> None:
             if self.left is not None:
                 self.left -= 1
                 if self.left == 0:
                     self.left = None
                     (batches.folder / f".batch={number:012d}.new").mkdir(parents=True)
-                    raise Died
+                    raise WriteFailed
             plain(batches, number, make)
 
-        monkeypatch.setattr(follow.Batches, "fill", fill)
+        monkeypatch.setattr(follow.BatchFolders, "fill", fill)
 
 
 def test_in_batches_and_over_deaths_it_says_what_a_fold_over_all_says(spark, story, tmp_path, monkeypatch):
     """Intervals, verdicts and broken rules at once, each once: with state alone, events alone, and both in a batch."""
     log, out = story.write(tmp_path / "log"), tmp_path / "out"
     source = follow._Source(spark, options(log, out), {}, {})
-    dying = Dying(monkeypatch)
+    failing = FailingWrites(monkeypatch)
     # The events lag behind the state by more than a batch, and come alone.
     parts = cuts(story, (0.4, 0.3), (1.0, 0.3), (1.0, 1.0))
-    for number, (piece, dies_at) in enumerate(zip(pieces(spark, log, *parts), (None, 7, None), strict=True)):
+    for number, (piece, fails_at) in enumerate(zip(pieces(spark, log, *parts), (None, 7, None), strict=True)):
 
         def history() -> follow.History:
             return follow.History(spark, out, follow.Archive(out, source), [], lambda _: None)
 
-        if dies_at is not None:
-            dying.left = dies_at
-            with pytest.raises(Died):
+        if fails_at is not None:
+            failing.left = fails_at
+            with pytest.raises(WriteFailed):
                 history().batch(piece, number)
         history().batch(piece, number)
-    truth = fold(story.records, story.events)
-    assert_is_the_fold(spark, out, truth)
+    truth = replay(story.records, story.events)
+    assert_matches_reference(spark, out, truth)
     assert len(list((out / "live" / "state").iterdir())) == follow.SNAPSHOTS_KEPT
 
 
@@ -185,20 +186,20 @@ def test_as_a_stream_that_dies_and_goes_on_it_keeps_every_record_once_for_the_ot
     spark, story, tmp_path, monkeypatch
 ):
     """Spark runs the batch again that it had planned, with what came meanwhile in the next one."""
-    log, out = Growing(story, tmp_path / "log"), tmp_path / "out"
-    dying = Dying(monkeypatch)
+    log, out = GrowingLog(story, tmp_path / "log"), tmp_path / "out"
+    failing = FailingWrites(monkeypatch)
     log.grow(0.5, 0.5)
-    dying.left = 3
+    failing.left = 3
     with pytest.raises(follow.FollowFailed):
         run(spark, log.folder, out)
     log.grow(1.0, 1.0)
     run(spark, log.folder, out)
     assert len(list((out / "archive" / "history").iterdir())) == 2
-    derived = tables.Derived(evidence=sources.from_archive(spark, str(out / "archive")))
-    offsets = [row["offset"] for row in derived.evidence.state.select("offset").collect()]
-    offsets += [row["offset"] for row in derived.evidence.commits.select("offset").collect()]
+    derived = tables.Derived(source=sources.from_archive(spark, str(out / "archive")))
+    offsets = [row["offset"] for row in derived.source.state.select("offset").collect()]
+    offsets += [row["offset"] for row in derived.source.commits.select("offset").collect()]
     assert sorted(offsets) == list(range(len(story.records)))
-    truth = fold(story.records, story.events)
+    truth = replay(story.records, story.events)
     assert {(r["group"], r["kind"], r["epoch"], r["offset"]) for r in derived.epochs.collect()} == truth.epochs
 
 

@@ -36,8 +36,8 @@ def test_a_log_that_is_not_there_is_one_line_and_nothing_is_written(name, tmp_pa
 
 def test_delta_tables_without_deltalake_are_refused_before_anything_is_made(tmp_path):
     out = tmp_path / "out"
-    asked = ["tables", "--log", str(Path(__file__).parent), "--out", str(out), "--format", "delta"]
-    done = submitted(*asked, by=("-c", WITHOUT_DELTALAKE))
+    arguments = ["tables", "--log", str(Path(__file__).parent), "--out", str(out), "--format", "delta"]
+    done = submitted(*arguments, by=("-c", WITHOUT_DELTALAKE))
     assert done.returncode == 2
     assert done.stderr == "coordinator: --format delta: deltalake is not installed: pip install deltalake\n"
     assert not out.exists()

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kafka_broker import KafkaBroker
-from pipeline import foreign_logs as made
-from pipeline.foreign_logs import Commit
-from pipeline.lives import PATIENT, live_through
-from server_process import ServerProcess
-from spark_connector import connector_jars, why_no_connector
+
+from tests.pipeline import foreign_logs as made
+from tests.pipeline.foreign_logs import Commit
+from tests.pipeline.group_activity import LONG_SESSIONS, run_groups
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.server_process import ServerProcess
+from tests.support.spark_connector import connector_jars, why_no_connector
 
 
 @pytest.fixture(params=["ours", pytest.param("kafka", marks=pytest.mark.java)])
@@ -18,9 +19,9 @@ def server(
 ) -> ServerProcess | KafkaBroker:
     """A server that has seen groups, with its log and Kafka's protocol at hand. After `spark`: without it there is no use."""
     if request.param == "kafka":
-        return request.getfixturevalue("kafka_that_lived")
-    ours = coordinator_process(settings=PATIENT)
-    live_through(ours.bootstrap)
+        return request.getfixturevalue("kafka_with_history")
+    ours = coordinator_process(settings=LONG_SESSIONS)
+    run_groups(ours.bootstrap)
     return ours
 
 
@@ -38,8 +39,8 @@ def through_kafka(spark: Any, server: ServerProcess | KafkaBroker, view: str) ->
 def test_a_servers_log_is_the_same_from_its_segments_and_through_kafka(spark, server):
     commits = load(spark, server, "commits").orderBy("offset").collect()
     assert {row.problem for row in commits} == {None}
-    told = [(row.partition, row.committed_offset) for row in commits if row.group == "simple"]
-    assert told == [pair for n in range(20) for pair in ((0, n), (1, n * 2))] + [(1, None)]
+    simple_commits = [(row.partition, row.committed_offset) for row in commits if row.group == "simple"]
+    assert simple_commits == [pair for n in range(20) for pair in ((0, n), (1, n * 2))] + [(1, None)]
     [last] = {(row.group, row.committed_offset, row.metadata) for row in commits if row.group == "modern"}
     assert last == ("modern", 5, "note 5")
 
@@ -111,10 +112,10 @@ def test_events_through_kafka_keep_the_state_that_they_were_decided_on():
     from coordinator.protocol import messages
     from pyspark_coordinator_log import kafka
 
-    decided = messages.CommitDecidedValue(state_offset=7, member_id="m", error_code=25)
+    decision = messages.CommitDecidedValue(state_offset=7, member_id="m", error_code=25)
     left = messages.MemberLeftValue(state_offset=9, member_id="m")
     keyed = [
-        (made.encoded(messages.CommitDecidedKey("g"), 0), made.encoded(decided, 0)),
+        (made.encoded(messages.CommitDecidedKey("g"), 0), made.encoded(decision, 0)),
         (made.encoded(messages.GroupMetadataKey("g"), 0), None),
         (made.encoded(messages.MemberLeftKey("g"), 0), made.encoded(left, 0)),
     ]

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pipeline import foreign_logs as made
 
 from coordinator.protocol import messages as kafka
-from pyspark_coordinator_log import assignments, batches, columns, gather, messages, views
+from pyspark_coordinator_log import assignments, batches, buffers, columns, messages, views
+from tests.pipeline import foreign_logs as made
 
 CURRENT, TARGET = kafka.ConsumerGroupCurrentMemberAssignmentValue, kafka.ConsumerGroupTargetAssignmentMemberValue
 NAMES = [
@@ -64,7 +64,7 @@ def one_by_one(records: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]
 
 def in_step(records: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
     content = made.batch(0, records)
-    source = gather.Bytes(gather.padded(content))
+    source = buffers.Buffer(buffers.padded(content))
     headers = batches.Headers(source, np.array([0], np.int64))
     wanted = views.Wanted(view="state", columns=tuple(NAMES), groups=None, since_ms=None, until_ms=None)
     table = views.table(source, headers, wanted, views.Origin(3, "log", is_state=True), 0, None)

@@ -10,11 +10,11 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pipeline import foreign_logs as made
-from pipeline.test_log_decoder import read
 
 from coordinator.protocol import messages as kafka
 from pyspark_coordinator_log import columns, decisions, messages
+from tests.pipeline import foreign_logs as made
+from tests.pipeline.test_log_decoder import read
 
 VALUE = kafka.CommitDecidedValue
 TEXTS = st.text(max_size=8) | st.just("a" * 150)

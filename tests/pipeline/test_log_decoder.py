@@ -11,15 +11,15 @@ pytest.importorskip("pyarrow")
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pipeline import foreign_logs as made
-from pipeline.foreign_logs import Commit
 
 from coordinator.log.batch import decode_records, read_header
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
-from pyspark_coordinator_log import batches, columns, gather, views
+from pyspark_coordinator_log import batches, buffers, columns, views
 from pyspark_coordinator_log.batches import BadBatch
 from pyspark_coordinator_log.commits import topic_id_text
+from tests.pipeline import foreign_logs as made
+from tests.pipeline.foreign_logs import Commit
 
 
 def wanted(view: str, **limits: Any) -> views.Wanted:
@@ -30,7 +30,7 @@ def wanted(view: str, **limits: Any) -> views.Wanted:
 def read(content: bytes, view: str, **limits: Any) -> list[dict[str, Any]]:
     found, reached = batches.walk(content, len(content))
     assert reached == len(content)
-    source = gather.Bytes(gather.padded(content))
+    source = buffers.Buffer(buffers.padded(content))
     headers = batches.Headers(source, np.array(found, np.int64))
     batches.check(source, headers, checksums=True)
     out = []
@@ -43,14 +43,14 @@ def read(content: bytes, view: str, **limits: Any) -> list[dict[str, Any]]:
     return out
 
 
-def fold(content: bytes) -> list[dict[str, Any]]:
+def decoded_one_by_one(content: bytes) -> list[dict[str, Any]]:
     """The commits, record by record."""
     out, position = [], 0
     while position < len(content):
         header = read_header(content, position)
         if not header.is_control:
             out += [
-                fold_one(header, record)
+                decoded_commit(header, record)
                 for record in decode_records(content, position, header)
                 if record.key is not None and record.key[:2] in (b"\0\0", b"\0\1")
             ]
@@ -58,7 +58,7 @@ def fold(content: bytes) -> list[dict[str, Any]]:
     return out
 
 
-def fold_one(header, record) -> dict[str, Any]:
+def decoded_commit(header, record) -> dict[str, Any]:
     key, _ = Codec.of().decoder("OffsetCommitKey", 0)(record.key, 2)
     value, version = None, None
     if record.value is not None:
@@ -145,7 +145,7 @@ def logs(draw) -> bytes:
 @settings(max_examples=60)
 @given(logs())
 def test_commits_are_what_the_codec_reads_one_by_one(content):
-    assert read(content, "commits") == fold(content)
+    assert read(content, "commits") == decoded_one_by_one(content)
 
 
 @settings(max_examples=30)
@@ -193,7 +193,7 @@ def test_a_commit_that_is_none_is_kept_and_says_so(kind, key, value, version):
     content = made.batch(0, [(kind + key, version.to_bytes(2, signed=True) + value)])
     [row] = read(content, "commits")
     try:
-        expected = fold(content)[0]
+        expected = decoded_one_by_one(content)[0]
     except Exception:
         assert row["problem"] is not None
         assert row["committed_offset"] is None

@@ -8,8 +8,6 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from pipeline import foreign_logs as made
-from pipeline.foreign_logs import Commit, write_log
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from coordinator.log.recovery import DamagedLog
@@ -19,6 +17,8 @@ from pyspark_coordinator_log.folders import NoLog
 from pyspark_coordinator_log.options import BadOption, parse, shard_of
 from pyspark_coordinator_log.reading import DataLoss, read
 from pyspark_coordinator_log.source import LogReader, LogStreamReader
+from tests.pipeline import foreign_logs as made
+from tests.pipeline.foreign_logs import Commit, write_log
 
 
 def commit(offset: int, group: str = "g") -> bytes:
@@ -557,11 +557,11 @@ def test_events_are_told_in_columns(tmp_path):
     write_log(tmp_path, [[made.batch(0, [(b"\0\2\0\1g", None)])]])
     write_log(tmp_path, [[event(0, 1)]], topic="__coordinator_events")
     [row] = batch(tmp_path, view="events")
-    told = {
+    shown = {
         name: row[name]
         for name in ("type", "group", "state_offset", "time_ms", "epoch", "cause", "reason", "group_kind")
     }
-    assert told == {
+    assert shown == {
         "type": "RebalanceStarted",
         "group": "g",
         "state_offset": 1,

@@ -4,9 +4,10 @@ Read once and followed in pieces (tests of `follow` in test_follow.py), the answ
 """
 
 import pytest
-from pipeline.histories import Story
-from pipeline.pipeline_rows import quick
-from pipeline.plain_fold import Fold, fold
+
+from tests.pipeline.histories import SimulatedHistory
+from tests.pipeline.pipeline_rows import quick
+from tests.pipeline.reference_model import ReferenceResult, replay
 
 pytest.importorskip("pyspark")
 
@@ -23,34 +24,34 @@ SEEDS = (1, 2)
 ZOMBIES = ("lost", "ahead", "not a member")
 
 
-def planted(seed: int) -> tuple[Story, Fold, dict[str, object]]:
+def planted(seed: int) -> tuple[SimulatedHistory, ReferenceResult, dict[str, object]]:
     """A story with two owners, an epoch ahead of its group, and zombies let through."""
-    story = Story(seed).live(450)
+    story = SimulatedHistory(seed).live(450)
     twice = story.give_twice()
     story.live(40)
     ahead = story.outrun()
     story.live(60)
     refused = sorted(
-        {row[0] for row in fold(story.records, story.events).verdicts if row[3] == "lost" and row[-1] == "refused"}
+        {row[0] for row in replay(story.records, story.events).verdicts if row[3] == "lost" and row[-1] == "refused"}
     )
     through = refused[::5]
     for index in through:
         story.let_through(index)
-    return story, fold(story.records, story.events), {"twice": twice, "ahead": ahead, "through": set(through)}
+    return story, replay(story.records, story.events), {"twice": twice, "ahead": ahead, "through": set(through)}
 
 
 @pytest.fixture(scope="module", params=SEEDS)
-def told(request, tmp_path_factory, spark):
+def planted_case(request, tmp_path_factory, spark):
     story, truth, plan = planted(request.param)
     folder = story.write(tmp_path_factory.mktemp("story"))
     derived = tables.Derived(
-        evidence=sources.from_log(spark, str(folder), {}), keep=lambda _, made: made.localCheckpoint()
+        source=sources.from_log(spark, str(folder), {}), keep=lambda _, made: made.localCheckpoint()
     )
     return derived, truth, plan
 
 
-def test_intervals_epochs_and_verdicts_are_those_of_a_plain_fold(told):
-    derived, truth, _ = told
+def test_intervals_epochs_and_verdicts_are_those_of_a_plain_fold(planted_case):
+    derived, truth, _ = planted_case
     members = {
         (row["group"], row["member_id"], row["epoch"], row["from_offset"], row["to_offset"])
         for row in derived.member_intervals.collect()
@@ -74,8 +75,8 @@ def verdict_rows(rows):
     return [tuple(row[name] for name in names) for row in rows]
 
 
-def test_all_that_was_planted_is_found_and_nothing_else(told):
-    derived, truth, plan = told
+def test_all_that_was_planted_is_found_and_nothing_else(planted_case):
+    derived, truth, plan = planted_case
     rows = derived.invariants_broken.collect()
     zombies = {row["offset"] for row in rows if row["rule"] == vocabulary.ZOMBIE_ACCEPTED}
     assert plan["through"] <= zombies
@@ -89,12 +90,12 @@ def test_all_that_was_planted_is_found_and_nothing_else(told):
     assert plan["ahead"] in {row[1] for row in order}
     # What the server said agrees with its log until records are forged behind its back.
     forged_ms = min(row["time_ms"] for row in rows if row["rule"] in (vocabulary.TWO_OWNERS, vocabulary.EPOCH_ORDER))
-    differ = [row for row in rows if row["rule"] in (vocabulary.TOLD_OTHERWISE, vocabulary.VERDICT)]
+    differ = [row for row in rows if row["rule"] in (vocabulary.EVENT_DISAGREES, vocabulary.VERDICT)]
     assert [row for row in differ if row["time_ms"] < forged_ms] == []
 
 
-def test_the_sums_of_the_audit_are_those_of_a_plain_fold(told):
-    derived, truth, _ = told
+def test_the_sums_of_the_audit_are_those_of_a_plain_fold(planted_case):
+    derived, truth, _ = planted_case
     found = audit.summary(derived)
     rows = truth.verdicts
     assert found["commits"]["decisions"] == len(rows)
@@ -116,9 +117,9 @@ def test_the_sums_of_the_audit_are_those_of_a_plain_fold(told):
 
 
 def test_a_history_without_faults_is_clean(spark, tmp_path):
-    story = Story(3).live(300)
+    story = SimulatedHistory(3).live(300)
     derived = tables.Derived(
-        evidence=sources.from_log(spark, str(story.write(tmp_path)), {}), keep=lambda _, made: made.localCheckpoint()
+        source=sources.from_log(spark, str(story.write(tmp_path)), {}), keep=lambda _, made: made.localCheckpoint()
     )
     found = audit.summary(derived)
     assert found["broken"] == {}

@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from pipeline.pipeline_rows import LOG, History, complete_from, frame, quick
+
+from tests.pipeline.pipeline_rows import LOG, History, complete_from, frame, quick
 
 pytest.importorskip("pyspark")
 
@@ -29,36 +30,36 @@ def moved() -> History:
     h.group_epoch(1)
     h.target_epoch(1)
     h.current("a", 1, {0: 1, 1: 1})
-    h.decided("a", 1, {0: 1}, member_epoch=1)
+    h.commit_decided("a", 1, {0: 1}, member_epoch=1)
     h.metadata("b")
     h.group_epoch(2)
     h.target_epoch(2)
     h.current("a", 1, {0: 1}, pending={1: 1}, state="UNREVOKED_PARTITIONS")
-    h.decided("a", 1, {0: 1, 1: 1}, member_epoch=1)
+    h.commit_decided("a", 1, {0: 1, 1: 1}, member_epoch=1)
     h.current("a", 2, {0: 1}, revocation_epoch=1)
     h.current("b", 2, {1: 2})
-    h.decided("a", 1, {1: None}, member_epoch=2)
-    h.decided("a", 1, {0: 1}, "STALE_MEMBER_EPOCH", member_epoch=2)
-    h.decided("a", 2, {1: None}, member_epoch=2)
-    h.decided("nobody", 2, {1: None}, "UNKNOWN_MEMBER_ID")
-    h.decided("b", 3, {1: 2}, "STALE_MEMBER_EPOCH", member_epoch=2)
-    h.decided("b", 2, {1: 2, 0: None}, "OFFSET_METADATA_TOO_LARGE", member_epoch=2)
-    h.decided("", -1, {5: None})
+    h.commit_decided("a", 1, {1: None}, member_epoch=2)
+    h.commit_decided("a", 1, {0: 1}, "STALE_MEMBER_EPOCH", member_epoch=2)
+    h.commit_decided("a", 2, {1: None}, member_epoch=2)
+    h.commit_decided("nobody", 2, {1: None}, "UNKNOWN_MEMBER_ID")
+    h.commit_decided("b", 3, {1: 2}, "STALE_MEMBER_EPOCH", member_epoch=2)
+    h.commit_decided("b", 2, {1: 2, 0: None}, "OFFSET_METADATA_TOO_LARGE", member_epoch=2)
+    h.commit_decided("", -1, {5: None})
     return h
 
 
-def judging(spark: Any, state: Any, events: Any, complete: int = 0) -> verdicts.Pass:
+def judging(spark: Any, state: Any, events: Any, complete: int = 0) -> verdicts.VerdictPass:
     members, bound = intervals.member_intervals(state), complete_from(spark, complete)
-    runs = intervals.with_runs(intervals.held_partitions(intervals.steady(members), bound))
-    return verdicts.Pass(sources.DecidedRows(events), members, runs, bound)
+    runs = intervals.merge_runs(intervals.held_partitions(intervals.merge_unchanged(members), bound))
+    return verdicts.VerdictPass(sources.CommitEventRows(events), members, runs, bound)
 
 
-def owned_in(judged: verdicts.Pass) -> Any:
-    return intervals.with_islands(judged.runs)
+def owned_in(judged: verdicts.VerdictPass) -> Any:
+    return intervals.merge_ownerships(judged.runs)
 
 
 @pytest.fixture(scope="module")
-def judged(spark: Any, moved: History) -> verdicts.Pass:
+def judged(spark: Any, moved: History) -> verdicts.VerdictPass:
     return judging(spark, *moved.frames(spark))
 
 
@@ -122,7 +123,7 @@ def test_where_the_state_log_was_compacted_the_event_is_believed_and_the_row_say
 
 
 def test_policies_are_replayed_by_request(judged):
-    found = {row["replayed"]: row for row in verdicts.sums(judged.found()).replay.to_pylist()}
+    found = {row["replayed"]: row for row in verdicts.sums(judged.findings()).replay.to_pylist()}
     assert {name: (row["requests"], row["refused_rightly"], row["refused_wrongly"], row["accepted_zombies"])
             for name, row in found.items()} == {
         "strict": (7, 3, 1, 0),
@@ -135,7 +136,7 @@ def test_policies_are_replayed_by_request(judged):
 
 def test_nothing_is_broken_but_the_zombie_that_was_let_through(spark, moved, judged):
     state, _ = moved.frames(spark)
-    found = invariants.invariants_broken(state, owned_in(judged), judged.found())
+    found = invariants.check_invariants(state, owned_in(judged), judged.findings())
     assert rows(found, "rule", "log", "offset", "member_id", "partition") == {
         (vocabulary.ZOMBIE_ACCEPTED, "events", 2, "a", 1)
     }
@@ -151,17 +152,17 @@ def test_what_must_not_be_is_found_with_its_offset(spark):
     h.current("b", 2, {0: 2})
     h.current("b", 3, {}, revocation_epoch=3)
     h.target_epoch(4)
-    h.decided("a", 2, {0: 2}, member_epoch=1)
-    h.decided("a", 2, {0: 2}, member_epoch=2, strict_accepts=False)
+    h.commit_decided("a", 2, {0: 2}, member_epoch=1)
+    h.commit_decided("a", 2, {0: 2}, member_epoch=2, strict_accepts=False)
     state, events = h.frames(spark)
     judged = judging(spark, state, events)
-    found = invariants.invariants_broken(state, owned_in(judged), judged.found())
+    found = invariants.check_invariants(state, owned_in(judged), judged.findings())
     assert rows(found, "rule", "offset", "member_id") == {
         (vocabulary.SINCE_TOO_EARLY, 4, "a"),
         (vocabulary.TWO_OWNERS, 5, "b"),
         (vocabulary.EPOCH_ORDER, 6, "b"),
         (vocabulary.EPOCH_ORDER, 7, None),
-        (vocabulary.TOLD_OTHERWISE, 0, "a"),
+        (vocabulary.EVENT_DISAGREES, 0, "a"),
         (vocabulary.VERDICT, 1, "a"),
     }
 
@@ -173,12 +174,12 @@ def test_a_static_member_that_left_for_a_while_keeps_what_it_has_and_is_not_out_
     h.target_epoch(3)
     h.current("a", 3, {0: 3})
     h.current("a", -2, {0: 3})
-    h.decided("a", 3, {0: 3}, "STALE_MEMBER_EPOCH")
+    h.commit_decided("a", 3, {0: 3}, "STALE_MEMBER_EPOCH")
     state, events = h.frames(spark)
     judged = judging(spark, state, events)
     assert rows(judged.rows(), "truth") == {("ahead",)}
     assert rows(owned_in(judged), "from_offset", "to_offset") == {(3, None)}
-    assert invariants.invariants_broken(state, owned_in(judged), judged.found()).isEmpty()
+    assert invariants.check_invariants(state, owned_in(judged), judged.findings()).isEmpty()
 
 
 def test_classic_groups_have_generations_and_owners_and_unknown_protocols_are_not_guessed(spark):
@@ -188,10 +189,10 @@ def test_classic_groups_have_generations_and_owners_and_unknown_protocols_are_no
             member_count=1, waited_for=[("a", 20)])  # fmt: skip
     h.generation(2, {"a": [0], "b": [1]})
     h.generation(3, {"a": b"\0\1other", "b": b""})
-    h.decided("a", 3, {0: None}, group_kind="classic", member_epoch=3, policy=None)
-    h.decided("a", 2, {0: None}, "ILLEGAL_GENERATION", group_kind="classic", member_epoch=3, policy=None)
-    h.decided("b", 4, {1: None}, "REBALANCE_IN_PROGRESS", group_kind="classic", member_epoch=4, policy=None)
-    h.decided("c", 3, {1: None}, "UNKNOWN_MEMBER_ID", group_kind="classic", policy=None)
+    h.commit_decided("a", 3, {0: None}, group_kind="classic", member_epoch=3, policy=None)
+    h.commit_decided("a", 2, {0: None}, "ILLEGAL_GENERATION", group_kind="classic", member_epoch=3, policy=None)
+    h.commit_decided("b", 4, {1: None}, "REBALANCE_IN_PROGRESS", group_kind="classic", member_epoch=4, policy=None)
+    h.commit_decided("c", 3, {1: None}, "UNKNOWN_MEMBER_ID", group_kind="classic", policy=None)
     state, events = h.frames(spark)
     members = intervals.member_intervals(state)
     owned = intervals.ownership_intervals(members, complete_from(spark))
@@ -219,12 +220,12 @@ def test_classic_groups_have_generations_and_owners_and_unknown_protocols_are_no
 
 def test_commits_of_streams_groups_are_judged_by_what_the_event_tells_of_member_and_partition(spark):
     h = History()
-    told = {"group_kind": "streams", "policy": "assignment-epoch"}
-    h.decided("a", 3, {0: 3}, member_epoch=3, **told)
-    h.decided("a", 2, {0: 2}, member_epoch=3, **told)
-    h.decided("a", 2, {0: 3}, "STALE_MEMBER_EPOCH", member_epoch=3, **told)
-    h.decided("a", 2, {0: None}, "STALE_MEMBER_EPOCH", member_epoch=3, **told)
-    h.decided("z", 2, {0: None}, "UNKNOWN_MEMBER_ID", **told)
+    streams_commit = {"group_kind": "streams", "policy": "assignment-epoch"}
+    h.commit_decided("a", 3, {0: 3}, member_epoch=3, **streams_commit)
+    h.commit_decided("a", 2, {0: 2}, member_epoch=3, **streams_commit)
+    h.commit_decided("a", 2, {0: 3}, "STALE_MEMBER_EPOCH", member_epoch=3, **streams_commit)
+    h.commit_decided("a", 2, {0: None}, "STALE_MEMBER_EPOCH", member_epoch=3, **streams_commit)
+    h.commit_decided("z", 2, {0: None}, "UNKNOWN_MEMBER_ID", **streams_commit)
     found = judging(spark, *h.frames(spark))
     assert rows(found.rows(), "offset", "truth", "assignment_epoch_accepts", "evidence") == {
         (0, "safe", True, "event"),
@@ -325,5 +326,5 @@ def test_events_that_never_came_true_are_left_out(spark):
     opening(h, 2, undone_from_offset=2, covered_state_offset=2, previous_state_offset=3)
     h.event("RebalanceStarted", at=3)
     events = frame(spark, columns.EVENTS, h.events)
-    kept = gaps.came_true(events, gaps.undone(gaps.openings(events)))
+    kept = gaps.without_undone(events, gaps.undone(gaps.openings(events)))
     assert rows(kept, "offset") == {(0,), (1,), (4,), (5,)}

@@ -11,10 +11,11 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from compatibility.members import CLIENTS, Program, shared, wait_for_all
-from pipeline.pipeline_rows import quick
-from server_process import ServerProcess
-from wire import Connection
+
+from tests.compatibility.members import CLIENTS, Program, shared, wait_for_all
+from tests.pipeline.pipeline_rows import quick
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection
 
 pytest.importorskip("pyspark")
 
@@ -95,7 +96,7 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory) -> Any:
+def real_runs(tmp_path_factory) -> Any:
     folder = tmp_path_factory.mktemp("real-run")
     settings = {"group.consumer.session.timeout.ms": 6_000,
                 "group.consumer.min.session.timeout.ms": 500, "group.consumer.heartbeat.interval.ms": 500,
@@ -173,12 +174,10 @@ class Page(HTMLParser):
 _TENURE = re.compile("(.+)\nepoch .+ to .+\n(.+) to (.+)\n")
 
 
-def test_rebalances_causes_and_owners_are_what_the_clients_saw(spark, lived, tmp_path):
+def test_rebalances_causes_and_owners_are_what_the_clients_saw(spark, real_runs, tmp_path):
     """In the tables and in the report that is made of them: how many, why, and who had what at each moment."""
-    data, runs = lived
-    derived = tables.Derived(
-        evidence=sources.from_log(spark, str(data), {}), keep=lambda _, made: made.localCheckpoint()
-    )
+    data, runs = real_runs
+    derived = tables.Derived(source=sources.from_log(spark, str(data), {}), keep=lambda _, made: made.localCheckpoint())
     moves, owned = derived.rebalances.collect(), derived.ownership_intervals.collect()
     clients = {row["member_id"]: row["client_id"] for row in derived.member_intervals.collect()}
     assert derived.invariants_broken.isEmpty()
@@ -192,10 +191,10 @@ def test_rebalances_causes_and_owners_are_what_the_clients_saw(spark, lived, tmp
         seen.sort(key=lambda row: row["offset"])
         assert [cause_of(row["cause"]) for row in seen] == run.causes
         assert all(row["completed"] and row["duration_ms"] is not None for row in seen)
-        told = page.rebalances()
+        listed = page.rebalances()
         assert page.figures["rebalances"] == f"{len(mine):,}"
-        assert len(told) == len(mine)
-        assert [cause_of(cause) for when, cause in told if when and when <= clock(until_ms)] == run.causes
+        assert len(listed) == len(mine)
+        assert [cause_of(cause) for when, cause in listed if when and when <= clock(until_ms)] == run.causes
         for moment, owners in run.seen:
             here = [row for row in owned if row["group"] == run.group and row["from_ms"] <= moment
                     and (row["to_ms"] is None or row["to_ms"] > moment)]  # fmt: skip

@@ -10,14 +10,14 @@ pytest.importorskip("pyspark")
 
 from coordinator.pipeline import drawing, pages
 from coordinator.pipeline.markup import Markup, tag, visible
-from coordinator.pipeline.pages import Found
+from coordinator.pipeline.pages import GroupData
 
 EVIL = "<script>alert('x')</script>&\"\u202egnp.\0"
 
 
-def found(**fields: Any) -> Found:
+def found(**fields: Any) -> GroupData:
     group = {"log_id": "log", "shard": 0, "group": "orders", "kind": "consumer", "first_ms": 0, "last_ms": 10}
-    return Found({**group, **fields.pop("group", {})}, **fields)
+    return GroupData({**group, **fields.pop("group", {})}, **fields)
 
 
 def rebalance(epoch: int, **fields: Any) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Page(HTMLParser):
         return sum(tag == name and wanted.items() <= found.items() for tag, found in self.tags)
 
 
-def whole(**fields: Any) -> Found:
+def whole(**fields: Any) -> GroupData:
     return found(
         rebalances=[rebalance(1), rebalance(2, cause=None, duration_ms=None, slowest_member_id=None)],
         ownership=[owned(0, "m1", 1000, None), owned(1, "m1", 1000, 1600), owned(1, "m2", 1600, None)],

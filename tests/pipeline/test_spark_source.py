@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline import foreign_logs as made
-from pipeline.foreign_logs import Commit, write_log
+
+from tests.pipeline import foreign_logs as made
+from tests.pipeline.foreign_logs import Commit, write_log
 
 LINES = 3
 STARTS = 4
@@ -68,8 +69,8 @@ def test_every_view_reaches_spark_whole(spark, tmp_path, view):
     rows = load(spark, tmp_path, view=view).collect()
     assert len(rows) == (2 if view == "history" else 1)
     if view in {"events", "history"}:
-        [told] = [row for row in rows if row.type == "RebalanceCompleted"]
-        assert (told.epoch, told.cause, told.waited_for[0].waited_ms) == (3, "join", 5)
+        [completed] = [row for row in rows if row.type == "RebalanceCompleted"]
+        assert (completed.epoch, completed.cause, completed.waited_for[0].waited_ms) == (3, "join", 5)
 
 
 def test_errors_say_in_one_line_what_is_wrong(spark, tmp_path):

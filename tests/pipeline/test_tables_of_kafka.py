@@ -7,8 +7,9 @@ same by both ways. Transactions can be seen in the segments only.
 from typing import Any
 
 import pytest
-from pipeline.pipeline_rows import quick
-from spark_connector import connector_jars, why_no_connector
+
+from tests.pipeline.pipeline_rows import quick
+from tests.support.spark_connector import connector_jars, why_no_connector
 
 pytest.importorskip("pyspark")
 
@@ -21,8 +22,8 @@ def _quick(spark):
         yield
 
 
-def derived(found: sources.Evidence) -> tables.Derived:
-    return tables.Derived(evidence=found, keep=lambda _, made: made.localCheckpoint())
+def derived(found: sources.LogSource) -> tables.Derived:
+    return tables.Derived(source=found, keep=lambda _, made: made.localCheckpoint())
 
 
 def rows(frame: Any, *names: str) -> set[tuple[Any, ...]]:
@@ -30,8 +31,8 @@ def rows(frame: Any, *names: str) -> set[tuple[Any, ...]]:
 
 
 @pytest.mark.java
-def test_groups_of_both_kinds_have_their_tables_and_what_kafka_does_not_tell_is_absent(spark, kafka_that_lived):
-    broker = kafka_that_lived
+def test_groups_of_both_kinds_have_their_tables_and_what_kafka_does_not_tell_is_absent(spark, kafka_with_history):
+    broker = kafka_with_history
     ours = derived(sources.from_log(spark, str(broker.data_dir), {}))
     assert ours.commit_verdicts is None
     assert ours.policy_replay is None

@@ -7,7 +7,6 @@ import construct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.message_making import EVERY_MESSAGE, EVERY_VERSION, SCHEMAS, as_plain, make_message
 
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import (
@@ -19,6 +18,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.protocol.primitives import Array, Body, MalformedError, Prefix
 from coordinator.protocol.schema import SchemaFolder
+from tests.protocol.message_making import EVERY_MESSAGE, EVERY_VERSION, SCHEMAS, as_plain, make_message
 
 CODEC = Codec.of()
 

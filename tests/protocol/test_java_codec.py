@@ -5,11 +5,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from java_support import KAFKA_VERSION, compile_java, java, kafka_classpath
-from protocol.message_making import EVERY_VERSION, SCHEMAS, make_message
 
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import Message
+from tests.protocol.message_making import EVERY_VERSION, SCHEMAS, make_message
+from tests.support.java_support import KAFKA_VERSION, compile_java, java, kafka_classpath
 
 CODEC = Codec.of()
 MESSAGES_EACH = 3

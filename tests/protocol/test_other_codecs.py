@@ -15,11 +15,11 @@ from kio.index import UnknownEntity, load_entity_module
 from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
-from protocol.message_making import EVERY_MESSAGE, SCHEMAS, make_message
 
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import Message
 from coordinator.protocol.schema import attribute_name
+from tests.protocol.message_making import EVERY_MESSAGE, SCHEMAS, make_message
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its import uses what Python 3.11 deprecates

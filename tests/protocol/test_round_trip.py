@@ -5,9 +5,9 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.message_making import EVERY_MESSAGE, SCHEMAS, as_plain, make_message
 
 from coordinator.protocol.codec import Codec
+from tests.protocol.message_making import EVERY_MESSAGE, SCHEMAS, as_plain, make_message
 
 CODEC = Codec.of()
 chance = st.randoms(use_true_random=True)

@@ -1,7 +1,7 @@
 """What stands before an answer's body is as the definition says, except that of ApiVersions."""
 
 from coordinator import requests
-from coordinator.api.dispatch import API_VERSIONS, Dispatcher, spoken_apis
+from coordinator.api.dispatch import API_VERSIONS, Dispatcher, supported_apis
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import ResponseHeader
 
@@ -11,7 +11,7 @@ SIZE_BYTES = 4
 
 def test_answers_have_the_header_of_their_version():
     """A client that does not know our ApiVersions must be able to read its answer: no tagged fields (KIP-511)."""
-    apis = spoken_apis(requests)
+    apis = supported_apis(requests)
     dispatcher = Dispatcher(None, apis, CODEC)
     for api in apis.values():
         first, last = api.versions

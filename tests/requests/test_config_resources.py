@@ -3,7 +3,6 @@
 import logging
 
 import pytest
-from asking import Server, answer
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -11,7 +10,8 @@ from coordinator.protocol.messages import (
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
 )
-from coordinator.topics.configs import ROWS, Kind
+from coordinator.topics.topic_settings import ROWS, Kind
+from tests.support.asking import Server, answer
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
@@ -122,7 +122,7 @@ def test_an_answer_waits_until_all_its_resources_are_through(server):
         )
         for name, value in [("a", "1"), ("none", "1"), ("b", "soon")]
     ]
-    from asking import ask
+    from tests.support.asking import ask
 
     asker = ask(server, "AlterConfigs", 2, resources=resources)
     assert asker.answer is None

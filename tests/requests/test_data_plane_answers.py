@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from asking import CLUSTER_ID, ReplyTarget, Server, answer, ask
-from topics.data_plane import batch
 
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol import messages
@@ -27,6 +25,8 @@ from coordinator.protocol.messages import (
     ProduceRequest,
 )
 from coordinator.transactions.settings import TransactionsConfig
+from tests.support.asking import CLUSTER_ID, ReplyTarget, Server, answer, ask
+from tests.topics.data_plane import batch
 
 TOPIC = "t"
 EVERY_VERSION = [

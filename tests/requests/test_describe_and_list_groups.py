@@ -1,11 +1,11 @@
 """DescribeGroups and ListGroups over several shards: one answer, in the shape of each version."""
 
 import pytest
-from groups.harness import Asked, GroupHarness
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeGroupsRequest, ListGroupsRequest
 from coordinator.requests import describe_groups, list_groups
+from tests.groups.harness import Asked, GroupHarness
 
 ALL_GROUP_OPERATIONS = 3400
 

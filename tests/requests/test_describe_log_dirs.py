@@ -1,10 +1,9 @@
 """DescribeLogDirs: bytes as they are on the disk."""
 
-from asking import Server, answer
-from topics.data_plane import FOLDER, batch
-
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeLogDirsRequest
+from tests.support.asking import Server, answer
+from tests.topics.data_plane import FOLDER, batch
 
 
 def asked(**partitions):

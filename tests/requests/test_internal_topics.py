@@ -4,12 +4,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from groups.streams.streams_world import StreamsHarness, part, topology
 
 from coordinator.groups.settings import CLASSIC, CONSUMER
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest as Request
 from coordinator.requests.streams_group_heartbeat import API, handle
+from tests.groups.streams.streams_world import StreamsHarness, part, topology
 
 MISSING = 3
 
@@ -22,7 +22,7 @@ class Wanted:
         self.keep_ms = 0
         self.failed: dict[str, str] = {}
 
-    def make(self, topics: Any, keep_ms: int) -> None:
+    def create(self, topics: Any, keep_ms: int) -> None:
         self.made += topics
         self.keep_ms = keep_ms
 
@@ -36,7 +36,7 @@ class Server:
     def __init__(self, **config: Any) -> None:
         self.shard = StreamsHarness({"t": 4}, **config)
         self.config = SimpleNamespace(groups=self.shard.config)
-        self.wanted_topics = Wanted()
+        self.auto_topic_creation = Wanted()
         self.groups = self
         self.after: list[Any] = []
         self.answer: Any = None
@@ -84,12 +84,12 @@ def test_missing_topics_are_made_when_the_answer_stands() -> None:
     wanted = Request.TopicInfo("c", 0, 0, [Request.KeyValue("cleanup.policy", "compact")])
     answer = server.join(Request.Subtopology(subtopology_id="0", source_topics=["t"], state_changelog_topics=[wanted]))
     assert details(answer) == [(MISSING, "Internal topics are missing: c")]
-    assert server.wanted_topics.made == []
+    assert server.auto_topic_creation.made == []
     server.after_all()
-    (made,) = server.wanted_topics.made
+    (made,) = server.auto_topic_creation.made
     assert (made.name, made.num_partitions, made.replication_factor) == ("c", 4, -1)
     assert [(config.name, config.value) for config in made.configs] == [("cleanup.policy", "compact")]
-    assert server.wanted_topics.keep_ms == 2 * answer.heartbeat_interval_ms
+    assert server.auto_topic_creation.keep_ms == 2 * answer.heartbeat_interval_ms
 
 
 def test_nothing_is_made_when_all_is_there() -> None:
@@ -100,14 +100,14 @@ def test_nothing_is_made_when_all_is_there() -> None:
 
 def test_why_topics_could_not_be_made_is_told() -> None:
     server = Server()
-    server.wanted_topics.failed = {"c": "no room"}
+    server.auto_topic_creation.failed = {"c": "no room"}
     answer = server.join(part(changelogs=["c", "d"]))
     assert details(answer) == [(MISSING, "Internal topics are missing: c, d; Creation failed: c (no room).")]
 
 
 def test_of_many_reasons_three_are_told() -> None:
     server = Server()
-    server.wanted_topics.failed = dict.fromkeys("abcde", "no")
+    server.auto_topic_creation.failed = dict.fromkeys("abcde", "no")
     ((_, detail),) = details(server.join(part(changelogs="abcde")))
     assert detail.endswith("; Creation failed: a (no), b (no), c (no) and 2 more.")
 
@@ -117,7 +117,7 @@ def test_a_replication_factor_of_its_own_is_asked_for() -> None:
     wanted = Request.TopicInfo("c", 0, 3)
     server.join(Request.Subtopology(subtopology_id="0", source_topics=["t"], state_changelog_topics=[wanted]))
     server.after_all()
-    assert server.wanted_topics.made[0].replication_factor == 3
+    assert server.auto_topic_creation.made[0].replication_factor == 3
 
 
 @pytest.mark.parametrize(

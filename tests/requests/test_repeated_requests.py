@@ -1,7 +1,9 @@
 """A request that a client repeats is decoded once, and no other is taken for it."""
 
-from coordinator.api.declaration import Access, Api, Operation, Resource
-from coordinator.api.dispatch import NO_FORM, NOTHING_REPEATED, REPEATED_BYTES_MAX, Dispatcher
+from coordinator.api.access import READ_GROUP
+from coordinator.api.declaration import Api
+from coordinator.api.dispatch import CACHED_REQUEST_BYTES_MAX, NO_CACHED_REQUEST, Dispatcher
+from coordinator.api.exchange import NO_TEMPLATE
 from coordinator.bench.load import frame
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
@@ -12,18 +14,18 @@ CODEC = Codec.of(None)
 class Client:
     """A connection of which only the exchanges are looked at."""
 
-    def __init__(self, *, repeats=True, handle=lambda server, exchange: None):
-        self.repeated = NOTHING_REPEATED
-        self.form = NO_FORM
+    def __init__(self, *, is_cacheable=True, handle=lambda server, exchange: None):
+        self.cached_request = NO_CACHED_REQUEST
+        self.template = NO_TEMPLATE
         self.exchanges = []
         api = Api(
             key=12,
             name="Heartbeat",
             versions=(0, 4),
-            access=Access(Operation.READ, Resource.GROUP),
+            access=(READ_GROUP,),
             handle=handle,
             refuse=lambda request, error, version: HeartbeatResponse(error_code=error.code),
-            repeats=repeats,
+            is_cacheable=is_cacheable,
         )
         self.dispatcher = Dispatcher(None, {12: api}, CODEC)
 
@@ -60,9 +62,11 @@ def test_another_version_is_another_request_though_its_bytes_are_the_same():
 
 def test_large_requests_and_those_of_other_apis_are_not_kept():
     client = Client()
-    assert client.ask(1, member_id="m" * REPEATED_BYTES_MAX) is not client.ask(2, member_id="m" * REPEATED_BYTES_MAX)
-    assert client.repeated is NOTHING_REPEATED
-    client = Client(repeats=False)
+    assert client.ask(1, member_id="m" * CACHED_REQUEST_BYTES_MAX) is not client.ask(
+        2, member_id="m" * CACHED_REQUEST_BYTES_MAX
+    )
+    assert client.cached_request is NO_CACHED_REQUEST
+    client = Client(is_cacheable=False)
     assert client.ask(1) is not client.ask(2)
 
 

@@ -3,12 +3,12 @@
 import errno
 
 import pytest
-from runtime.shard_world import ReplyTarget, ShardWorld
 
 from coordinator.groups.records import group_metadata_tombstone
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.internal_request import DONE, InternalRequest
 from coordinator.runtime.result import Result
+from tests.runtime.shard_world import ReplyTarget, ShardWorld
 
 
 def writing(done, name, records=1):

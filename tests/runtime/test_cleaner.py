@@ -2,10 +2,9 @@
 
 import errno
 
-from runtime.shard_world import ShardWorld
-from runtime.test_shard import committed, is_success, send_commit
-
 from coordinator.runtime.cleaner import Cleaner
+from tests.runtime.shard_world import ShardWorld
+from tests.runtime.test_shard import committed, is_success, send_commit
 
 
 def cleaned_world():

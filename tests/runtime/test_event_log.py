@@ -6,11 +6,11 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runtime.event_world import EVENTS, STATE, EventWorld, committed_offsets
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.event_log import RETRY_MS, Status
 from coordinator.runtime.shard import Status as ShardStatus
+from tests.runtime.event_world import EVENTS, STATE, EventWorld, committed_offsets
 
 
 def is_success(asker):

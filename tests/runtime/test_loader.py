@@ -2,7 +2,6 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runtime.shard_world import Catalog
 
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.groups import RECORD_KEYS, Groups
@@ -15,6 +14,7 @@ from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.loader import load
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
+from tests.runtime.shard_world import Catalog
 
 TRANSACTIONAL = 1 << 4
 SERDE = Serde(Codec.of(None), RECORD_KEYS)

@@ -4,7 +4,6 @@ import errno
 from random import Random
 
 import pytest
-from runtime.shard_world import ReplyTarget, ShardWorld
 
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.offsets.fetch import fetch
@@ -12,6 +11,7 @@ from coordinator.log.log import ROOM_BYTES
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
 from coordinator.runtime.shard import Status
+from tests.runtime.shard_world import ReplyTarget, ShardWorld
 
 
 def commit_request(offset, group="g"):

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from kafka_broker import KafkaBroker
-from ports import HeldPort
-from scenarios.conversation import Broker, Brokers
-from server_process import ServerProcess
-from waiting import wait_until
-from wire import Connection, ConnectionClosed
+
+from tests.scenarios.conversation import Broker, Brokers
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.ports import HeldPort
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection, ConnectionClosed
 
 # Small enough that a story can fill a group, and time out a transaction; assignments do not wait for company.
 SETTINGS = {

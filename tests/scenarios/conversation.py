@@ -11,14 +11,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from record_batch import CONTROL, TRANSACTIONAL, Batch, read_batches
-from scenarios.functions import FUNCTIONS, read_assignment
-from scenarios.notation import BARE, Made, Spread, StoryError, Word, layout, parse, plain
-from scenarios.story import Step, Story
-from waiting import wait_until
-from wire import Connection, ConnectionClosed, definition, fields_of, snake
-
 from coordinator.protocol.errors import ErrorCode
+from tests.scenarios.functions import FUNCTIONS, read_assignment
+from tests.scenarios.notation import BARE, Made, Spread, StoryError, Word, layout, parse, plain
+from tests.scenarios.story import Step, Story
+from tests.support.record_batch import CONTROL, TRANSACTIONAL, Batch, read_batches
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection, ConnectionClosed, definition, fields_of, snake
 
 QUIET_S = 0.08  # how long "waits" listens before it believes
 ANSWER_WITHIN_S = 20.0

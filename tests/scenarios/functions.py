@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from record_batch import TRANSACTIONAL, Batch
+from tests.support.record_batch import TRANSACTIONAL, Batch
 
 
 def subscription(*topics: str, v: int = 1, **more: Any) -> bytes:

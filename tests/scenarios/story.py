@@ -40,7 +40,7 @@ The steps are Kafka's own requests and not a library of helpers, so who knows Ka
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scenarios.notation import StoryError
+from tests.scenarios.notation import StoryError
 
 
 @dataclass(slots=True)

@@ -7,8 +7,9 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from scenarios.conversation import Brokers, Conversation, Differs
-from scenarios.story import Story, read_story, rewritten
+
+from tests.scenarios.conversation import Brokers, Conversation, Differs
+from tests.scenarios.story import Story, read_story, rewritten
 
 STORIES = sorted(
     map(read_story, Path(__file__).parent.glob("*.txt")),

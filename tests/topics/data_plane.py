@@ -17,13 +17,13 @@ from coordinator.protocol.messages import (
     ProduceRequest,
 )
 from coordinator.runtime.result import Marker
+from coordinator.topics.config import TopicsConfig
 from coordinator.topics.create import create_topics
 from coordinator.topics.delete import delete_topics
 from coordinator.topics.engine import Topics
 from coordinator.topics.fetch import Fetch
 from coordinator.topics.list_offsets import list_offsets
 from coordinator.topics.produce import produce
-from coordinator.topics.settings import TopicsConfig
 
 FOLDER = "/data"
 NOW_MS = 1_700_000_000_000

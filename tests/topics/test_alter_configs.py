@@ -1,11 +1,11 @@
 """Settings of a topic that change while it lives: whole or not at all, kept, and in force for the next batch."""
 
 import pytest
-from topics.data_plane import NOW_MS, DataPlane, batch
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.topics.alter_configs import Change, Operation, alter, alter_topic, incremental, replacing
-from coordinator.topics.configs import LISTS
+from coordinator.topics.topic_settings import LISTS
+from tests.topics.data_plane import NOW_MS, DataPlane, batch
 
 GROUP = 32
 

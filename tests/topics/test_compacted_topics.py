@@ -1,12 +1,12 @@
 """`cleanup.policy=compact`: a reader from the beginning finds the last record of each key, at the offset it always had."""
 
 from google_crc32c import value as crc32c
-from topics.data_plane import NOW_MS, DataPlane, batch
 
 from coordinator.log.batch import decode_records, split
 from coordinator.log.compaction import clean, is_due
 from coordinator.protocol.errors import ErrorCode
 from coordinator.topics.alter_configs import alter_topic, replacing
+from tests.topics.data_plane import NOW_MS, DataPlane, batch
 
 SMALL = {"cleanup.policy": "compact", "segment.ms": "1"}
 DAY_MS = 24 * 3600 * 1000

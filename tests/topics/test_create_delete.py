@@ -1,13 +1,13 @@
 """CreateTopics and DeleteTopics: every topic is judged by itself; the codes and words are those of Kafka 4.4."""
 
 import pytest
-from topics.data_plane import DataPlane
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import CreateTopicsRequest, DeleteTopicsRequest
 from coordinator.topics.create import create_topics
 from coordinator.topics.delete import delete_topics
 from coordinator.topics.registry import NO_ID
+from tests.topics.data_plane import DataPlane
 
 Assignment = CreateTopicsRequest.CreatableReplicaAssignment
 State = DeleteTopicsRequest.DeleteTopicState

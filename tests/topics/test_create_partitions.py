@@ -1,12 +1,12 @@
 """Partitions that are added: there for everybody at once, or not at all, and kept."""
 
 import pytest
-from topics.data_plane import DataPlane, batch
 
 from coordinator.faults.disk import PowerCut
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import CreatePartitionsRequest
 from coordinator.topics.create_partitions import create_partitions
+from tests.topics.data_plane import DataPlane, batch
 
 
 def grow(plane, counts, **fields):

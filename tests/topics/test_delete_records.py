@@ -3,11 +3,11 @@
 from errno import EIO
 
 import pytest
-from topics.data_plane import DataPlane, batch
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DeleteRecordsRequest
 from coordinator.topics.delete_records import delete_records
+from tests.topics.data_plane import DataPlane, batch
 
 
 def delete(plane, offset, topic="t", partition=0):

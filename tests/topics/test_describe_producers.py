@@ -1,11 +1,11 @@
 """DescribeProducers: what each partition remembers of who wrote to it."""
 
 import pytest
-from topics.data_plane import NOW_MS, DataPlane, batch
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeProducersRequest
 from coordinator.topics.describe_producers import describe_producers
+from tests.topics.data_plane import NOW_MS, DataPlane, batch
 
 
 @pytest.fixture

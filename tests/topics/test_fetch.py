@@ -1,12 +1,12 @@
 """Fetch: how much, in which order, what is an error, and when a waiting reader is woken."""
 
 import pytest
-from topics.data_plane import FOLDER, DataPlane, batch
 
 from coordinator.log.batch import BatchBuilder, split
 from coordinator.log.log import Log, LogSettings
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode
+from tests.topics.data_plane import FOLDER, DataPlane, batch
 
 ONE = len(batch())
 

@@ -1,12 +1,12 @@
 """Fetch sessions: what is remembered of them, for how long, and what happens to them when the world changes."""
 
 import pytest
-from topics.data_plane import DataPlane, batch
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import FetchRequest
 from coordinator.topics import fetch_sessions
 from coordinator.topics.fetch_sessions import EVICTABLE_AFTER_MS, next_epoch
+from tests.topics.data_plane import DataPlane, batch
 
 
 @pytest.fixture

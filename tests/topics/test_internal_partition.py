@@ -1,12 +1,12 @@
 """A shard's log as consumers see it: what is open in it, and what was aborted, as of any other partition."""
 
 import pytest
-from topics.data_plane import FOLDER, DataPlane
 
 from coordinator.log.batch import TRANSACTIONAL, BatchBuilder, end_transaction
 from coordinator.log.compaction import clean
 from coordinator.log.log import Log, LogSettings
 from coordinator.topics import internal_partition
+from tests.topics.data_plane import FOLDER, DataPlane
 
 COMMITTED = 1
 TOPIC = "__consumer_offsets"

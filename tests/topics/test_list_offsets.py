@@ -1,11 +1,11 @@
 """ListOffsets: the places with names, the times, and what an old version may ask for."""
 
 import pytest
-from topics.data_plane import NOW_MS, DataPlane, batch
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest
 from coordinator.topics.list_offsets import list_offsets
+from tests.topics.data_plane import NOW_MS, DataPlane, batch
 
 
 @pytest.fixture

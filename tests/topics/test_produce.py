@@ -4,13 +4,13 @@ from errno import EIO
 
 import pytest
 from google_crc32c import value as crc32c
-from topics.data_plane import NOW_MS, DataPlane, batch
 
 from coordinator.log.batch import read_header, split
 from coordinator.log.log import ROOM_BYTES
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ProduceRequest
 from coordinator.topics.produce import produce
+from tests.topics.data_plane import NOW_MS, DataPlane, batch
 
 HOUR_MS = 3_600_000
 

@@ -3,13 +3,13 @@
 from random import Random
 
 import pytest
-from topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.topics import partition, producer_state
 from coordinator.topics.alter_configs import alter_topic, replacing
 from coordinator.topics.producer_snapshot import NAME, decode, encode
 from coordinator.topics.producer_state import AppendedBatch, ProducerState
+from tests.topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 
 FILE = f"{FOLDER}/t-0/{NAME}"
 SMALL_SEGMENTS = {"segment.ms": "1"}

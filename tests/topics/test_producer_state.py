@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from topics.data_plane import NOW_MS, DataPlane, batch
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.topics.producer_state import AppendedBatch, ProducerState, last_sequence
+from tests.topics.data_plane import NOW_MS, DataPlane, batch
 
 LAST = 2**31 - 1
 

@@ -3,13 +3,13 @@
 from errno import EIO
 
 import pytest
-from topics.data_plane import FOLDER, DataPlane, batch
 
 from coordinator.faults.disk import PowerCut
 from coordinator.log.log import Log, LogSettings
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ConfigRecord, PartitionRecord, TopicRecord
 from coordinator.topics import metadata_records
+from tests.topics.data_plane import FOLDER, DataPlane, batch
 
 
 def test_a_topic_survives_a_restart_with_its_id_partitions_and_settings():

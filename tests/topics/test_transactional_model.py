@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 
 from coordinator.faults.disk import PowerCut
 from coordinator.log.batch import key_values, read_end_transaction, split
 from coordinator.log.compaction import clean
 from coordinator.topics import partition as partition_module
+from tests.topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 
 COMMITTED = 1
 DAY_MS = 24 * 3600 * 1000

@@ -3,11 +3,11 @@
 from random import Random
 
 import pytest
-from topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 
 from coordinator.log.batch import key_values, read_end_transaction, split
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.topics import partition as partition_module
+from tests.topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 
 TRANSACTIONAL = 16
 SMALL_SEGMENTS = {"segment.bytes": "1048576", "segment.ms": "5"}

@@ -1,12 +1,12 @@
 """The end of a transaction: decided once, delivered until all have it, completed; with the epochs of both protocols."""
 
 import pytest
-from transactions.transactions_world import ID, World
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.transactions.complete import Completion, complete
 from coordinator.transactions.describe import describe
 from coordinator.transactions.transaction import EPOCH_EXHAUSTED, EPOCH_MAX, State
+from tests.transactions.transactions_world import ID, World
 
 COMMITTED_AND_ABORTED = pytest.mark.parametrize("commit", [True, False])
 

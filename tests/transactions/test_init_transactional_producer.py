@@ -1,10 +1,10 @@
 """InitProducerId with a transactional id, where a conversation with a server does not lead: exhausted epochs, missing ids."""
 
 import pytest
-from transactions.transactions_world import World
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.transactions.transaction import EPOCH_EXHAUSTED, EPOCH_MAX, State
+from tests.transactions.transactions_world import World
 
 
 @pytest.fixture

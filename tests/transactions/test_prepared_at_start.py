@@ -4,10 +4,6 @@ import time
 from collections.abc import Callable
 
 import pytest
-from record_batch import TRANSACTIONAL, Batch
-from server_process import ServerProcess
-from waiting import wait_until
-from wire import Connection
 
 from coordinator.log.batch import BatchBuilder
 from coordinator.log.log import Log, LogSettings
@@ -17,6 +13,10 @@ from coordinator.transactions.records import transaction_record
 from coordinator.transactions.transaction import State, Transaction
 from coordinator.transactions.transactions import RECORD_KEYS
 from coordinator.world.disk import RealDisk
+from tests.support.record_batch import TRANSACTIONAL, Batch
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection
 
 UNSTABLE_OFFSET_COMMIT = 88
 NOW_MS = int(time.time() * 1000)

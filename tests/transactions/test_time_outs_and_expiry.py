@@ -1,11 +1,11 @@
 """Time: transactions left open are aborted, ids left idle are forgotten, and nothing else is."""
 
 import pytest
-from transactions.transactions_world import ID, World
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.transactions import expire, timeouts
 from coordinator.transactions.transaction import EPOCH_EXHAUSTED, NEVER_TIMES_OUT_MS, State
+from tests.transactions.transactions_world import ID, World
 
 TIMEOUT_MS = 10_000
 

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from transactions.transactions_world import ID, World, durable_half
 
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.messages import TransactionLogKey, TransactionLogValue
 from coordinator.runtime.result import Record
 from coordinator.transactions.records import tombstone, transaction_record
 from coordinator.transactions.transaction import State, Transaction
+from tests.transactions.transactions_world import ID, World, durable_half
 
 WHOLE = Transaction(
     "tx", 5, 4, 6, 7, 60_000, State.PREPARE_COMMIT, frozenset({("u", 0), ("t", 2), ("t", 1)}), 100, 200, 2

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from transactions.transactions_world import ID, World, durable_half
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime.internal_request import DONE
 from coordinator.transactions import timeouts
 from coordinator.transactions.complete import Completion, complete
 from coordinator.transactions.transaction import EPOCH_EXHAUSTED
+from tests.transactions.transactions_world import ID, World, durable_half
 
 PARTITIONS = [("t", 0), ("t", 1), ("__consumer_offsets", 0)]
 TIMEOUT_MS = 10_000

@@ -1,11 +1,11 @@
 """What a write is told about the transaction that it claims to belong to."""
 
 import pytest
-from transactions.transactions_world import ID, World
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import Producer
 from coordinator.transactions.verification import ADD_RETRY_MS, ADD_RETRY_MS_MAX, Verification
+from tests.transactions.transactions_world import ID, World
 
 
 class Shards:

@@ -65,9 +65,7 @@ def _commit(groups: "Groups", verified: VerifiedCommit, context: RequestContext,
     if len(records):
         _fence_producer(groups, producer, verified.guard)
     groups.offsets.commits += len(records)
-    facts = commit_facts(
-        groups, request, context, ErrorCode.NONE, partly_refused=is_partly_refused, missing=missing
-    )
+    facts = commit_facts(groups, request, context, ErrorCode.NONE, partly_refused=is_partly_refused, missing=missing)
     if missing:
         answer = partial.answer(answer)
     return Result(answer, records, facts=facts, producer=producer)

@@ -28,10 +28,10 @@ class PartialCommit(NamedTuple):
 
     existing: Any
     """The request without the partitions that do not exist; every topic has both its name and its id."""
-    missing: Sequence[MissingPartition]
-    refused_topics: Sequence[Any]
-    """The beginning of the answer: the topics with missing partitions, with the errors of these."""
     answers: Answers
+    missing: Sequence[MissingPartition] = ()
+    refused_topics: Sequence[Any] = ()
+    """The beginning of the answer: the topics with missing partitions, with the errors of these."""
 
     def answer(self, rest: Any = None) -> Message:
         """The whole answer. `rest`: the answer to what exists; None if nothing does."""

@@ -49,8 +49,8 @@ def validate_partitions(
 ) -> tuple[Any, OffsetCommits, bool]:
     """Returns the answer, the records of the accepted partitions, and whether some partition was refused.
 
-    Every topic of the request has both its name and its id. A partition whose metadata has more than `metadata_max` UTF-16 units
-    is answered with OFFSET_METADATA_TOO_LARGE. `expire_timestamp_ms`: of a client that sets its own retention, else None.
+    Every topic of the request has both its name and its id. A partition whose metadata has more than `metadata_max` UTF-16
+    units is answered with OFFSET_METADATA_TOO_LARGE. `expire_timestamp_ms`: if the client sets its own retention, else None.
     """
     accepted, answer = answers.accepted, answers.partition
     records = OffsetCommits(request.group_id, now_ms, expire_timestamp_ms)

@@ -1,11 +1,11 @@
 """What ListGroups and DescribeGroups show."""
 
 import pytest
-from groups.harness import GroupHarness
 
 from coordinator.groups.classic.describe import describe_group, list_groups
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeGroupsResponse
+from tests.groups.harness import GroupHarness
 
 Member = DescribeGroupsResponse.DescribedGroupMember
 METADATA = {"range": b"what a member said"}

@@ -2,9 +2,9 @@
 harm (KIP-792), and a member that knows where it is can ask for a rebalance (KIP-568)."""
 
 import pytest
-from groups.harness import GroupHarness, subscription
 
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.harness import GroupHarness, subscription
 
 LOST = {"range": subscription(["t"])}
 

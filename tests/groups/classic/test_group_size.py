@@ -1,8 +1,7 @@
 """group.max.size: who has a place when there are more members than places."""
 
-from groups.harness import GroupHarness, subscription
-
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.harness import GroupHarness, subscription
 
 CHANGED = {"range": subscription(["other"])}
 

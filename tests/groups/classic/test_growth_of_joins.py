@@ -6,11 +6,10 @@ Time on a shared machine says little, so the test counts what the interpreter do
 import gc
 import sys
 
-from groups.harness import GroupHarness, subscription
-
 from coordinator.groups.classic.join import join
 from coordinator.groups.classic.sync import sync
 from coordinator.protocol.messages import JoinGroupRequest, SyncGroupRequest
+from tests.groups.harness import GroupHarness, subscription
 
 
 class Caller:

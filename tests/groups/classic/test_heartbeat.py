@@ -1,8 +1,7 @@
 """Heartbeat: what a member learns by it, in each state."""
 
-from groups.harness import GroupHarness, subscription
-
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.harness import GroupHarness, subscription
 
 
 def test_a_member_of_a_stable_group_is_told_that_all_is_well():

@@ -1,10 +1,10 @@
 """JoinGroup: who becomes a member, and in which shape each version is told. Answers as recorded from Kafka 4.4.0."""
 
 import pytest
-from groups.harness import GroupHarness, subscription
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import JoinGroupResponse
+from tests.groups.harness import GroupHarness, subscription
 
 UUID = "0" * 35
 

@@ -1,8 +1,7 @@
 """LeaveGroup: who may be taken out of a group, and what the others notice."""
 
-from groups.harness import GroupHarness
-
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.harness import GroupHarness
 
 
 def results(asked):

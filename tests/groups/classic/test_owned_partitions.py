@@ -1,8 +1,7 @@
 """What members say they own is checked across the group (KIP-792)."""
 
-from groups.harness import GroupHarness, subscription
-
 from coordinator.protocol.subscription import parse_subscription
+from tests.groups.harness import GroupHarness, subscription
 
 
 def owning(*partitions, generation, version=3):

@@ -1,10 +1,10 @@
 """Which protocol wins the vote."""
 
 import pytest
-from groups.harness import GroupHarness
 
 from coordinator.groups.classic.protocols import in_java_order
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.harness import GroupHarness
 
 
 def chosen(*preferences):

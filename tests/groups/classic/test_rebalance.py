@@ -1,8 +1,7 @@
 """How long a group waits for its members, and for whom."""
 
-from groups.harness import GroupHarness, subscription
-
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.harness import GroupHarness, subscription
 
 CHANGED = {"range": subscription(["other"])}
 

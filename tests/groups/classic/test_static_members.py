@@ -1,9 +1,9 @@
 """Static members: a process with an instance id comes back without its member id, and nobody else need notice (KIP-345)."""
 
 import pytest
-from groups.harness import GroupHarness, subscription
 
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.harness import GroupHarness, subscription
 
 CHANGED = {"range": subscription(["other"])}
 

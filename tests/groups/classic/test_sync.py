@@ -1,9 +1,9 @@
 """SyncGroup: one generation, one assignment."""
 
 import pytest
-from groups.harness import GroupHarness
 
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.harness import GroupHarness
 
 
 def completing(h):

@@ -1,10 +1,10 @@
 """Time is up: sessions, ids nobody came back with, and members that do not fetch their assignment."""
 
 import pytest
-from groups.harness import GroupHarness, subscription
 
 from coordinator.groups.delete_groups import delete_groups
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.harness import GroupHarness, subscription
 
 CHANGED = {"range": subscription(["other"])}
 

@@ -8,8 +8,6 @@ members may read the same partition at the same time.
 
 from typing import Any
 
-from groups.harness import Asked, GroupHarness
-
 from coordinator.groups.consumer.group import MemberState
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.offsets.commit import commit
@@ -20,6 +18,7 @@ from coordinator.protocol.subscription import Subscription, encode_assignment, e
 from coordinator.requests import consumer_group_heartbeat as heartbeat_api
 from coordinator.requests import offset_commit as commit_api
 from coordinator.runtime.result import Result
+from tests.groups.harness import Asked, GroupHarness
 
 INTERVAL_MS = 1_000
 SESSION_MS = 45_000

@@ -1,7 +1,12 @@
 """Which commits a consumer group takes, under each policy."""
 
 import pytest
-from groups.consumer.consumer_world import (
+
+from coordinator.groups.offsets.fetch import fetch_group
+from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import OffsetFetchRequest
+from tests.groups.consumer.consumer_world import (
     INTERVAL_MS,
     ChangeableSettings,
     Classic,
@@ -9,11 +14,6 @@ from groups.consumer.consumer_world import (
     Modern,
     settle,
 )
-
-from coordinator.groups.offsets.fetch import fetch_group
-from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
-from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import OffsetFetchRequest
 
 NONE, STALE = ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH
 ALL = [("t", partition) for partition in range(4)]

@@ -1,9 +1,9 @@
 """ConsumerGroupHeartbeat: epochs, answers, errors and records, as Kafka 4.4 has them."""
 
 import pytest
-from groups.consumer.consumer_world import INTERVAL_MS, SESSION_MS, ConsumerHarness, Modern, settle
 
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.consumer.consumer_world import INTERVAL_MS, SESSION_MS, ConsumerHarness, Modern, settle
 
 
 def test_the_first_member_gets_epoch_2_and_everything_at_once():
@@ -350,7 +350,7 @@ def test_a_member_that_stays_away_too_long_is_removed():
 
 
 def test_settings_of_a_group_are_in_force_at_its_next_heartbeat():
-    from groups.consumer.consumer_world import ChangeableSettings
+    from tests.groups.consumer.consumer_world import ChangeableSettings
 
     h = ConsumerHarness()
     h.groups.settings = ChangeableSettings(h.config)

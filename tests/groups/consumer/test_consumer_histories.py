@@ -10,7 +10,13 @@ take. In the end the group comes to rest, with everything read once, evenly wher
 must do (I13) is in test_assignors.py.
 """
 
-from groups.consumer.consumer_world import (
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from coordinator.groups.fencing import stale_because
+from coordinator.groups.settings import ASSIGNMENT_EPOCH, REVOCATION_EPOCH, STRICT, ConsumerSettings
+from tests.groups.consumer.consumer_world import (
     Classic,
     ConsumerHarness,
     Modern,
@@ -20,12 +26,6 @@ from groups.consumer.consumer_world import (
     compacted,
     settle,
 )
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-
-from coordinator.groups.fencing import stale_because
-from coordinator.groups.settings import ASSIGNMENT_EPOCH, REVOCATION_EPOCH, STRICT, ConsumerSettings
 
 NAMES = ("t", "u", "v")
 clients = st.integers(0, 7)

@@ -5,10 +5,10 @@ tests/compatibility/test_log_formats.py.
 """
 
 import pytest
-from groups.consumer.consumer_world import ConsumerHarness
 
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.groups.consumer.subscription import metadata_hash, topic_hash
+from tests.groups.consumer.consumer_world import ConsumerHarness
 
 ORDERS = bytes(range(1, 17))
 NEGATIVE = b"\xff" * 15 + b"\xfe"

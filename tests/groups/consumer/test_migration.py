@@ -1,7 +1,11 @@
 """Classic groups that become consumer groups, and back, with members in both; no partition is read twice meanwhile."""
 
 import pytest
-from groups.consumer.consumer_world import (
+
+from coordinator.groups.classic.describe import describe_group
+from coordinator.groups.consumer.describe import describe_consumer_group, list_groups
+from coordinator.protocol.errors import ErrorCode
+from tests.groups.consumer.consumer_world import (
     INTERVAL_MS,
     Classic,
     ConsumerHarness,
@@ -10,11 +14,7 @@ from groups.consumer.consumer_world import (
     assert_sound,
     settle,
 )
-from groups.harness import subscription
-
-from coordinator.groups.classic.describe import describe_group
-from coordinator.groups.consumer.describe import describe_consumer_group, list_groups
-from coordinator.protocol.errors import ErrorCode
+from tests.groups.harness import subscription
 
 
 def live(h, clients, rounds=25):

@@ -1,15 +1,16 @@
 """Which commits in transactions a consumer group takes, under each policy, and what is told of them."""
 
 import pytest
-from groups.consumer.test_commit_fencing import bumped, halved, world
 
 from coordinator.groups.commit_events import Verdict
 from coordinator.groups.fencing import NAMES_NO_MEMBER, NOT_OWNED, NOT_OWNED_THEN
-from coordinator.groups.offsets.commit_in_transaction import VerifiedCommit, commit_in_transaction
+from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
+from coordinator.groups.offsets.partial_commit import PartialCommit
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import TxnOffsetCommitRequest
 from coordinator.runtime.result import Result
+from tests.groups.consumer.test_commit_fencing import bumped, halved, world
 
 NONE, STALE, ILLEGAL = ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
@@ -24,7 +25,11 @@ def stage(h, epoch, *partitions, member="a", version=6):
     request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, member, None, topics)
 
     def told(groups, request, call, now_ms):
-        return Result(facts=commit_in_transaction(groups, VerifiedCommit(request, None), call, now_ms).facts)
+        return Result(
+            facts=commit_in_transaction(
+                groups, VerifiedCommit(PartialCommit(request, ANSWERS), None), call, now_ms
+            ).facts
+        )
 
     try:
         h.call(told, request, version)

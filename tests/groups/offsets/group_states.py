@@ -1,10 +1,9 @@
 """Classic groups in a given state, as the operations of classic groups would leave them."""
 
-from groups.offsets.offset_coordinator import OffsetCoordinator
-
 from coordinator.groups.classic.group import ClassicGroup, ClassicMember, State
 from coordinator.groups.records import group_metadata
 from coordinator.protocol.subscription import Subscription, encode_subscription
+from tests.groups.offsets.offset_coordinator import OffsetCoordinator
 
 SESSION_MS = 30_000
 GENERATION = 5

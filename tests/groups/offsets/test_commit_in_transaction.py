@@ -1,14 +1,14 @@
 """TxnOffsetCommit: who may commit, what is asked of the transaction, and what is pending afterwards."""
 
 import pytest
-from groups.offsets.group_states import GENERATION, INSTANCE, MEMBER, STATIC, live_group
-from groups.offsets.offset_coordinator import OffsetCoordinator
 
 from coordinator.groups.classic.group import State
 from coordinator.groups.fencing import MEMBER as MEMBER_CHECKED
 from coordinator.groups.fencing import NAMES_NO_MEMBER, NO_MEMBER, OLD_VERSION
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import Producer
+from tests.groups.offsets.group_states import GENERATION, INSTANCE, MEMBER, STATIC, live_group
+from tests.groups.offsets.offset_coordinator import OffsetCoordinator
 
 P0 = ("topic", 0)
 P1 = ("topic", 1)

@@ -1,12 +1,20 @@
 """OffsetCommit: what is checked, in which order, and what is stored. Answers as a live Kafka 4.4 gave them."""
 
 import pytest
-from groups.offsets.group_states import GENERATION, INSTANCE, MEMBER, SESSION_MS, STATIC, emptied_group, live_group
-from groups.offsets.offset_coordinator import OffsetCoordinator
 
 from coordinator.groups.classic.group import State, session_key
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitRequest
+from tests.groups.offsets.group_states import (
+    GENERATION,
+    INSTANCE,
+    MEMBER,
+    SESSION_MS,
+    STATIC,
+    emptied_group,
+    live_group,
+)
+from tests.groups.offsets.offset_coordinator import OffsetCoordinator
 
 P0 = ("topic", 0)
 P1 = ("topic", 1)

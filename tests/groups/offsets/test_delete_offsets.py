@@ -1,12 +1,12 @@
 """OffsetDelete, DeleteGroups and deleted topics: what may go, and what is left."""
 
 import pytest
-from groups.offsets.group_states import emptied_group, live_group
-from groups.offsets.offset_coordinator import OffsetCoordinator
 
 from coordinator.groups.classic.group import State
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.offsets.group_states import emptied_group, live_group
+from tests.groups.offsets.offset_coordinator import OffsetCoordinator
 
 P0 = ("topic", 0)
 P1 = ("topic", 1)

@@ -1,11 +1,11 @@
 """Expiry: what may go, when, and what never does. One retention is 7 days, one check 10 minutes, as in Kafka."""
 
 import pytest
-from groups.offsets.group_states import GENERATION, MEMBER, all_leave, emptied_group, live_group
-from groups.offsets.offset_coordinator import MINUTE_MS, OffsetCoordinator
 
 from coordinator.groups.classic.group import State
 from coordinator.groups.offsets import expire
+from tests.groups.offsets.group_states import GENERATION, MEMBER, all_leave, emptied_group, live_group
+from tests.groups.offsets.offset_coordinator import MINUTE_MS, OffsetCoordinator
 
 P0 = ("topic", 0)
 P1 = ("topic", 1)

@@ -1,11 +1,11 @@
 """OffsetFetch: what is answered for offsets that are there, and for those that are not."""
 
 import pytest
-from groups.offsets.group_states import MEMBER, live_group
-from groups.offsets.offset_coordinator import OffsetCoordinator
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetFetchRequest
+from tests.groups.offsets.group_states import MEMBER, live_group
+from tests.groups.offsets.offset_coordinator import OffsetCoordinator
 
 P0 = ("topic", 0)
 P1 = ("topic", 1)

@@ -8,13 +8,13 @@ a restart changes nothing, and neither does any compaction Kafka's cleaner could
 import random
 from typing import Any
 
-from groups.offsets.group_states import MEMBER, all_leave, live_group
-from groups.offsets.offset_coordinator import MINUTE_MS, OffsetCoordinator
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from coordinator.groups.classic.group import State
+from tests.groups.offsets.group_states import MEMBER, all_leave, live_group
+from tests.groups.offsets.offset_coordinator import MINUTE_MS, OffsetCoordinator
 
 RETENTION_MS = 60 * MINUTE_MS
 CHECK_MS = MINUTE_MS

@@ -3,7 +3,6 @@
 import tracemalloc
 
 import pytest
-from groups.offsets.offset_coordinator import CODEC, KEYS, OffsetCoordinator
 
 from coordinator.groups.classic.group import State
 from coordinator.groups.groups import Groups
@@ -17,6 +16,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
+from tests.groups.offsets.offset_coordinator import CODEC, KEYS, OffsetCoordinator
 
 TOPIC_ID = b"t" * 16
 

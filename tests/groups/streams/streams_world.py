@@ -8,13 +8,12 @@ process the same task, and no two of one process may have the same task at all.
 
 from typing import Any
 
-from groups.harness import Asked, GroupHarness
-
 from coordinator.groups.streams.group import MemberState
 from coordinator.groups.streams.heartbeat import streams_group_heartbeat
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from coordinator.requests import streams_group_heartbeat as heartbeat_api
+from tests.groups.harness import Asked, GroupHarness
 
 DELAY_MS = 3_000
 INTERVAL_MS = 1_000

@@ -1,17 +1,18 @@
 """Which commits and reads of offsets a streams group takes: a member has the partitions that its active tasks read."""
 
 import pytest
-from groups.consumer.consumer_world import ChangeableSettings, ConsumerHarness
-from groups.streams.streams_world import PLAIN, StreamsHarness, Thread, part, settle, topology
 
 from coordinator.groups.commit_events import Verdict
 from coordinator.groups.fencing import BEHIND, NAMES_NO_MEMBER, NOT_OWNED, NOT_OWNED_THEN
-from coordinator.groups.offsets.commit_in_transaction import VerifiedCommit, commit_in_transaction
+from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
 from coordinator.groups.offsets.fetch import fetch_group
+from coordinator.groups.offsets.partial_commit import PartialCommit
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, STRICT
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetFetchRequest, TxnOffsetCommitRequest
 from coordinator.runtime.result import Result
+from tests.groups.consumer.consumer_world import ChangeableSettings, ConsumerHarness
+from tests.groups.streams.streams_world import PLAIN, StreamsHarness, Thread, part, settle, topology
 
 NONE, STALE = ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
@@ -28,7 +29,11 @@ class Harness(StreamsHarness):
         request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, member_id, None, topics)
 
         def told(groups, request, call, now_ms):
-            return Result(facts=commit_in_transaction(groups, VerifiedCommit(request, None), call, now_ms).facts)
+            return Result(
+                facts=commit_in_transaction(
+                    groups, VerifiedCommit(PartialCommit(request, ANSWERS), None), call, now_ms
+                ).facts
+            )
 
         try:
             self.call(told, request, version)

@@ -1,12 +1,12 @@
 """Numbers of partitions follow from the source topics as Kafka lets them; what the topics lack is told, not raised."""
 
 import pytest
-from groups.harness import Topics
 
 from coordinator.groups.streams.configure import configure
 from coordinator.groups.streams.group import StatusCode
 from coordinator.groups.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from tests.groups.harness import Topics
 
 
 def topics_of(**partitions):

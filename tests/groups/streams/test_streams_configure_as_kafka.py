@@ -7,13 +7,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from groups.harness import Topics
-from java_support import KAFKA_VERSION, compile_java, java, kafka_classpath
 
 from coordinator.groups.streams.configure import configure
 from coordinator.groups.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
+from tests.groups.harness import Topics
+from tests.support.java_support import KAFKA_VERSION, compile_java, java, kafka_classpath
 
 TOPOLOGIES = 1_500
 ARTIFACTS = [f"org.apache.kafka:kafka-group-coordinator:{KAFKA_VERSION}", "org.slf4j:slf4j-nop:1.7.36"]

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from groups.harness import Topics
 
 from coordinator.groups.classic.describe import describe_group
 from coordinator.groups.consumer.describe import describe_consumer_group
@@ -26,6 +25,7 @@ from coordinator.groups.streams.topology import InternalTopic, Subtopology, Topo
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue, OffsetDeleteRequest
 from coordinator.runtime.result import Record
+from tests.groups.harness import Topics
 
 TOPOLOGY = Topology(
     3,

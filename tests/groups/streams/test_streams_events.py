@@ -1,9 +1,9 @@
 """What the event log is told of streams groups."""
 
 import pytest
-from groups.streams.streams_world import DELAY_MS, INTERVAL_MS, SESSION_MS, StreamsHarness, Thread, settle
 
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.streams.streams_world import DELAY_MS, INTERVAL_MS, SESSION_MS, StreamsHarness, Thread, settle
 
 STREAMS = 2
 

@@ -1,7 +1,11 @@
 """What a member of a streams group is told: epochs, tasks, statuses, and what is refused."""
 
 import pytest
-from groups.streams.streams_world import (
+
+from coordinator.groups.streams.group import State, StatusCode
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import StreamsGroupHeartbeatRequest
+from tests.groups.streams.streams_world import (
     DELAY_MS,
     INTERVAL_MS,
     PLAIN,
@@ -16,10 +20,6 @@ from groups.streams.streams_world import (
     statuses,
     topology,
 )
-
-from coordinator.groups.streams.group import State, StatusCode
-from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import StreamsGroupHeartbeatRequest
 
 ALL_OF_T = {"0": [0, 1, 2, 3]}
 

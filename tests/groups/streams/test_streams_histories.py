@@ -12,8 +12,15 @@ would, but gives a process no task twice.
 
 from random import Random
 
-from groups.consumer.consumer_world import cleaned, compacted
-from groups.streams.streams_world import (
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from coordinator.groups.fencing import policies_of, reader_of, stale_because
+from coordinator.groups.streams import change, sticky
+from coordinator.groups.streams.group import State, TasksTuple
+from tests.groups.consumer.consumer_world import cleaned, compacted
+from tests.groups.streams.streams_world import (
     STATEFUL,
     StreamsHarness,
     Thread,
@@ -23,13 +30,6 @@ from groups.streams.streams_world import (
     settle,
     topology,
 )
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-
-from coordinator.groups.fencing import policies_of, reader_of, stale_because
-from coordinator.groups.streams import change, sticky
-from coordinator.groups.streams.group import State, TasksTuple
 
 threads = st.integers(0, 7)
 BOTH = topology(part("0", ("t",), changelogs=("t-log",)), part("1", ("u", "v")))

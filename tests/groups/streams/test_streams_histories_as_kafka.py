@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from groups.streams.streams_world import STATEFUL, StreamsHarness, Thread, part, topology
-from kafka_broker import KafkaBroker
-from waiting import wait_until
-from wire import Connection
 
 from coordinator.groups.streams import change
 from coordinator.groups.streams.group import NO_TASKS, TasksTuple
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import StreamsGroupHeartbeatResponse
+from tests.groups.streams.streams_world import STATEFUL, StreamsHarness, Thread, part, topology
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection
 
 TOPICS = {"t": 4, "u": 2, "v": 3, "t-log": 4}
 BOTH = topology(part("0", ("t",), changelogs=("t-log",)), part("1", ("u", "v")))

@@ -1,7 +1,6 @@
 """Group ids that change hands between streams groups and groups of other kinds, and what each says to the other's requests."""
 
 import pytest
-from groups.streams.streams_world import DELAY_MS, StreamsHarness
 
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.delete_groups import delete_groups
@@ -10,6 +9,7 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, OffsetCommitKey, OffsetCommitValue
 from coordinator.requests import consumer_group_heartbeat as consumer_api
 from coordinator.runtime.result import Record, Result
+from tests.groups.streams.streams_world import DELAY_MS, StreamsHarness
 
 
 class Harness(StreamsHarness):

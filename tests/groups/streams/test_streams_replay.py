@@ -4,9 +4,6 @@ import random
 from itertools import permutations
 
 import pytest
-from groups.consumer.consumer_world import cleaned, compacted
-from groups.harness import Topics
-from groups.streams.streams_world import INTERVAL_MS, STATEFUL, StreamsHarness, Thread, assert_sound, settle
 
 from coordinator.groups.groups import Groups
 from coordinator.groups.settings import GroupsConfig
@@ -22,6 +19,9 @@ from coordinator.protocol.messages import (
     StreamsGroupTopologyKey,
 )
 from coordinator.runtime.result import Record
+from tests.groups.consumer.consumer_world import cleaned, compacted
+from tests.groups.harness import Topics
+from tests.groups.streams.streams_world import INTERVAL_MS, STATEFUL, StreamsHarness, Thread, assert_sound, settle
 
 _Tasks = StreamsGroupCurrentMemberAssignmentValue.TaskIds
 

@@ -1,9 +1,9 @@
 """Static members of streams groups: leaving for a while, coming back, and being replaced."""
 
 import pytest
-from groups.streams.streams_world import INTERVAL_MS, SESSION_MS, StreamsHarness, active
 
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.streams.streams_world import INTERVAL_MS, SESSION_MS, StreamsHarness, active
 
 ALL_OF_T = {"0": [0, 1, 2, 3]}
 

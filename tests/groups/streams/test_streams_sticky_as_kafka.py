@@ -7,11 +7,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from java_support import KAFKA_VERSION, compile_java, java, kafka_classpath
 
 from coordinator.groups.streams.configure import ConfiguredSubtopology
 from coordinator.groups.streams.sticky import GroupSpec, MemberSpec, assign
 from coordinator.groups.streams.topology import InternalTopic
+from tests.support.java_support import KAFKA_VERSION, compile_java, java, kafka_classpath
 
 GROUPS = 600
 ARTIFACTS = [f"org.apache.kafka:kafka-group-coordinator:{KAFKA_VERSION}", "org.slf4j:slf4j-nop:1.7.36"]

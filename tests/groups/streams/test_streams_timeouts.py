@@ -1,10 +1,10 @@
 """Members of streams groups that are not heard of, or do not give up what they should; and leaving."""
 
 import pytest
-from groups.streams.streams_world import INTERVAL_MS, SESSION_MS, StreamsHarness, active
 
 from coordinator.groups.streams.group import MemberState, State
 from coordinator.protocol.errors import ErrorCode
+from tests.groups.streams.streams_world import INTERVAL_MS, SESSION_MS, StreamsHarness, active
 
 
 @pytest.fixture

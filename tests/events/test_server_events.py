@@ -7,11 +7,11 @@ import threading
 import time
 import urllib.request
 
-from events.told import Telling, dump
-from protocol_client import ProtocolMember, wait_for_correct_group
-from record_batch import read_batches
-from waiting import WITHIN_S, wait_until
-from wire import Connection, ConnectionClosed
+from tests.events.event_dump import EventLog, dump
+from tests.support.protocol_client import ProtocolMember, wait_for_correct_group
+from tests.support.record_batch import read_batches
+from tests.support.waiting import WITHIN_S, wait_until
+from tests.support.wire import Connection, ConnectionClosed
 
 NONE, UNKNOWN_TOPIC, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID = 0, 3, 22, 25
 FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH = 110, 113
@@ -44,10 +44,10 @@ def beat(link, group, member_id, epoch, **fields):
     )  # fmt: skip
 
 
-def stopped(server):
+def events_after_stop(server):
     """What it told."""
     server.terminate()
-    return Telling(server.data_dir)
+    return EventLog(server.data_dir)
 
 
 def owned(answer):
@@ -73,7 +73,7 @@ def test_a_classic_group_is_told_from_its_first_member_to_its_last(coordinator_p
         link.call("LeaveGroup", 5, group_id="g", members=leaving)
         wait_for_correct_group(server.bootstrap, [first])
     first.die()
-    events = stopped(server)
+    events = events_after_stop(server)
     joined = events.of("MemberJoined")
     assert [(each.member_id, each.client_id, each.epoch) for each in joined] == [
         (first.member_id, "one", 1),
@@ -129,7 +129,7 @@ def test_a_consumer_group_is_told_with_what_each_policy_says(coordinator_process
         assert commit(link, "g", {lost: 7}, member_id="ghost", epoch=epoch) == {lost: UNKNOWN_MEMBER_ID}
         assert beat(link, "g", "a", epoch - 1)["error_code"] == FENCED_MEMBER_EPOCH
         beat(link, "g", "a", -1)
-    events = stopped(server)
+    events = events_after_stop(server)
     decided = events.of("CommitDecided")
     verdicts = [(e.strict_verdict, e.revocation_epoch_verdict, e.assignment_epoch_verdict) for e in decided]
     assert verdicts == [(1, 1, 1), (2, 2, 1), (2, 2, 2), (2, 2, 2)]
@@ -155,7 +155,7 @@ def test_commits_without_a_member_and_to_what_is_not_there_are_told(coordinator_
     with Connection(server.bootstrap, "admin") as link:
         assert commit(link, "tools", {0: 3, 9: 4}) == {9: UNKNOWN_TOPIC, 0: NONE}
         assert commit(link, "tools", {9: 4}) == {9: UNKNOWN_TOPIC}
-    events = stopped(server)
+    events = events_after_stop(server)
     both, none = events.of("CommitDecided", "tools")
     assert both.offsets == {("orders", 0): (3, NONE), ("orders", 9): (4, UNKNOWN_TOPIC)}
     assert none.offsets == {("orders", 9): (4, UNKNOWN_TOPIC)}
@@ -176,7 +176,7 @@ def test_commits_in_a_transaction_are_told_with_their_producer(coordinator_proce
                 member_id=member_id, topics=[{"name": "orders", "partitions": [partition]}], **producer,
             )  # fmt: skip
         link.call("EndTxn", 3, transactional_id="tx", committed=True, **producer)
-    events = stopped(server)
+    events = events_after_stop(server)
     accepted, refused = events.of("CommitDecided", "g")
     assert (accepted.error_code, accepted.offsets) == (NONE, {("orders", 2): (12, NONE)})
     assert (refused.member_id, refused.error_code) == ("ghost", UNKNOWN_MEMBER_ID)
@@ -197,7 +197,7 @@ def test_a_group_that_changes_its_kind_is_told(coordinator_process):
         link.call("SyncGroup", 3, assignments=[{"member_id": answer["member_id"], "assignment": assignment}], **classic)
         assert beat(link, "g", "modern", 0)["error_code"] == NONE
         assert beat(link, "g", "modern", -1)["error_code"] == NONE
-    events = stopped(server)
+    events = events_after_stop(server)
     (delivered, *_) = events.of("AssignmentDelivered")
     assert (delivered.group_kind, delivered.partitions, delivered.assignment) == (0, {"orders": [2]}, None)
     converted = events.of("GroupConverted")
@@ -232,7 +232,7 @@ def test_kill_after_kill_every_acknowledged_commit_is_told(coordinator_process):
     over.set()
     worker.join(WITHIN_S)
     assert not worker.is_alive()
-    events = stopped(server)
+    events = events_after_stop(server)
     decided = events.of("CommitDecided", "g")
     assert {offset for event in decided for offset, _ in event.offsets.values()} >= set(acknowledged)
     log = decided[0].log
@@ -261,7 +261,7 @@ def test_events_that_are_missing_are_said_at_the_next_start(coordinator_process)
     with urllib.request.urlopen(f"{server.admin}/metrics", timeout=60) as answer:
         assert b"coordinator_event_log_gaps_total 1.0" in answer.read()
     assert "event=events_missing" in server.log
-    events = stopped(server)
+    events = events_after_stop(server)
     opened = events.of("EventLogOpened")[-1]
     left = events.of("CommitDecided")
     assert 0 < len(left) < 10
@@ -305,8 +305,8 @@ def test_the_events_can_be_fetched_by_name_and_are_in_no_list(coordinator_proces
         }
         (named,) = link.call("Metadata", 9, topics=[{"name": EVENTS}])["topics"]
         assert (named["error_code"], named["is_internal"], len(named["partitions"])) == (NONE, True, 1)
-        asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-        topics = [{"topic": EVENTS, "partitions": [asked]}]
+        fetched = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        topics = [{"topic": EVENTS, "partitions": [fetched]}]
         answer = link.call("Fetch", 11, max_bytes=1 << 20, max_wait_ms=0, topics=topics)
         (partition,) = answer["responses"][0]["partitions"]
         assert (partition["error_code"], partition["high_watermark"]) == (NONE, 2)
@@ -326,17 +326,17 @@ def test_what_is_told_is_a_setting(coordinator_process):
             commit(link, "g", {0: 2}, member_id="m", epoch=3)
 
     work()
-    events = stopped(server)
+    events = events_after_stop(server)
     assert [event.offsets["orders", 0][0] for event in events.of("CommitDecided")] == [2]
     server.settings["coordinator.events"] = "none"
     server.start()
     work()
-    events = stopped(server)
+    events = events_after_stop(server)
     assert [event.offsets["orders", 0][0] for event in events.of("CommitDecided")] == [2]
     server.settings["coordinator.events"] = "all"
     server.start()
     work()
-    events = stopped(server)
+    events = events_after_stop(server)
     assert [event.offsets["orders", 0][0] for event in events.of("CommitDecided")] == [2, 1, 2]
     opened = events.of("EventLogOpened")
     assert [event.policy for event in opened] == ["refused", "all"]

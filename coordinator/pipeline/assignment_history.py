@@ -37,7 +37,7 @@ def integers(column: Any) -> Ints:
     return values
 
 
-class Coded:
+class EncodedColumn:
     """A column of few different values: which there are, and which of them each row has; -1 is null."""
 
     __slots__ = ("codes", "values")
@@ -54,7 +54,7 @@ class Coded:
         return table[self.codes]
 
 
-def combinations(columns: Sequence[Coded]) -> tuple[list[tuple[Any, ...]], Ints]:
+def unique_combinations(columns: Sequence[EncodedColumn]) -> tuple[list[tuple[Any, ...]], Ints]:
     """The different combinations that there are, and which of them each row has."""
     key = columns[0].codes + 1
     for column in columns[1:]:
@@ -70,7 +70,7 @@ def combinations(columns: Sequence[Coded]) -> tuple[list[tuple[Any, ...]], Ints]
     return found, which
 
 
-class _Spans:
+class _IntervalIndex:
     """Intervals in the order of whom they are about and when they began."""
 
     __slots__ = ("about", "key", "order", "step", "to_offset")
@@ -83,7 +83,7 @@ class _Spans:
         self.about = about[self.order]
         self.to_offset = to_offset[self.order]
 
-    def at(self, about: Ints, rank: Ints, position: Ints) -> tuple[Ints, Mask]:
+    def find(self, about: Ints, rank: Ints, position: Ints) -> tuple[Ints, Mask]:
         """The place of the interval that holds at each position, and whether there is one."""
         if not len(self.key):
             return np.zeros(len(about), np.int64), np.zeros(len(about), bool)
@@ -94,7 +94,7 @@ class _Spans:
         return place, found
 
 
-def _number(table: Ints, values: Ints) -> Ints:
+def _rank_in(table: Ints, values: Ints) -> Ints:
     """The place of each value in a sorted table of different ones; -1 for one that is not there."""
     if not len(table):
         return np.full(len(values), -1, np.int64)
@@ -103,7 +103,7 @@ def _number(table: Ints, values: Ints) -> Ints:
 
 
 @dataclass(slots=True)
-class Now:
+class MemberStates:
     """What a member was at each of some positions; `is_there` says whether it was."""
 
     is_there: Mask
@@ -114,7 +114,7 @@ class Now:
 
 
 @dataclass(slots=True)
-class Had:
+class Ownerships:
     """Whether partitions were their member's, and since which epoch: by history, and as its records say."""
 
     is_owned: Mask
@@ -122,7 +122,7 @@ class Had:
     recorded: Ints
 
 
-class Holdings:
+class AssignmentHistory:
     """The intervals of all members and of all that they held; it is sent to the tasks as it is.
 
     `members`: one row per record about a member, with MEMBER_COLUMNS, from_offset, to_offset, epoch, revocation_epoch, holds.
@@ -131,71 +131,71 @@ class Holdings:
     """
 
     def __init__(self, members: Any, held: Any) -> None:
-        who, of = combinations([Coded(_whole(members, name)) for name in MEMBER_COLUMNS])
+        who, of = unique_combinations([EncodedColumn(_column(members, name)) for name in MEMBER_COLUMNS])
         self._who: dict[Who, int] = {each: number for number, each in enumerate(who)}
-        began = integers(_whole(members, "from_offset"))
-        held_began = integers(_whole(held, "from_offset"))
-        self._began = np.unique(np.concatenate([began, held_began]))
-        step = len(self._began) + 1
-        ends = _ends(_whole(members, "to_offset"))
-        self._members = _Spans(of, np.searchsorted(self._began, began), ends, step)
-        self._epoch = integers(_whole(members, "epoch"))[self._members.order]
-        self._lost = integers(_whole(members, "revocation_epoch"))[self._members.order]
-        self._holds: Mask = integers(_whole(members, "holds"))[self._members.order] > 0
+        began = integers(_column(members, "from_offset"))
+        held_began = integers(_column(held, "from_offset"))
+        self._ownership_start = np.unique(np.concatenate([began, held_began]))
+        step = len(self._ownership_start) + 1
+        ends = _ends(_column(members, "to_offset"))
+        self._members = _IntervalIndex(of, np.searchsorted(self._ownership_start, began), ends, step)
+        self._epoch = integers(_column(members, "epoch"))[self._members.order]
+        self._lost = integers(_column(members, "revocation_epoch"))[self._members.order]
+        self._holds: Mask = integers(_column(members, "holds"))[self._members.order] > 0
 
-        topics = Coded(_whole(held, "topic_key"))
+        topics = EncodedColumn(_column(held, "topic_key"))
         self._topics: dict[str, int] = {topic: number for number, topic in enumerate(topics.values)}
-        partition = integers(_whole(held, "partition"))
+        partition = integers(_column(held, "partition"))
         self._partitions = int(partition.max(initial=-1)) + 1
         pairs = topics.codes * self._partitions + partition
         self._pairs = np.unique(pairs)
-        owners, which = combinations([Coded(_whole(held, name)) for name in MEMBER_COLUMNS])
+        owners, which = unique_combinations([EncodedColumn(_column(held, name)) for name in MEMBER_COLUMNS])
         owner = np.array([self._who.get(each, -1) for each in owners], np.int64)[which]
-        about = owner * len(self._pairs) + _number(self._pairs, pairs)
+        about = owner * len(self._pairs) + _rank_in(self._pairs, pairs)
         self._abouts = np.unique(about)
-        self._held = _Spans(
-            _number(self._abouts, about),
-            np.searchsorted(self._began, held_began),
-            _ends(_whole(held, "to_offset")),
+        self._held = _IntervalIndex(
+            _rank_in(self._abouts, about),
+            np.searchsorted(self._ownership_start, held_began),
+            _ends(_column(held, "to_offset")),
             step,
         )
-        self._acquired = integers(_whole(held, "acquired"))[self._held.order]
-        self._since = integers(_whole(held, "since"))[self._held.order]
+        self._acquired = integers(_column(held, "acquired"))[self._held.order]
+        self._since = integers(_column(held, "since"))[self._held.order]
 
     def numbers(self, who: Sequence[tuple[Any, ...]]) -> Ints:
         """How members are known here; -1 for one that is not."""
         return np.array([self._who.get(each, -1) for each in who], np.int64)
 
-    def now(self, member: Ints, position: Ints) -> Now:
+    def members_at(self, member: Ints, position: Ints) -> MemberStates:
         """The members as they were before what came at these positions."""
-        place, found = self._members.at(member, np.searchsorted(self._began, position), position)
+        place, found = self._members.find(member, np.searchsorted(self._ownership_start, position), position)
         if not len(self._epoch):
             nothing = np.full(len(member), NONE, np.int64)
-            return Now(found, nothing, nothing, found)
-        return Now(
+            return MemberStates(found, nothing, nothing, found)
+        return MemberStates(
             found,
             np.where(found, self._epoch[place], NONE),
             np.where(found, self._lost[place], NONE),
             found & self._holds[place],
         )
 
-    def had(self, member: Ints, topic: Coded, partition: Ints, position: Ints) -> Had:
+    def ownerships_at(self, member: Ints, topic: EncodedColumn, partition: Ints, position: Ints) -> Ownerships:
         """The partitions as they were then."""
         numbers = topic.mapped([self._topics.get(each, -1) for each in topic.values], -1)
         possible = (numbers >= 0) & (member >= 0) & (partition >= 0) & (partition < self._partitions)
-        pair = _number(self._pairs, np.where(possible, numbers * self._partitions + partition, -1))
+        pair = _rank_in(self._pairs, np.where(possible, numbers * self._partitions + partition, -1))
         possible &= pair >= 0
-        about = _number(self._abouts, np.where(possible, member * len(self._pairs) + pair, -1))
-        place, found = self._held.at(about, np.searchsorted(self._began, position), position)
+        about = _rank_in(self._abouts, np.where(possible, member * len(self._pairs) + pair, -1))
+        place, found = self._held.find(about, np.searchsorted(self._ownership_start, position), position)
         if not len(self._acquired):
             nothing = np.full(len(member), NONE, np.int64)
-            return Had(found, nothing, nothing)
+            return Ownerships(found, nothing, nothing)
         acquired = np.where(found, self._acquired[place], NONE)
         since = np.where(found, self._since[place], NONE)
-        return Had(found, acquired, np.where(since == NONE, acquired, since))
+        return Ownerships(found, acquired, np.where(since == NONE, acquired, since))
 
 
-def _whole(table: Any, name: str) -> Any:
+def _column(table: Any, name: str) -> Any:
     """A column of a table as one array."""
     column = table.column(name)
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -17,7 +17,7 @@ from typing import Any, Self
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 
-SCHEMAS = Path(__file__).resolve().parent.parent / "protocol_schemas"
+SCHEMAS = Path(__file__).resolve().parents[2] / "protocol_schemas"
 ANSWER_WITHIN_S = 30.0
 
 Values = dict[str, Any]

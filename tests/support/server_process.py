@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from ports import HeldPort
-from waiting import WITHIN_S
+from tests.support.ports import HeldPort
+from tests.support.waiting import WITHIN_S
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[2]
 TEST_CONFIG = REPOSITORY / "config" / "test.yaml"
 STOPPED_WITHIN_S = 60.0
 

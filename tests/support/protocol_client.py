@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from waiting import WITHIN_S, wait_until
-from wire import Connection, ConnectionClosed, Values
+from tests.support.waiting import WITHIN_S, wait_until
+from tests.support.wire import Connection, ConnectionClosed, Values
 
 HEARTBEAT_S = 0.05
 RECONNECT_S = 0.05

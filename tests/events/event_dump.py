@@ -46,7 +46,7 @@ def dump(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-class Telling:
+class EventLog:
     """All that a data folder has, read once."""
 
     def __init__(self, data_dir: Path) -> None:

@@ -1,11 +1,12 @@
-"""The settings that a topic may have of its own: names, types, ranges and defaults are Kafka's.
+"""The settings of a single topic, with Kafka's names, types, ranges and defaults (Kafka's LogConfig).
 
-One row per setting. Every setting of Kafka 4.4 is known, so that topics of scripts written for a cluster can be made
-here and described again; those that this server acts on are fields of `TopicSettings`, the others are kept and told.
+There is one row per setting. All topic settings of Kafka 4.4 are accepted, so scripts written for a cluster can create topics
+here and read their settings back. The settings that this server acts on are fields of `TopicSettings`; the others are stored
+and reported but have no effect.
 
-A setting that the topic does not have is the server's, under another name; a description lists these as *synonyms*, the
-one in force first. Kafka leaves the built-in default out of that list where the server has the setting in several units
-(`log.retention.hours`), and says of `min.insync.replicas` that somebody set it for the whole cluster; so do we.
+A setting that a topic does not override comes from the server, where it has another name. DescribeConfigs lists these
+*synonyms*, the one in force first. As in Kafka, the list leaves out the built-in default where the server has the setting in
+several units (`log.retention.hours`), and `min.insync.replicas` is reported as set for the whole cluster.
 """
 
 import re
@@ -15,7 +16,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.topics.settings import TopicsConfig
+from coordinator.topics.config import TopicsConfig
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -30,7 +31,7 @@ MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 class Kind(IntEnum):
-    """Types of settings, by the numbers of DescribeConfigs."""
+    """Types of settings, with the numbers of DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -41,26 +42,26 @@ class Kind(IntEnum):
 
 
 class Row(NamedTuple):
-    """`complaint(value)` says why a text is no value of this setting, or None.
+    """One setting. `why_invalid(value)` returns None for a valid value, else the reason in Kafka's words.
 
-    `synonym` is the server's name for it, `broker_field` the server's value in TopicsConfig where it has one.
+    `synonym` is the setting's name on the server; `broker_field` is its field in `TopicsConfig`, if it has one.
     """
 
     name: str
     kind: Kind
     default: str
-    complaint: Callable[[str], str | None]
+    why_invalid: Callable[[str], str | None]
     about: str
     synonym: str = ""
     broker_field: str = ""
-    default_told: bool = True
-    """Whether the built-in default is among the synonyms."""
+    lists_default: bool = True
+    """Whether the synonyms include the built-in default."""
 
 
 def _number(kind: str, low: int | None, high: int | None = None) -> Callable[[str], str | None]:
     limit = {"INT": INT_MAX, "LONG": LONG_MAX}[kind]
 
-    def complaint(text: str) -> str | None:
+    def why_invalid(text: str) -> str | None:
         if re.fullmatch(r"[+-]?[0-9]+", text.strip()) is None or not -limit - 1 <= int(text) <= limit:
             return f"Not a number of type {kind}"
         if low is not None and int(text) < low:
@@ -69,7 +70,7 @@ def _number(kind: str, low: int | None, high: int | None = None) -> Callable[[st
             return f"Value must be no more than {high}"
         return None
 
-    return complaint
+    return why_invalid
 
 
 def _ratio(text: str) -> str | None:
@@ -87,24 +88,24 @@ def _boolean(text: str) -> str | None:
 
 
 def _one_of(*allowed: str) -> Callable[[str], str | None]:
-    def complaint(text: str) -> str | None:
+    def why_invalid(text: str) -> str | None:
         return None if text in allowed else f"String must be one of: {', '.join(allowed)}"
 
-    return complaint
+    return why_invalid
 
 
 def _list_of(*allowed: str) -> Callable[[str], str | None]:
-    def complaint(text: str) -> str | None:
+    def why_invalid(text: str) -> str | None:
         items = [item.strip() for item in text.split(",")] if text.strip() else []
         return None if set(items) <= set(allowed) else f"String must be one of: {', '.join(allowed)}"
 
-    return complaint
+    return why_invalid
 
 
 def _throttled(name: str) -> Callable[[str], str | None]:
     wanted = re.compile(r"\*|[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*|")
 
-    def complaint(text: str) -> str | None:
+    def why_invalid(text: str) -> str | None:
         if wanted.fullmatch(re.sub(r"\s*,\s*", ",", text.strip())):
             return None
         return (
@@ -112,7 +113,7 @@ def _throttled(name: str) -> Callable[[str], str | None]:
             "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
         )
 
-    return complaint
+    return why_invalid
 
 
 def _gzip_level(text: str) -> str | None:
@@ -125,16 +126,16 @@ _LONG_0, _LONG_MINUS_1, _LONG_MINUS_2 = _number("LONG", 0), _number("LONG", -1),
 _LONG_1, _INT_0 = _number("LONG", 1), _number("INT", 0)
 _B, _S, _I, _L, _D, _LIST = Kind.BOOLEAN, Kind.STRING, Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.LIST
 _LONGEST = str(LONG_MAX)
-_NO_TIER = "Kept and told; there is no tiered storage here."
-_ONE_NODE = "Kept and told; on one node nothing is replicated."
-_AS_SENT = "Kept and told; batches stay as their producer compressed them."
+_NO_TIER = "Stored but has no effect: there is no tiered storage."
+_ONE_NODE = "Stored but has no effect: a single node replicates nothing."
+_AS_SENT = "Stored but has no effect: batches stay as their producer compressed them."
 
 # fmt: off
 ROWS = {
     row.name: row
     for row in (
         Row("cleanup.policy", _LIST, "delete", _list_of("compact", "delete"),
-            "delete: old segments go by age and size. compact: the last record of each key stays. Or both.",
+            "delete: old segments are deleted by age and size. compact: the last record of each key is kept. Or both.",
             "log.cleanup.policy", "log_cleanup_policy"),
         Row("compression.gzip.level", _I, "-1", _gzip_level, _AS_SENT, "compression.gzip.level"),
         Row("compression.lz4.level", _I, "9", _number("INT", 1, 17), _AS_SENT, "compression.lz4.level"),
@@ -143,44 +144,46 @@ ROWS = {
             "compression.type", "compression_type"),
         Row("compression.zstd.level", _I, "3", _number("INT", -131_072, 22), _AS_SENT, "compression.zstd.level"),
         Row("delete.retention.ms", _L, "86400000", _LONG_0,
-            "How long a tombstone stays in a compacted topic, for whoever reads it along.",
+            "How long a compacted topic keeps a tombstone, so that consumers can see it.",
             "log.cleaner.delete.retention.ms"),
         Row("errors.deadletterqueue.group.enable", _B, "false", _boolean,
-            "Kept and told; whether share groups may write records here that nobody could process."),
-        Row("file.delete.delay.ms", _L, "60000", _LONG_0, "Kept and told; segments that go are removed at once.",
+            "Stored but has no effect: there are no share groups with a dead letter queue."),
+        Row("file.delete.delay.ms", _L, "60000", _LONG_0, "Stored but has no effect: deleted segments are removed at once.",
             "log.segment.delete.delay.ms"),
-        Row("flush.messages", _L, _LONGEST, _LONG_1, "Kept and told; the server's durability decides.",
+        Row("flush.messages", _L, _LONGEST, _LONG_1, "Stored but has no effect: the setting durability decides.",
             "log.flush.interval.messages"),
-        Row("flush.ms", _L, _LONGEST, _LONG_0, "Kept and told; the server's durability decides."),
+        Row("flush.ms", _L, _LONGEST, _LONG_0, "Stored but has no effect: the setting durability decides."),
         Row("follower.replication.throttled.replicas", _LIST, "", _throttled("follower.replication.throttled.replicas"),
             _ONE_NODE),
-        Row("index.interval.bytes", _I, "4096", _INT_0, "Log between two entries of a segment's index.",
+        Row("index.interval.bytes", _I, "4096", _INT_0, "Bytes of log between two entries of a segment's index.",
             "log.index.interval.bytes", "log_index_interval_bytes"),
         Row("leader.replication.throttled.replicas", _LIST, "", _throttled("leader.replication.throttled.replicas"),
             _ONE_NODE),
         Row("local.retention.bytes", _L, "-2", _LONG_MINUS_2, _NO_TIER, "log.local.retention.bytes"),
         Row("local.retention.ms", _L, "-2", _LONG_MINUS_2, _NO_TIER, "log.local.retention.ms"),
         Row("max.compaction.lag.ms", _L, _LONGEST, _LONG_1,
-            "A compacted topic's closed segment is cleaned at this age, however little there is to gain.",
+            "A closed segment of a compacted topic is compacted at this age, however little there is to gain.",
             "log.cleaner.max.compaction.lag.ms"),
         Row("max.decompressed.message.bytes", _I, "2147483639", _INT_0,
-            "Kept and told; batches are not decompressed here.", "max.decompressed.message.bytes"),
-        Row("max.message.bytes", _I, "1048588", _INT_0, "The largest record batch that the topic takes.",
+            "Stored but has no effect: batches are not decompressed by the server.", "max.decompressed.message.bytes"),
+        Row("max.message.bytes", _I, "1048588", _INT_0, "The largest record batch that the topic accepts.",
             "message.max.bytes", "message_max_bytes"),
-        Row("message.timestamp.after.max.ms", _L, "3600000", _LONG_0, "A record dated further ahead is refused.",
+        Row("message.timestamp.after.max.ms", _L, "3600000", _LONG_0,
+            "A record with a timestamp further in the future is refused.",
             "log.message.timestamp.after.max.ms", "log_message_timestamp_after_max_ms"),
-        Row("message.timestamp.before.max.ms", _L, _LONGEST, _LONG_0, "A record dated further back is refused.",
+        Row("message.timestamp.before.max.ms", _L, _LONGEST, _LONG_0,
+            "A record with a timestamp further in the past is refused.",
             "log.message.timestamp.before.max.ms", "log_message_timestamp_before_max_ms"),
         Row("message.timestamp.type", _S, "CreateTime", _one_of("CreateTime", "LogAppendTime"),
-            "Whose clock dates a record: the producer's, or the server's.",
+            "Whether a record has the time of its producer or the time at which the server appended it.",
             "log.message.timestamp.type", "log_message_timestamp_type"),
         Row("min.cleanable.dirty.ratio", _D, "0.5", _ratio,
-            "A compacted topic is cleaned when so much of it was written since the last time.",
+            "A compacted topic is compacted when this share of it was written since the last compaction.",
             "log.cleaner.min.cleanable.ratio"),
-        Row("min.compaction.lag.ms", _L, "0", _LONG_0, "A record stays uncompacted so long.",
+        Row("min.compaction.lag.ms", _L, "0", _LONG_0, "How long a record stays uncompacted.",
             "log.cleaner.min.compaction.lag.ms"),
         Row(MIN_INSYNC_REPLICAS, _I, "1", _number("INT", 1), _ONE_NODE, MIN_INSYNC_REPLICAS),
-        Row("preallocate", _B, "false", _boolean, "Kept and told; segments grow as they are written.",
+        Row("preallocate", _B, "false", _boolean, "Stored but has no effect: segments grow as they are written.",
             "log.preallocate"),
         Row("remote.copy.lag.bytes", _L, "-1", _LONG_MINUS_1, _NO_TIER, "log.remote.copy.lag.bytes"),
         Row("remote.copy.lag.ms", _L, "0", _LONG_MINUS_1, _NO_TIER, "log.remote.copy.lag.ms"),
@@ -188,28 +191,28 @@ ROWS = {
         Row("remote.log.delete.on.disable", _B, "false", _boolean, _NO_TIER),
         Row("remote.storage.enable", _B, "false", _boolean, _NO_TIER),
         Row("retention.bytes", _L, "-1", _LONG_MINUS_1,
-            "A partition larger than this loses its oldest segments; -1 keeps them.",
+            "The oldest segments of a partition larger than this are deleted; -1 keeps them.",
             "log.retention.bytes", "log_retention_bytes"),
-        Row("retention.ms", _L, "604800000", _LONG_MINUS_1, "A segment older than this goes; -1 keeps it.",
-            "log.retention.ms", "log_retention_ms", default_told=False),
-        Row("segment.bytes", _I, "1073741824", _number("INT", 1_048_576), "A segment rolls at this size.",
+        Row("retention.ms", _L, "604800000", _LONG_MINUS_1, "A segment older than this is deleted; -1 keeps it.",
+            "log.retention.ms", "log_retention_ms", lists_default=False),
+        Row("segment.bytes", _I, "1073741824", _number("INT", 1_048_576), "The active segment is closed at this size.",
             "log.segment.bytes", "log_segment_bytes"),
-        Row("segment.index.bytes", _I, "10485760", _number("INT", 4), "Kept and told; an index lives in memory here.",
+        Row("segment.index.bytes", _I, "10485760", _number("INT", 4), "Stored but has no effect: indexes are kept in memory.",
             "log.index.size.max.bytes", "log_index_size_max_bytes"),
-        Row("segment.jitter.ms", _L, "0", _LONG_0, "Kept and told; segments roll at their age."),
-        Row("segment.ms", _L, "604800000", _LONG_1, "A segment rolls at this age.",
-            "log.roll.ms", "log_roll_ms", default_told=False),
+        Row("segment.jitter.ms", _L, "0", _LONG_0, "Stored but has no effect: segments are closed exactly at segment.ms."),
+        Row("segment.ms", _L, "604800000", _LONG_1, "The active segment is closed at this age.",
+            "log.roll.ms", "log_roll_ms", lists_default=False),
         Row("unclean.leader.election.enable", _B, "false", _boolean, _ONE_NODE, "unclean.leader.election.enable"),
     )
 }
 # fmt: on
 LISTS = {row.name: row.default for row in ROWS.values() if row.kind is Kind.LIST}
-"""Settings that are lists, to which one can append, with their defaults."""
+"""Settings of type LIST, whose values can be appended to or subtracted from, with their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """What one topic's data plane acts on. Sizes in bytes, times in milliseconds."""
+    """The settings of one topic that the data plane acts on. Sizes in bytes, times in milliseconds."""
 
     max_message_bytes: int
     log_append_time: bool
@@ -227,11 +230,11 @@ class TopicSettings:
     compacts: bool
     """Whether records need keys."""
     deletes: bool
-    """Whether retention applies: not to a topic that is only compacted."""
+    """Whether retention applies. It does not if the topic is only compacted."""
 
 
 class Synonym(NamedTuple):
-    """A place where a setting may come from, by the name it has there; `source` in Kafka's numbers."""
+    """A place where a setting can be set, with its name there. `source`: Kafka's ConfigSource number."""
 
     name: str
     value: str | None
@@ -239,7 +242,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigValue(NamedTuple):
-    """One setting as clients are told it; `source` in Kafka's numbers, `kind` too (0: not told)."""
+    """One setting as DescribeConfigs reports it. `source` and `kind` are Kafka's numbers; kind 0 is not reported."""
 
     name: str
     value: str | None
@@ -251,7 +254,10 @@ class ConfigValue(NamedTuple):
 
 
 def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """The overrides of a topic, checked; of a name given twice the last counts. Raises KafkaError INVALID_CONFIG."""
+    """Returns a topic's overrides, validated (Kafka's ControllerConfigurationValidator.validate).
+
+    The last of several values for one name counts. Raises INVALID_CONFIG.
+    """
     found: dict[str, str] = {}
     for name, value in overrides:
         if value is None:
@@ -267,7 +273,7 @@ def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
         row = ROWS.get(name)
         if row is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
-        reason = row.complaint(value)
+        reason = row.why_invalid(value)
         if reason is not None:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
@@ -291,20 +297,20 @@ def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
 
 
 def _shown(row: Row, value: str, reason: str) -> str:
-    """A wrong value as Kafka shows it in its refusal."""
-    if row.complaint is _ratio and not reason.startswith("Not"):
+    """An invalid value as Kafka formats it in its error message."""
+    if row.why_invalid is _ratio and not reason.startswith("Not"):
         return str(float(value))
     return f"[{value}]" if row.name.endswith("throttled.replicas") else value
 
 
-def described(overrides: Mapping[str, str], config: TopicsConfig) -> list[ConfigValue]:
-    """Every setting of a topic in the order of the names, its own value or the server's."""
-    return [_described(row, overrides.get(name), config) for name, row in ROWS.items()]
+def describe(overrides: Mapping[str, str], config: TopicsConfig) -> list[ConfigValue]:
+    """All settings of a topic, sorted by name: the topic's own value, or else the server's."""
+    return [_describe(row, overrides.get(name), config) for name, row in ROWS.items()]
 
 
-def _described(row: Row, own: str | None, config: TopicsConfig) -> ConfigValue:
+def _describe(row: Row, own: str | None, config: TopicsConfig) -> ConfigValue:
     default = Synonym(row.synonym, row.default, SOURCE_DEFAULT)
-    places = [default] if row.synonym and row.default_told else []
+    places = [default] if row.synonym and row.lists_default else []
     value, source = row.default, SOURCE_DEFAULT
     if row.broker_field:
         broker = str(getattr(config, row.broker_field))
@@ -315,13 +321,13 @@ def _described(row: Row, own: str | None, config: TopicsConfig) -> ConfigValue:
         source = SOURCE_CLUSTER
         places.insert(0, Synonym(row.synonym, value, source))
     if own is not None:
-        value, source = plain(row, own), SOURCE_TOPIC
+        value, source = canonical(row, own), SOURCE_TOPIC
         places.insert(0, Synonym(row.name, value, source))
     return ConfigValue(row.name, value, source, row.kind, row.about, tuple(places))
 
 
-def plain(row: Row, text: str) -> str:
-    """A checked value as Kafka shows it: without the spaces and signs that its reader lets pass."""
+def canonical(row: Row, text: str) -> str:
+    """A valid value as Kafka reports it: without the spaces and signs that its parser accepts."""
     if row.kind in {Kind.INT, Kind.LONG}:
         return str(int(text))
     if row.kind is Kind.DOUBLE:
@@ -333,8 +339,8 @@ def plain(row: Row, text: str) -> str:
     return text
 
 
-def settings(overrides: Mapping[str, str], config: TopicsConfig) -> TopicSettings:
-    """What the data plane acts on, from a topic's own settings and the server's."""
+def effective(overrides: Mapping[str, str], config: TopicsConfig) -> TopicSettings:
+    """Combines a topic's own settings with the server's."""
 
     def number(name: str) -> int:
         own, row = overrides.get(name), ROWS[name]

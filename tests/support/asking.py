@@ -1,13 +1,12 @@
 """A server with a data plane and an asker without a socket; every answer goes through the codec, as a client's does."""
 
-from topics.data_plane import FOLDER, DataPlane
-
 from coordinator import requests
-from coordinator.api.dispatch import spoken_apis
+from coordinator.api.dispatch import supported_apis
 from coordinator.config.settings import ServerConfig
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
+from tests.topics.data_plane import FOLDER, DataPlane
 
 CLUSTER_ID = "x1yZ2nQGS_mE4bIq5yQZ0A"
 
@@ -18,7 +17,7 @@ class Server:
     def __init__(self, **settings):
         self.plane = DataPlane(**settings)
         self.topics = self.plane.topics
-        self.apis = spoken_apis(requests)
+        self.apis = supported_apis(requests)
         self.config = ServerConfig(log_dir=FOLDER, topics=self.topics.config)
         self.cluster_id = CLUSTER_ID
         self.node_id = 1
@@ -31,9 +30,9 @@ class ReplyTarget:
     client_id = "test"
     client_host = "/127.0.0.1"
 
-    def __init__(self, api, version, request, spoken):
+    def __init__(self, api, version, request, apis):
         self.api = api
-        self.spoken = spoken
+        self.supported = {key: each.versions for key, each in apis.items()}
         self.api_version = version
         self.request = request
         self.payload = None

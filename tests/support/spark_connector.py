@@ -8,7 +8,8 @@ import os
 from functools import cache
 
 import pytest
-from java_support import kafka_classpath
+
+from tests.support.java_support import kafka_classpath
 
 SPARK = "4.2.0"
 _ARTIFACTS = (

@@ -113,7 +113,7 @@ class _Member:
         return self.held.get(partition, self.pending.get(partition))
 
 
-class _Rehearsal:
+class _Generator:
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.plan = plan
         self.chance = random.Random(plan.seed)  # noqa: S311 - chance that can be repeated is the point
@@ -150,12 +150,12 @@ class _Rehearsal:
 
 
 class _Group:
-    def __init__(self, world: _Rehearsal, name: str, members: int, partitions: int) -> None:
-        self.world, self.name, self.partitions = world, name, partitions
-        self.shard = positive_hash(name) % world.plan.shards
-        self.state, self.events = world.state[self.shard], world.events[self.shard]
+    def __init__(self, generator: _Generator, name: str, members: int, partitions: int) -> None:
+        self.generator, self.name, self.partitions = generator, name, partitions
+        self.shard = positive_hash(name) % generator.plan.shards
+        self.state, self.events = generator.state[self.shard], generator.events[self.shard]
         self.topic = f"topic-of-{name}"
-        self.topic_id = world.chance.randbytes(16)
+        self.topic_id = generator.chance.randbytes(16)
         self.members: dict[str, _Member] = {}
         self.gone: list[tuple[str, int, list[int]]] = []
         self.positions = [0] * partitions
@@ -166,25 +166,25 @@ class _Group:
     # --- the group's life -------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        chance = self.world.chance.random()
-        self.world.now_ms += self.world.chance.randrange(3)
+        chance = self.generator.chance.random()
+        self.generator.now_ms += self.generator.chance.randrange(3)
         if chance < STEPS_TO_JOIN and len(self.members) < 2 * HOT_MEMBERS:
             self.join(1)
         elif chance < 2 * STEPS_TO_JOIN and len(self.members) > 1:
-            self.leave(self.world.chance.choice(sorted(self.members)))
+            self.leave(self.generator.chance.choice(sorted(self.members)))
         elif chance < 0.004 and self.gone:
-            name, epoch, held = self.world.chance.choice(self.gone)
+            name, epoch, held = self.generator.chance.choice(self.gone)
             self.commit(name, epoch, held[:1])
         elif chance < 0.005:
-            name = self.world.chance.choice(tuple(self.members))
-            self.commit(name, self.members[name].epoch, [self.world.chance.randrange(self.partitions)])
+            name = self.generator.chance.choice(tuple(self.members))
+            self.commit(name, self.members[name].epoch, [self.generator.chance.randrange(self.partitions)])
         else:
-            name = self.world.chance.choice(tuple(self.members))
+            name = self.generator.chance.choice(tuple(self.members))
             member = self.members[name]
             held = list(member.held)
             if held:
-                many = self.world.chance.random() < 0.2
-                self.commit(name, member.epoch, held[:4] if many else [self.world.chance.choice(held)])
+                many = self.generator.chance.random() < 0.2
+                self.commit(name, member.epoch, held[:4] if many else [self.generator.chance.choice(held)])
 
     def join(self, count: int) -> None:
         for _ in range(count):
@@ -207,7 +207,7 @@ class _Group:
         self.rebalance()
 
     def rebalance(self) -> None:
-        chance = self.world.chance
+        chance = self.generator.chance
         self.epoch += 1
         epoch = self.epoch
         self.record(ConsumerGroupMetadataKey(self.name), ConsumerGroupMetadataValue(epoch, 0))
@@ -217,7 +217,7 @@ class _Group:
             self.record(ConsumerGroupTargetAssignmentMemberKey(self.name, name), wanted)
         self.record(
             ConsumerGroupTargetAssignmentMetadataKey(self.name),
-            ConsumerGroupTargetAssignmentMetadataValue(epoch, self.world.now_ms),
+            ConsumerGroupTargetAssignmentMetadataValue(epoch, self.generator.now_ms),
         )
         in_flight: list[tuple[str, int, list[int]]] = []
         order = list(self.members)
@@ -236,13 +236,13 @@ class _Group:
 
     def _reconcile(self, name: str, wanted: set[int], free: set[int]) -> Iterator[tuple[str, int, list[int]]]:
         """One member's way to the target; yields commits that it has under way."""
-        chance, member = self.world.chance, self.members[name]
+        chance, member = self.generator.chance, self.members[name]
         lost = [partition for partition in member.held if partition not in wanted]
         old = member.epoch
         if lost:
             member.pending = {partition: member.held.pop(partition) for partition in lost}
             self.current(name, UNREVOKED)
-            self.world.now_ms += chance.randrange(20, 1000)
+            self.generator.now_ms += chance.randrange(20, 1000)
             if chance.random() < 0.5:
                 self.commit(name, old, lost[:2])
             free.update(lost)
@@ -276,22 +276,27 @@ class _Group:
     # --- what is written --------------------------------------------------------------------------------------------
 
     def record(self, key: messages.Message, value: messages.Message | None) -> None:
-        self.state.append(*self.world.serde.encode(Record(key, value)))
+        self.state.append(*self.generator.serde.encode(Record(key, value)))
 
     def current(self, name: str, state: int) -> None:
         member = self.members[name]
         value = ConsumerGroupCurrentMemberAssignmentValue(
-            member.epoch, member.previous, state, self._listed(member.held), self._listed(member.pending), member.lost
+            member.epoch,
+            member.previous,
+            state,
+            self._topic_partitions(member.held),
+            self._topic_partitions(member.pending),
+            member.lost,
         )
         self.record(ConsumerGroupCurrentMemberAssignmentKey(self.name, name), value)
 
-    def _listed(self, held: dict[int, int]) -> list[_Assigned]:
+    def _topic_partitions(self, held: dict[int, int]) -> list[_Assigned]:
         partitions = sorted(held)
         return [_Assigned(self.topic_id, partitions, [held[each] for each in partitions])] if held else []
 
     def commit(self, name: str, epoch: int, partitions: list[int]) -> None:
-        world, member = self.world, self.members.get(name)
-        if not partitions or world.decisions >= world.plan.decisions:
+        generator, member = self.generator, self.members.get(name)
+        if not partitions or generator.decisions >= generator.plan.decisions:
             return
         since = [None if member is None else member.since(each) for each in partitions]
         now = -1 if member is None else member.epoch
@@ -306,17 +311,17 @@ class _Group:
         error = (
             0 if after_loss else int(ErrorCode.UNKNOWN_MEMBER_ID if member is None else ErrorCode.STALE_MEMBER_EPOCH)
         )
-        planted = error and zombies and world.chance.random() < world.plan.planted
+        planted = error and zombies and generator.chance.random() < generator.plan.planted
         if planted:
             error = 0
-            world.planted.append([self.shard, self.events.end, zombies])
-        told = []
+            generator.planted.append([self.shard, self.events.end, zombies])
+        decisions = []
         for partition, each in zip(partitions, since, strict=True):
             self.positions[partition] += 1
-            told.append(_Partition(partition, self.positions[partition], error, -1 if each is None else each))
+            decisions.append(_Partition(partition, self.positions[partition], error, -1 if each is None else each))
         value = CommitDecidedValue(
             state_offset=self.state.end,
-            time_ms=world.now_ms,
+            time_ms=generator.now_ms,
             group_kind=CONSUMER,
             member_id=name,
             generation_id_or_member_epoch=epoch,
@@ -328,17 +333,17 @@ class _Group:
             member_epoch=now,
             revocation_epoch=-1 if member is None else member.lost,
             client_id="rehearsal",
-            topics=[_Topic(self.topic, self.topic_id, told)],
+            topics=[_Topic(self.topic, self.topic_id, decisions)],
         )
-        self.events.append(*world.serde.encode(Record(CommitDecidedKey(self.name), value)))
+        self.events.append(*generator.serde.encode(Record(CommitDecidedKey(self.name), value)))
         if not error:
             for partition in partitions:
-                offset = OffsetCommitValue(self.positions[partition], -1, "", world.now_ms, -1, self.topic_id)
+                offset = OffsetCommitValue(self.positions[partition], -1, "", generator.now_ms, -1, self.topic_id)
                 key = OffsetCommitKey(self.name, self.topic, partition)
-                self.state.append(*world.serde.encode(Record(key, offset, 4)))
-        world.decisions += len(partitions)
-        world.requests += 1
-        world.zombies += zombies
+                self.state.append(*generator.serde.encode(Record(key, offset, 4)))
+        generator.decisions += len(partitions)
+        generator.requests += 1
+        generator.zombies += zombies
 
 
 _KEYS = (
@@ -348,16 +353,16 @@ _KEYS = (
 )  # fmt: skip
 
 
-def rehearse(folder: Path, plan: Plan) -> dict[str, object]:
+def write_synthetic_log(folder: Path, plan: Plan) -> dict[str, object]:
     """Writes the log and truth.json beside it; returns the truth."""
-    world = _Rehearsal(folder, plan)
-    world.run()
+    generator = _Generator(folder, plan)
+    generator.run()
     truth: dict[str, object] = {
-        "decisions": world.decisions,
-        "requests": world.requests,
-        "zombies": world.zombies,
-        "planted_partitions": sum(each[2] for each in world.planted),
-        "planted": [each[:2] for each in world.planted],
+        "decisions": generator.decisions,
+        "requests": generator.requests,
+        "zombies": generator.zombies,
+        "planted_partitions": sum(each[2] for each in generator.planted),
+        "planted": [each[:2] for each in generator.planted],
     }
     (folder / "truth.json").write_text(json.dumps(truth))
     return truth

@@ -4,15 +4,15 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from waiting import wait_until
-from wire import Connection, commit
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection, commit
 
-PATIENT = {"group.consumer.max.session.timeout.ms": "600000", "group.consumer.session.timeout.ms": "600000"}
+LONG_SESSIONS = {"group.consumer.max.session.timeout.ms": "600000", "group.consumer.session.timeout.ms": "600000"}
 """Settings of a server whose silent members are still there when its log is read."""
 SESSION_MS = 600_000
 
 
-def patiently(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def retried(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The first answer without an error; a server that has just started is not ready for groups yet."""
     answers: list[dict[str, Any]] = []
 
@@ -24,16 +24,16 @@ def patiently(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return answers[-1]
 
 
-def live_through(bootstrap: str) -> None:
+def run_groups(bootstrap: str) -> None:
     """A simple group, a classic and a consumer group, a deleted offset and a deleted group."""
     with Connection(bootstrap) as link:
         wanted = {"name": "t", "num_partitions": 3, "replication_factor": 1}
-        patiently(lambda: link.call("CreateTopics", 7, topics=[wanted], timeout_ms=10_000)["topics"][0])
-        patiently(lambda: link.call("FindCoordinator", 2, key="simple", key_type=0))
+        retried(lambda: link.call("CreateTopics", 7, topics=[wanted], timeout_ms=10_000)["topics"][0])
+        retried(lambda: link.call("FindCoordinator", 2, key="simple", key_type=0))
         protocols = [{"name": "range", "metadata": struct.pack(">hii", 0, 0, -1)}]
         times = {"session_timeout_ms": SESSION_MS, "rebalance_timeout_ms": 60_000}
         who = {"group_id": "classic", "protocol_type": "consumer", "protocols": protocols}
-        joined = patiently(lambda: link.call("JoinGroup", 3, **who, **times))
+        joined = retried(lambda: link.call("JoinGroup", 3, **who, **times))
         assignment = struct.pack(">hih1siiii", 1, 1, 1, b"t", 2, 0, 2, -1)
         mine = [{"member_id": joined["member_id"], "assignment": assignment}]
         sync = {"group_id": "classic", "generation_id": 1, "member_id": joined["member_id"], "assignments": mine}
@@ -52,11 +52,11 @@ def live_through(bootstrap: str) -> None:
             )  # fmt: skip
 
         # Kafka's coordinator hears of new topics a moment later.
-        wait_until(lambda: (patiently(heartbeat)["assignment"] or {}).get("topic_partitions"), "an assignment")
+        wait_until(lambda: (retried(heartbeat)["assignment"] or {}).get("topic_partitions"), "an assignment")
         commit(link, "modern", {1: 5}, generation_id_or_member_epoch=heartbeat()["member_epoch"], member_id="m")
 
 
-def in_a_transaction(bootstrap: str) -> None:
+def run_transactions(bootstrap: str) -> None:
     """Offsets of one transaction that came true and of one that did not."""
     from confluent_kafka import Producer, TopicPartition
 

@@ -36,7 +36,7 @@ def padded(content: bytes | memoryview) -> npt.NDArray[np.uint8]:
     return out
 
 
-class Bytes:
+class Buffer:
     """A padded buffer. `size` counts the bytes before the padding."""
 
     __slots__ = ("_buffer", "_views", "array", "size")
@@ -48,7 +48,7 @@ class Bytes:
         self._buffer: Any = None
 
     @property
-    def buffer(self) -> Any:
+    def arrow_buffer(self) -> Any:
         """The same bytes as Arrow sees them."""
         if self._buffer is None:
             self._buffer = pa.py_buffer(self.array)
@@ -140,7 +140,7 @@ class Bytes:
         offsets[0] = 0
         offsets[1::2] = starts
         offsets[2::2] = ends
-        whole = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), self.buffer])
+        whole = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), self.arrow_buffer])
         return whole.take(pa.array(np.arange(1, 2 * count, 2, dtype=np.int32), mask=nulls))
 
     def texts(self, starts: Ints, lengths: Ints, present: Mask | None) -> Any:

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from java_support import KAFKA_VERSION, archive_to_make, java, kafka_classpath, run_java
-from ports import HeldPort
-from waiting import wait_until
+from tests.support.java_support import KAFKA_VERSION, archive_to_make, java, kafka_classpath, run_java
+from tests.support.ports import HeldPort
+from tests.support.waiting import wait_until
 
 KAFKA_TOOLS = "4.3.0"  # the newest whose tools are published; they read what 4.4 writes
 STARTED_WITHIN_S = 120.0

@@ -36,7 +36,7 @@ class Group:
 
 
 @dataclass
-class Fold:
+class ReferenceResult:
     members: set[tuple[Any, ...]] = field(default_factory=set)
     """(group, member, epoch, from, to)"""
     ownership: set[tuple[Any, ...]] = field(default_factory=set)
@@ -52,9 +52,9 @@ class Fold:
     groups: dict[str, Group] = field(default_factory=dict)
 
 
-def fold(records: list[Any], events: list[Any]) -> Fold:
+def replay(records: list[Any], events: list[Any]) -> ReferenceResult:
     """`records`: the state log, its index being the offset; `events`: the event log, likewise."""
-    out = Fold()
+    out = ReferenceResult()
     queue = sorted(enumerate(events), key=lambda each: (each[1].value.state_offset, each[0]))
     place = 0
     for offset in range(len(records) + 1):
@@ -71,7 +71,7 @@ def fold(records: list[Any], events: list[Any]) -> Fold:
     return out
 
 
-def _record(out: Fold, offset: int, record: Any) -> None:
+def _record(out: ReferenceResult, offset: int, record: Any) -> None:
     name, value = record.key.NAME.removesuffix("Key"), record.value
     if not hasattr(record.key, "group_id") and not hasattr(record.key, "group"):
         return
@@ -120,7 +120,7 @@ def _record(out: Fold, offset: int, record: Any) -> None:
         out.epoch_order.add((group_id, offset))
 
 
-def _generation(out: Fold, group_id: str, group: Group, offset: int, value: Any) -> None:
+def _generation(out: ReferenceResult, group_id: str, group: Group, offset: int, value: Any) -> None:
     there = {} if value is None else {member.member_id: member for member in value.members}
     for member_id in [each for each in group.members if each not in there]:
         _end(out, group_id, group, member_id, offset)
@@ -141,7 +141,7 @@ def _generation(out: Fold, group_id: str, group: Group, offset: int, value: Any)
         _put(out, group_id, group, member_id, Member(value.generation, offset, held=held))
 
 
-def _put(out: Fold, group_id: str, group: Group, member_id: str, member: Member) -> None:
+def _put(out: ReferenceResult, group_id: str, group: Group, member_id: str, member: Member) -> None:
     old = group.members.get(member_id)
     if old is not None:
         out.members.add((group_id, member_id, old.epoch, old.since_offset, member.since_offset))
@@ -163,7 +163,7 @@ def _put(out: Fold, group_id: str, group: Group, member_id: str, member: Member)
                 out.two_owners.add((group_id, *pair, member_id, member.since_offset))
 
 
-def _end(out: Fold, group_id: str, group: Group, member_id: str, offset: int) -> None:
+def _end(out: ReferenceResult, group_id: str, group: Group, member_id: str, offset: int) -> None:
     member = group.members.pop(member_id, None)
     if member is None:
         return
@@ -173,7 +173,7 @@ def _end(out: Fold, group_id: str, group: Group, member_id: str, offset: int) ->
         out.ownership.add((group_id, *pair, member_id, since, offset, epoch))
 
 
-def _event(out: Fold, index: int, record: Any) -> None:
+def _event(out: ReferenceResult, index: int, record: Any) -> None:
     if record.key.NAME != "CommitDecidedKey":
         return
     value = record.value
@@ -207,13 +207,13 @@ def _name(code: int) -> str:
 
 
 def _truth(value: Any, is_classic: bool, member: Member | None, epoch: int, owned: Any) -> str:
-    told = value.member_epoch
+    reported = value.member_epoch
     if member is None:
         if epoch < 0:
             return "unclaimed"
-        return "unknown" if is_classic and epoch == told else "not a member"
+        return "unknown" if is_classic and epoch == reported else "not a member"
     if epoch > member.epoch:
-        return "unknown" if is_classic and epoch == told else "ahead"
+        return "unknown" if is_classic and epoch == reported else "ahead"
     if member.held is None:
         return "lost" if epoch < member.epoch else "unknown"
     if owned is None:

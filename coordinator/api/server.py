@@ -1,0 +1,48 @@
+"""What an API file may use of the server: one protocol, which the composition root fulfils (coordinator/server.py).
+
+An API file imports this and nothing above it. Coordinator APIs hand their request to a shard of `groups` or `transactions`;
+the others call the topics, or answer from the configuration.
+"""
+
+from typing import Protocol
+
+from coordinator.config.settings import ServerConfig
+from coordinator.groups.groups import Groups
+from coordinator.runtime.memory import Memory
+from coordinator.runtime.router import Router
+from coordinator.topics.auto_creation import AutoTopicCreation
+from coordinator.topics.engine import Topics
+from coordinator.transactions.marker_delivery import MarkerWriter
+from coordinator.transactions.producer_id_pool import ProducerIdPool
+from coordinator.transactions.transactions import Transactions
+from coordinator.transactions.verification import Verification
+from coordinator.world.entropy import Entropy
+
+
+class Server(Protocol):
+    """The running server, as an API file sees it."""
+
+    @property
+    def config(self) -> ServerConfig: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def entropy(self) -> Entropy: ...
+    @property
+    def memory(self) -> Memory: ...
+    @property
+    def groups(self) -> Router[Groups]: ...
+    @property
+    def transactions(self) -> Router[Transactions]: ...
+    @property
+    def topics(self) -> Topics: ...
+    @property
+    def auto_topic_creation(self) -> AutoTopicCreation: ...
+    @property
+    def producer_ids(self) -> ProducerIdPool: ...
+    @property
+    def verification(self) -> Verification: ...
+    @property
+    def markers(self) -> MarkerWriter: ...

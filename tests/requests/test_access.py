@@ -1,0 +1,105 @@
+"""The permissions that the APIs declare are those that Kafka asks for."""
+
+import pytest
+
+from coordinator import requests
+from coordinator.api import authorized_operations
+from coordinator.api.access import AclOperation, ResourceType
+from coordinator.api.dispatch import supported_apis
+
+APIS = {api.name: api for api in supported_apis(requests).values()}
+
+KAFKA = {
+    "AddOffsetsToTxn": "WRITE TRANSACTIONAL_ID, READ GROUP",
+    "AddPartitionsToTxn": "CLUSTER_ACTION CLUSTER, WRITE TRANSACTIONAL_ID, WRITE TOPIC",
+    "AlterConfigs": "ALTER_CONFIGS CLUSTER, ALTER_CONFIGS TOPIC, ALTER_CONFIGS GROUP",
+    "ApiVersions": "",
+    "ConsumerGroupDescribe": "DESCRIBE GROUP, DESCRIBE TOPIC",
+    "ConsumerGroupHeartbeat": "READ GROUP, DESCRIBE TOPIC",
+    "CreatePartitions": "ALTER TOPIC",
+    "CreateTopics": "CREATE CLUSTER, CREATE TOPIC, DESCRIBE_CONFIGS TOPIC",
+    "DeleteGroups": "DELETE GROUP",
+    "DeleteRecords": "DELETE TOPIC",
+    "DeleteTopics": "DELETE CLUSTER, DESCRIBE TOPIC, DELETE TOPIC",
+    "DescribeCluster": "DESCRIBE CLUSTER",
+    "DescribeConfigs": "DESCRIBE_CONFIGS CLUSTER, DESCRIBE_CONFIGS TOPIC, DESCRIBE_CONFIGS GROUP",
+    "DescribeGroups": "DESCRIBE GROUP",
+    "DescribeLogDirs": "DESCRIBE CLUSTER",
+    "DescribeProducers": "READ TOPIC",
+    "DescribeTopicPartitions": "DESCRIBE TOPIC",
+    "DescribeTransactions": "DESCRIBE TRANSACTIONAL_ID, DESCRIBE TOPIC",
+    "ElectLeaders": "ALTER CLUSTER",
+    "EndTxn": "WRITE TRANSACTIONAL_ID",
+    "Fetch": "CLUSTER_ACTION CLUSTER, READ TOPIC",
+    "FindCoordinator": "DESCRIBE GROUP, DESCRIBE TRANSACTIONAL_ID, CLUSTER_ACTION CLUSTER",
+    "Heartbeat": "READ GROUP",
+    "IncrementalAlterConfigs": "ALTER_CONFIGS CLUSTER, ALTER_CONFIGS TOPIC, ALTER_CONFIGS GROUP",
+    "InitProducerId": "WRITE TRANSACTIONAL_ID, IDEMPOTENT_WRITE CLUSTER, WRITE TOPIC",
+    "JoinGroup": "READ GROUP",
+    "LeaveGroup": "READ GROUP",
+    "ListConfigResources": "DESCRIBE_CONFIGS CLUSTER",
+    "ListGroups": "DESCRIBE CLUSTER, DESCRIBE GROUP",
+    "ListOffsets": "DESCRIBE TOPIC",
+    "ListTransactions": "DESCRIBE TRANSACTIONAL_ID",
+    "Metadata": "DESCRIBE TOPIC, CREATE CLUSTER, CREATE TOPIC, DESCRIBE CLUSTER",
+    "OffsetCommit": "READ GROUP, READ TOPIC",
+    "OffsetDelete": "DELETE GROUP, READ TOPIC",
+    "OffsetFetch": "DESCRIBE GROUP, DESCRIBE TOPIC",
+    "OffsetForLeaderEpoch": "CLUSTER_ACTION CLUSTER, DESCRIBE TOPIC",
+    "Produce": "WRITE TRANSACTIONAL_ID, WRITE TOPIC",
+    "StreamsGroupDescribe": "DESCRIBE GROUP, DESCRIBE TOPIC",
+    "StreamsGroupHeartbeat": "READ GROUP, DESCRIBE TOPIC, CREATE CLUSTER, CREATE TOPIC",
+    "SyncGroup": "READ GROUP",
+    "TxnOffsetCommit": "WRITE TRANSACTIONAL_ID, READ GROUP, READ TOPIC",
+    "WriteTxnMarkers": "ALTER CLUSTER, CLUSTER_ACTION CLUSTER",
+}
+"""What Kafka 4.3.1 asks its authorizer for each API, in order, read from the sources.
+
+KafkaApis.scala, ConfigHelper.scala and AuthHelper.scala; ControllerApis.scala for the APIs that a broker forwards
+(CreateTopics, DeleteTopics, CreatePartitions, AlterConfigs, ElectLeaders). TWO_PHASE_COMMIT of InitProducerId v6 is left out:
+that version is not supported here.
+"""
+
+
+def test_every_api_declares_the_permissions_that_kafka_asks_for():
+    declared = {
+        name: ", ".join(f"{each.operation.name} {each.resource_type.name}" for each in api.access)
+        for name, api in APIS.items()
+    }
+    assert declared == KAFKA
+
+
+@pytest.mark.parametrize("name", sorted(KAFKA))
+def test_no_api_declares_a_permission_twice(name):
+    assert len(set(APIS[name].access)) == len(APIS[name].access)
+
+
+def test_operations_and_resource_types_have_the_codes_of_kafka():
+    """AclOperation.java and ResourceType.java; UNKNOWN, ANY and ALL are filters, and no API asks for the rest."""
+    assert {each.name: each.value for each in AclOperation} == {
+        "READ": 3,
+        "WRITE": 4,
+        "CREATE": 5,
+        "DELETE": 6,
+        "ALTER": 7,
+        "DESCRIBE": 8,
+        "CLUSTER_ACTION": 9,
+        "DESCRIBE_CONFIGS": 10,
+        "ALTER_CONFIGS": 11,
+        "IDEMPOTENT_WRITE": 12,
+    }
+    assert {each.name: each.value for each in ResourceType} == {
+        "TOPIC": 2,
+        "GROUP": 3,
+        "CLUSTER": 4,
+        "TRANSACTIONAL_ID": 5,
+    }
+
+
+def test_authorized_operations_are_those_that_kafka_answers_without_an_authorizer():
+    """The bits of Kafka's `AclEntry.supportedOperations`."""
+    assert (authorized_operations.CLUSTER, authorized_operations.TOPIC, authorized_operations.GROUP) == (
+        8096,
+        3576,
+        3400,
+    )
