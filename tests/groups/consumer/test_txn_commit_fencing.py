@@ -24,15 +24,12 @@ def stage(h, epoch, *partitions, member="a", version=6):
     topics = [_Topic(name, h.catalog.topic_id(name), [_Partition(index, 1, -1, "")]) for name, index in partitions]
     request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, member, None, topics)
 
-    def told(groups, request, call, now_ms):
-        return Result(
-            facts=commit_in_transaction(
-                groups, VerifiedCommit(PartialCommit(request, ANSWERS), None), call, now_ms
-            ).facts
-        )
+    def facts_only(groups, request, context, now_ms):
+        verified = VerifiedCommit(PartialCommit(request, ANSWERS), None)
+        return Result(facts=commit_in_transaction(groups, verified, context, now_ms).facts)
 
     try:
-        h.call(told, request, version)
+        h.call(facts_only, request, version)
     except KafkaError as error:
         h._apply(Result(facts=error.facts))
         return error.code

@@ -28,15 +28,12 @@ class Harness(StreamsHarness):
         topics = [topic(name, self.catalog.topic_id(name), [entry(index, 1, -1, "")]) for name, index in partitions]
         request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, member_id, None, topics)
 
-        def told(groups, request, call, now_ms):
-            return Result(
-                facts=commit_in_transaction(
-                    groups, VerifiedCommit(PartialCommit(request, ANSWERS), None), call, now_ms
-                ).facts
-            )
+        def facts_only(groups, request, context, now_ms):
+            verified = VerifiedCommit(PartialCommit(request, ANSWERS), None)
+            return Result(facts=commit_in_transaction(groups, verified, context, now_ms).facts)
 
         try:
-            self.call(told, request, version)
+            self.call(facts_only, request, version)
         except KafkaError as error:
             self._apply(Result(facts=error.facts))
             return error.code
