@@ -18,7 +18,7 @@ from typing import Any, cast
 import uvloop
 
 from coordinator.bench.load import ask, cpu_seconds, frame
-from coordinator.log.batch import BatchBuilder
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import CreateTopicsRequest, FetchRequest, Message, ProduceRequest
 

@@ -17,7 +17,8 @@ from typing import Any
 import uvloop
 
 from coordinator.bench.load import ask, cpu_seconds
-from coordinator.log.batch import TRANSACTIONAL, BatchBuilder
+from coordinator.log.batch import TRANSACTIONAL
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import Log, LogSettings
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode

@@ -10,7 +10,7 @@ from struct import Struct
 from sys import intern
 from typing import cast
 
-from coordinator.groups.groups import Groups
+from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets.pending import Partition
 from coordinator.groups.offsets.records import EMPTY, NO_TIMESTAMP, TOPIC_ID_TAG, VERSION
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
@@ -25,7 +25,7 @@ _read_value = _VALUE.unpack
 _new = object.__new__
 
 
-def bulk_replayers(groups: Groups, serde: Serde) -> Mapping[bytes, Callable[[bytes, bytes | None], None]]:
+def bulk_replayers(groups: GroupMachine, serde: Serde) -> Mapping[bytes, Callable[[bytes, bytes | None], None]]:
     """For one load: the first two bytes of a key -> what replays such a record from its key and value."""
     return {OFFSET_COMMIT_TYPE: OffsetReplayer(groups, serde).replay}
 
@@ -43,7 +43,7 @@ class OffsetReplayer:
 
     __slots__ = ("_groups", "_known", "_offsets", "_partitions", "_pending", "_serde", "_topic_ids")
 
-    def __init__(self, groups: Groups, serde: Serde) -> None:
+    def __init__(self, groups: GroupMachine, serde: Serde) -> None:
         self._groups = groups
         self._serde = serde
         self._offsets = groups.offsets

@@ -27,9 +27,10 @@ from coordinator.groups.commit_events import (
     committer_facts,
     epochs_of_topic,
 )
-from coordinator.groups.events import NO_FIELDS, NO_TOPIC_ID, ClassicDelivery, Completed, Holding, Joined, Kind
-from coordinator.groups.groups import Groups
+from coordinator.groups.events import NO_FIELDS, NO_TOPIC_ID, ClassicDelivery, Completed, Holding, Joined
+from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.metadata import is_too_large
+from coordinator.groups.state import Groups
 from coordinator.protocol.bounded_cache import BoundedCache
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode

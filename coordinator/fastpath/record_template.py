@@ -8,7 +8,7 @@ is a varint of one or two bytes that the record's length includes, so there are 
 from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.fastpath.byte_template import FillTemplate
-from coordinator.log.batch import DELTAS, NEAR, BatchBuilder
+from coordinator.log.batch_builder import DELTAS, NEAR, BatchBuilder
 
 Pairs = Sequence[tuple[bytes, bytes]]
 """Records as (key, value)."""

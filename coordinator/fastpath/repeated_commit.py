@@ -23,11 +23,11 @@ from coordinator.fastpath.record_template import Pairs, RecordTemplate
 from coordinator.fastpath.renumbering import inverted, renumbered
 from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.fencing import fence_commit
-from coordinator.groups.groups import Catalog, Groups
 from coordinator.groups.offsets.commit import ANSWERS
 from coordinator.groups.offsets.records import NO_TIMESTAMP, NO_TOPIC_ID, OffsetCommits
 from coordinator.groups.offsets.validate_partitions import validate_partitions
-from coordinator.log.batch import BatchBuilder
+from coordinator.groups.state import Catalog, Groups
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest, OffsetCommitValue
@@ -214,7 +214,7 @@ def commit_repeated(groups: Groups, commit: RepeatedCommit, context: RequestCont
         error.facts = commit_facts(groups, commit.message(), context, error.code)
         raise
     offsets = values[_OFFSETS]
-    groups.offsets.commits += template.count
+    groups.counters.offsets += template.count
     facts: tuple[Fact, ...] = ()
     if groups.emits_accepted:
         accepted = template.accepted

@@ -10,17 +10,20 @@ from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coordinator.groups.consumer.group import ConsumerMember
-from coordinator.groups.events import FENCES, NO_FIELDS, Kind
+from coordinator.groups.classic.group import find_classic_group
+from coordinator.groups.consumer.group import ConsumerMember, find_consumer_group
+from coordinator.groups.events import FENCES, NO_FIELDS
 from coordinator.groups.fencing import Policies, policies_of, reader_of, verdicts
+from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.offsets.partial_commit import MissingPartition
+from coordinator.groups.streams.group import find_streams_group
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import CommitDecidedKey, CommitDecidedValue, TxnOffsetCommitRequest
 from coordinator.runtime.result import Fact, Record, RequestContext
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 NOT_OWNED = -1
 """The assignment epoch of a partition that the member does not own."""
@@ -30,7 +33,7 @@ CommitterFacts = tuple[Kind, int, ConsumerMember | None, Policies | None]
 """What an event says of a committer: the last four arguments of a `CommitDecision`."""
 
 # Looking a name up in an enum costs time on every commit.
-_CLASSIC, _CONSUMER, _STREAMS = Kind.CLASSIC, Kind.CONSUMER, Kind.STREAMS
+_CLASSIC = Kind.CLASSIC
 _TopicOffsets = CommitDecidedValue.TopicOffsets
 _PartitionOffset = CommitDecidedValue.PartitionOffset
 _NO_EPOCHS: Mapping[int, int] = {}
@@ -188,11 +191,10 @@ def commit_facts(
 
 def committer_facts(groups: "Groups", group_id: str, member_id: str) -> CommitterFacts:
     """The kind of the group, the generation or the member that the commit named, and the group's settings."""
-    classic = groups.classic.get(group_id)
+    classic = find_classic_group(groups, group_id)
     if classic is not None:
         return _CLASSIC, classic.generation if member_id in classic.members else NO_GENERATION, None, None
-    modern = groups.consumer.get(group_id) or groups.streams.get(group_id)
+    modern = find_consumer_group(groups, group_id) or find_streams_group(groups, group_id)
     if modern is None:
         return _CLASSIC, NO_GENERATION, None, None
-    kind = _CONSUMER if group_id in groups.consumer else _STREAMS
-    return kind, NO_GENERATION, reader_of(groups, modern, member_id), policies_of(groups, modern)
+    return modern.kind, NO_GENERATION, reader_of(groups, modern, member_id), policies_of(groups, modern)

@@ -10,11 +10,11 @@ requests of that turn have been answered. `record()` defines what an event means
 """
 
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.groups.consumer.reconcile import Owned
+from coordinator.groups.kinds import Kind
 from coordinator.groups.modern import Epochs
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -46,7 +46,7 @@ from coordinator.protocol.wire import DecodeError
 from coordinator.runtime.result import Event, Fact, MessageEvent, Record, RequestContext
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Catalog, Groups
+    from coordinator.groups.state import Catalog, Groups
 
 FENCES = frozenset(
     {
@@ -61,14 +61,6 @@ FENCES = frozenset(
 
 NO_TOPIC_ID = bytes(16)
 NO_FIELDS: dict[str, Any] = {}
-
-
-class Kind(IntEnum):
-    """The kind of a group, as events encode it."""
-
-    CLASSIC = 0
-    CONSUMER = 1
-    STREAMS = 2
 
 
 def event_only(event: Event) -> Fact:
@@ -152,9 +144,8 @@ def fenced(
     """The MemberFenced event of a refused request; nothing for other errors than FENCES, or if the request names no member."""
     if not groups.emits_refused or error not in FENCES or not (member_id or instance_id):
         return ()
-    kind = (
-        Kind.CONSUMER if group_id in groups.consumer else Kind.STREAMS if group_id in groups.streams else Kind.CLASSIC
-    )
+    group = groups.by_id.get(group_id)
+    kind = Kind.CLASSIC if group is None else group.kind
     return (event_only(member_fenced(group_id, kind, member_id, instance_id, epoch, ErrorCode(error), api)),)
 
 

@@ -47,15 +47,9 @@ from itertools import takewhile
 
 from coordinator.log.aborted import Aborted
 from coordinator.log.aborted import write as write_aborted
-from coordinator.log.batch import (
-    COMPRESSION_NAMES,
-    BatchHeader,
-    CorruptBatch,
-    decode_records,
-    key_values,
-    read_end_transaction,
-    reduce_batch,
-)
+from coordinator.log.batch import COMPRESSION_NAMES, BatchHeader, CorruptBatch, decode_records, key_values
+from coordinator.log.batch_builder import reduce_batch
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.log import Log
 from coordinator.log.reader import read_segments
 from coordinator.log.segment import Segment, segment_name

@@ -25,13 +25,7 @@ from typing import NamedTuple
 
 from coordinator.log.aborted import SUFFIX as ABORTED_SUFFIX
 from coordinator.log.aborted import Aborted, overlapping
-from coordinator.log.batch import (
-    BatchHeader,
-    CorruptBatch,
-    UnsupportedCompression,
-    decode_records,
-    key_values,
-)
+from coordinator.log.batch import BatchHeader, CorruptBatch, UnsupportedCompression, decode_records, key_values
 from coordinator.log.checkpoint import Checkpoint
 from coordinator.log.reader import read_segments
 from coordinator.log.record import LogRecord

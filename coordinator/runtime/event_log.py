@@ -27,7 +27,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from coordinator.log.batch import BatchBuilder, check_batch, key_values
+from coordinator.log.batch import check_batch, key_values
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import Log
 from coordinator.log.writer import Writer
 from coordinator.protocol.codec import DecodeError, EncodeError

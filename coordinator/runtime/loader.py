@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from coordinator.log.batch import CONTROL, TRANSACTIONAL, key_values, read_end_transaction
+from coordinator.log.batch import CONTROL, TRANSACTIONAL, key_values
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.log import Log
 from coordinator.runtime.result import Marker, Producer, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde
@@ -19,7 +20,7 @@ _SPECIAL = CONTROL | TRANSACTIONAL
 
 
 class StateMachine(Protocol):
-    """What a shard makes durable (groups/groups.py)."""
+    """What a shard makes durable (groups/machine.py)."""
 
     def replay(self, record: Record) -> None: ...
     def loaded(self, now_ms: int) -> Result: ...

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from coordinator.log.batch import BatchBuilder
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.messages import Message
 
 TimerKey = tuple[Hashable, ...]

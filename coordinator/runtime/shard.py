@@ -20,7 +20,9 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from coordinator.log.batch import TRANSACTIONAL, BatchBuilder, end_transaction
+from coordinator.log.batch import TRANSACTIONAL
+from coordinator.log.batch_builder import BatchBuilder
+from coordinator.log.end_transaction_marker import end_transaction
 from coordinator.log.log import Log
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.fastpath.record_template import RecordTemplate
-from coordinator.log.batch import DELTAS, NEAR, BatchBuilder
+from coordinator.log.batch_builder import DELTAS, NEAR, BatchBuilder
 
 CODES = {8: "q", 12: "qi"}
 FIRST_MS, OTHER_MS = 0, 2**63 - 1

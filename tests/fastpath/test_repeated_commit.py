@@ -17,8 +17,8 @@ from coordinator.bench.load import frame
 from coordinator.fastpath.bulk_replay import bulk_replayers
 from coordinator.fastpath.event_encoding import EVENT_ENCODERS
 from coordinator.fastpath.repeated_commit import MISSES_MAX, TEMPLATE_BYTES_MAX, RepeatedCommit, template_learners
-from coordinator.groups.groups import Groups
 from coordinator.groups.settings import GroupsConfig
+from coordinator.groups.state import Groups
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -126,9 +126,9 @@ class World(EventWorld):
             logs,
             state.offsets.by_group,
             state.offsets.count,
-            state.offsets.commits,
-            state.commits_fenced,
-            state.classic.keys(),
+            state.counters.offsets,
+            state.counters.fenced,
+            state.by_id.keys(),
         )
 
 

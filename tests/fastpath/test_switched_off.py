@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 
 from coordinator.fastpath import bulk_replay, event_encoding, repeated_commit
-from coordinator.faults.clients import ASK_AGAIN, ORDERS, Client
+from coordinator.faults.clients import ORDERS, RETRIABLE, Client
 from coordinator.faults.plan import draw
-from coordinator.faults.simulator import LOG_DIR, Simulation
-from coordinator.faults.wire import Lost
+from coordinator.faults.server_config import LOG_DIR
+from coordinator.faults.simulator import Simulation
+from coordinator.faults.wire import NoResponse
 from coordinator.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
 
 GROUP = "repeats"
@@ -33,7 +34,7 @@ class Repeater(Client):
                 for answer in [await self.send() for _ in range(self.random.choice([1, 2, 60]))]:
                     await self.caller.answer(answer[1], 7.0)
                     self.check(answer)
-            except Lost:
+            except NoResponse:
                 await self.read()
 
     async def send(self):
@@ -49,14 +50,14 @@ class Repeater(Client):
         codes = {each.error_code for each in topic.partitions}
         if codes == {0}:
             self.acknowledged = max(self.acknowledged, sent)
-        elif not codes <= ASK_AGAIN:
+        elif not codes <= RETRIABLE:
             self.unexpected("OffsetCommit", max(codes))
 
     async def read(self):
         topic = OffsetFetchRequest.OffsetFetchRequestTopic(ORDERS, list(PARTITIONS))
         try:
             (answered,) = (await self.call(OffsetFetchRequest(GROUP, [topic]), 5)).topics
-        except (Lost, ValueError):
+        except (NoResponse, ValueError):
             return
         read = {each.committed_offset for each in answered.partitions}
         assert len(read) == 1
@@ -64,17 +65,17 @@ class Repeater(Client):
 
 
 class RepeatingSimulation(Simulation):
-    async def _play(self):
-        self.loop.create_task(self._late(1.0, Repeater(self.world).run))
-        await super()._play()
+    def _start_clients(self, auditor):
+        repeater = self.loop.create_task(self._start_after(1.0, Repeater(self.world).run))
+        return [*super()._start_clients(auditor), repeater]
 
     def files(self, path=LOG_DIR):
         """Path -> content, of every file below a folder."""
         try:
-            return {path: self.disk.read(path)}
+            return {path: self.machine.disk.read(path)}
         except IsADirectoryError:
             found = {}
-            for name in self.disk.list(path):
+            for name in self.machine.disk.list(path):
                 found |= self.files(f"{path}/{name}")
             return found
 

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.groups.commit_events import Verdict
-from coordinator.groups.events import Kind
+from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
 from coordinator.protocol.errors import ErrorCode

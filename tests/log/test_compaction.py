@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from coordinator.faults.disk import PowerCut, SimulatedDisk
-from coordinator.log.batch import check_batch, seal, split
+from coordinator.log.batch import check_batch, split
+from coordinator.log.batch_builder import seal
 from coordinator.log.codecs import compress
 from coordinator.log.compaction import clean, is_due
 from tests.log.log_helpers import FOLDER, append, content, make_batch, offsets, open_log, reopened

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from coordinator.faults.disk import SimulatedDisk
-from coordinator.log.batch import encode_batch, seal
+from coordinator.log.batch_builder import encode_batch, seal
 from coordinator.log.codecs import compress
 from coordinator.log.log import Log, OffsetOutOfRange, TimestampOffset
 from coordinator.log.record import LogRecord

@@ -4,7 +4,8 @@ from random import Random
 
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.offsets.records import NO_TOPIC_ID
-from coordinator.log.batch import check_batch, decode_records, read_end_transaction
+from coordinator.log.batch import check_batch, decode_records
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitRequest, OffsetCommitResponse, OffsetCommitValue
 from coordinator.runtime.result import Marker, Producer, Record, Result
 from tests.runtime.shard_world import ReplyTarget, ShardWorld

@@ -20,7 +20,7 @@ from coordinator.protocol.messages import TxnOffsetCommitResponse
 from coordinator.runtime.result import Producer, RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 ANSWERS = Answers(
     TxnOffsetCommitResponse,
@@ -64,7 +64,7 @@ def _commit(groups: "Groups", verified: VerifiedCommit, context: RequestContext,
     producer = Producer(request.producer_id, request.producer_epoch)
     if len(records):
         _fence_producer(groups, producer, verified.guard)
-    groups.offsets.commits += len(records)
+    groups.counters.offsets += len(records)
     facts = commit_facts(groups, request, context, ErrorCode.NONE, partly_refused=is_partly_refused, missing=missing)
     if missing:
         answer = partial.answer(answer)
