@@ -20,19 +20,19 @@ Descriptors are opened when needed: an idle partition has none, an active one tw
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import NamedTuple
 
 from coordinator.log.aborted import SUFFIX as ABORTED_SUFFIX
 from coordinator.log.aborted import Aborted, overlapping
-from coordinator.log.batch import BatchHeader, CorruptBatch, UnsupportedCompression, decode_records, key_values
+from coordinator.log.batch import BatchHeader, key_values
 from coordinator.log.checkpoint import Checkpoint
 from coordinator.log.reader import read_segments
-from coordinator.log.record import LogRecord
 from coordinator.log.recovery import DamagedLog, RecoveryReport, examine, is_torn_tail
 from coordinator.log.segment import SUFFIX, Segment, aborted_name, remove_files, segment_name
 from coordinator.log.segment_swap import finish_swaps
-from coordinator.world.disk import Disk, File
+from coordinator.log.sync_job import SyncJob, Syncs
+from coordinator.log.timestamps import TimestampOffset, find_latest_timestamp, find_timestamp
+from coordinator.world.disk import Disk
 
 __all__ = ["DamagedLog", "Log", "LogSettings", "OffsetOutOfRange", "RecoveryReport", "SyncJob", "TimestampOffset"]
 
@@ -60,15 +60,6 @@ class LogSettings:
     max_compaction_lag_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TimestampOffset:
-    """A record's place in time."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
-
-
 class LastBatch(NamedTuple):
     """What a producer wrote last: the batch that ends with this offset, or if that is None its marker with this epoch."""
 
@@ -82,60 +73,6 @@ def _nobody() -> Mapping[int, LastBatch]:
 
 class OffsetOutOfRange(Exception):
     """The offset is before the start or after the end of the log."""
-
-
-class Syncs:
-    """What the syncs of one log, in whatever threads, know of each other.
-
-    The kernel tells of a failure once: a sync that follows a failed one in another thread would succeed, and its log would
-    go on, over a hole. So one waits for the other, and what failed stays failed until what it was to save has been cut off.
-    """
-
-    __slots__ = ("error", "lock")
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        self.error: OSError | None = None
-
-
-class SyncJob:
-    """Makes everything durable that was written before the job was made. `run` blocks, and may run in any thread."""
-
-    __slots__ = ("_checkpoint", "_disk", "_folder", "_syncs", "end_offset", "file", "segment", "size_bytes")
-
-    def __init__(
-        self,
-        end_offset: int,
-        segment: Segment | None,
-        disk: Disk,
-        folder: str | None,
-        checkpoint: Checkpoint | None,
-        syncs: Syncs,
-    ) -> None:
-        self.end_offset = end_offset
-        self.segment = segment
-        self.size_bytes = segment.size_bytes if segment is not None else 0
-        self.file: File | None = segment.file if segment is not None else None
-        self._disk = disk
-        self._folder = folder
-        self._checkpoint = checkpoint
-        self._syncs = syncs
-
-    def run(self) -> None:
-        """OSError if it cannot be done, after which nothing may be assumed of what the disk holds."""
-        with self._syncs.lock:
-            if self._syncs.error is not None:
-                raise self._syncs.error
-            try:
-                if self._folder is not None:
-                    self._disk.sync_folder(self._folder)
-                if self.file is not None:
-                    self.file.sync()
-                if self._checkpoint is not None:
-                    self._checkpoint.sync()
-            except OSError as error:
-                self._syncs.error = error
-                raise
 
 
 class Log:
@@ -156,7 +93,7 @@ class Log:
         """Set for good when the disk broke its word: the log takes no more writes until it is opened again."""
         self.last_batches: Callable[[], Mapping[int, LastBatch]] = _nobody
         """Asked by a cleaning: the producers of which something must stay, and what."""
-        self.cleaning_notes: object | None = None
+        self.compaction_state: object | None = None
         """What a cleaning found out and the next one need not find out again (compaction.py)."""
         self.recovery: RecoveryReport | None = None
         """What opening cut off, if anything."""
@@ -229,7 +166,7 @@ class Log:
             last.base_offset,
             recovery_offset,
             self.dense_from,
-            lambda header, position: last.note(header.base_offset, position, header.max_timestamp),
+            lambda header, position: last.index_batch(header.base_offset, position, header.max_timestamp),
         )
         reason, position = "", size
         if fault is not None:
@@ -238,7 +175,7 @@ class Log:
                 raise DamagedLog(last.path, position, fault.expected_offset - 1, reason)
             file.truncate(position)
             file.sync()
-            last.rest()
+            last.close_if_unheld()
             self.segments[-1] = last = Segment(
                 self.disk, last.path, last.base_offset, position, self.settings.index_interval_bytes
             )
@@ -253,7 +190,7 @@ class Log:
                 synced_offsets_lost=max(0, recovery_offset - self.end_offset),
             )
             self._save_checkpoint(recovery_offset=min(recovery_offset, self.end_offset))
-        last.rest()
+        last.close_if_unheld()
 
     def _write_again(self, last: Segment) -> None:
         """Writes what was never synced over itself.
@@ -385,7 +322,7 @@ class Log:
         self.segments[-1] = Segment(
             self.disk, active.path, active.base_offset, size, self.settings.index_interval_bytes
         )
-        active.retire()
+        active.mark_removed()
         self.end_offset = max(self.synced_offset, active.base_offset)
         self._syncs.error = None
 
@@ -431,7 +368,7 @@ class Log:
                 found = self._read_segment(segment, offset, bytes_max, offset_end, at_least_one=at_least_one)
             finally:
                 if segment is not self.segments[-1]:
-                    segment.rest()
+                    segment.close_if_unheld()
             if found is not None:
                 return found
             which += 1
@@ -496,64 +433,12 @@ class Log:
         return found
 
     def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
-        """The first record of this time or later; None if all are earlier."""
-        for segment in self.segments:
-            index = segment.index
-            if segment.max_timestamp >= timestamp:
-                found = self._find_time(segment, index.position_of_time(timestamp), timestamp)
-                if found is not None:
-                    return found
-        return None
+        """The first record with this timestamp (ms) or a later one; None if all are earlier. As `find_timestamp`."""
+        return find_timestamp(self.segments, self.start_offset, timestamp)
 
     def latest_timestamp(self) -> TimestampOffset | None:
-        """The first record that bears the highest timestamp of those that are left; None if there are none."""
-        for segment in self.segments:
-            _ = segment.index
-        segments = [segment for segment in self.segments if segment.size_bytes]
-        if not segments:
-            return None
-        begun = segments[0].base_offset < self.start_offset
-        timestamps = [segment.max_timestamp for segment in segments[begun:]]
-        if begun:
-            timestamps.append(self._latest_left(segments[0]))
-        return self.offset_for_time(max(timestamps))
-
-    def _latest_left(self, segment: Segment) -> int:
-        """The highest timestamp in a segment whose beginning was deleted; -1 if nothing is left of it."""
-        latest, position = -1, 0
-        while position < segment.size_bytes:
-            for at, header in segment.headers(position):
-                position = at + header.size_bytes
-                if header.base_offset >= self.start_offset:
-                    latest = max(latest, header.max_timestamp)
-                elif header.next_offset > self.start_offset:
-                    found = self._records_at(segment, at, header)
-                    left = [record.timestamp for record in found or () if record.offset >= self.start_offset]
-                    latest = max(latest, *left) if found is not None else max(latest, header.max_timestamp)
-        return latest
-
-    def _records_at(self, segment: Segment, at: int, header: BatchHeader) -> list[LogRecord] | None:
-        """The records of a batch; None if it is sealed nonsense."""
-        try:
-            return decode_records(segment.file.pread(at, header.size_bytes), 0, header)
-        except (CorruptBatch, UnsupportedCompression):
-            return None
-
-    def _find_time(self, segment: Segment, position: int, timestamp: int) -> TimestampOffset | None:
-        while position < segment.size_bytes:
-            for at, header in segment.headers(position):
-                position = at + header.size_bytes
-                if header.max_timestamp < timestamp or header.next_offset <= self.start_offset:
-                    continue
-                records = self._records_at(segment, at, header)
-                if records is None:
-                    # The batch is as near as one can tell: its reader skips what is too early.
-                    near = max(header.base_offset, self.start_offset)
-                    return TimestampOffset(near, header.max_timestamp, header.leader_epoch)
-                for record in records:
-                    if record.timestamp >= timestamp and record.offset >= self.start_offset:
-                        return TimestampOffset(record.offset, record.timestamp, header.leader_epoch)
-        return None
+        """The first record with the highest timestamp; None if the log is empty. As `find_latest_timestamp`."""
+        return find_latest_timestamp(self.segments, self.start_offset)
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
@@ -568,7 +453,7 @@ class Log:
             self.start_offset = offset
         count = max(0, bisect_right(self._bases, offset) - 1)
         for segment in self.segments[:count]:
-            segment.retire()
+            segment.mark_removed()
             remove_files(self.disk, self.folder, segment.base_offset)
         del self.segments[:count], self._bases[:count]
 
@@ -648,5 +533,5 @@ class Log:
     def close_files(self) -> None:
         """Gives the descriptors back and makes nothing durable: what is left to do for a log that failed."""
         for segment in self.segments:
-            segment.rest()
+            segment.close_if_unheld()
         self.checkpoint.close()

@@ -77,7 +77,7 @@ def read_segments(
                 position += at
             left.pop(0)
             segment.release()
-            segment.rest()
+            segment.close_if_unheld()
     finally:
         for segment, _ in left:
             segment.release()

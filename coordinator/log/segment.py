@@ -85,14 +85,14 @@ class Segment:
     def append(self, batch: bytes, base_offset: int, max_timestamp: int) -> None:
         """Writes a batch at the end. On OSError an unknown part of it may be in the file: see `cut`."""
         self.file.append(batch)
-        self.note(base_offset, self.size_bytes, max_timestamp)
+        self.index_batch(base_offset, self.size_bytes, max_timestamp)
         self.size_bytes += len(batch)
 
     def cut(self) -> None:
         """Takes off whatever a failed append left behind the last whole batch."""
         self.file.truncate(self.size_bytes)
 
-    def note(self, base_offset: int, position: int, max_timestamp: int) -> None:
+    def index_batch(self, base_offset: int, position: int, max_timestamp: int) -> None:
         """Enters a batch into the index; batches come in order, from the first."""
         index = self._index
         if index is None:
@@ -107,7 +107,7 @@ class Segment:
         """The index, made from the batch headers if there is none yet; DamagedLog if they do not follow each other."""
         if self._index is None:
             for at, header in self.walk(0):
-                self.note(header.base_offset, at, header.max_timestamp)
+                self.index_batch(header.base_offset, at, header.max_timestamp)
         assert self._index is not None
         return self._index
 
@@ -170,7 +170,7 @@ class Segment:
         if not self._holders and self._removed:
             self._close()
 
-    def retire(self) -> None:
+    def mark_removed(self) -> None:
         """To be called just before the file's name goes or gets another content: holders keep what they have."""
         if self._holders and not self._removed:
             _ = self.file
@@ -178,7 +178,7 @@ class Segment:
         if not self._holders:
             self._close()
 
-    def rest(self) -> None:
+    def close_if_unheld(self) -> None:
         """Gives the descriptor back, if nobody holds the segment; it is opened again when needed."""
         if not self._holders:
             self._close()

@@ -1,0 +1,61 @@
+"""Making a log durable: the part of it that may run in another thread."""
+
+from threading import Lock
+
+from coordinator.log.checkpoint import Checkpoint
+from coordinator.log.segment import Segment
+from coordinator.world.disk import Disk, File
+
+
+class Syncs:
+    """What the syncs of one log, in whatever threads, know of each other.
+
+    The kernel tells of a failure once: a sync that follows a failed one in another thread would succeed, and its log would
+    go on, over a hole. So one waits for the other, and what failed stays failed until what it was to save has been cut off.
+    """
+
+    __slots__ = ("error", "lock")
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.error: OSError | None = None
+
+
+class SyncJob:
+    """Makes everything durable that was written before the job was made. `run` blocks, and may run in any thread."""
+
+    __slots__ = ("_checkpoint", "_disk", "_folder", "_syncs", "end_offset", "file", "segment", "size_bytes")
+
+    def __init__(
+        self,
+        end_offset: int,
+        segment: Segment | None,
+        disk: Disk,
+        folder: str | None,
+        checkpoint: Checkpoint | None,
+        syncs: Syncs,
+    ) -> None:
+        self.end_offset = end_offset
+        self.segment = segment
+        self.size_bytes = segment.size_bytes if segment is not None else 0
+        self.file: File | None = segment.file if segment is not None else None
+        self._disk = disk
+        self._folder = folder
+        self._checkpoint = checkpoint
+        self._syncs = syncs
+
+    def run(self) -> None:
+        """OSError if it cannot be done, after which nothing may be assumed of what the disk holds."""
+        with self._syncs.lock:
+            if self._syncs.error is not None:
+                raise self._syncs.error
+            try:
+                if self._folder is not None:
+                    self._disk.sync_folder(self._folder)
+                if self.file is not None:
+                    self.file.sync()
+                if self._checkpoint is not None:
+                    self._checkpoint.sync()
+            except OSError as error:
+                self._syncs.error = error
+                raise
