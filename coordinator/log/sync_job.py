@@ -8,10 +8,11 @@ from coordinator.world.disk import Disk, File
 
 
 class Syncs:
-    """What the syncs of one log, in whatever threads, know of each other.
+    """Serializes the syncs of one log, which may run in different threads, and remembers a failure.
 
-    The kernel tells of a failure once: a sync that follows a failed one in another thread would succeed, and its log would
-    go on, over a hole. So one waits for the other, and what failed stays failed until what it was to save has been cut off.
+    The kernel reports a write error only once. A sync that follows a failed one in another thread would succeed, and the log
+    would continue over a hole. Therefore syncs wait for each other, and after a failure all of them fail until the unsynced
+    data has been cut off.
     """
 
     __slots__ = ("error", "lock")
@@ -22,7 +23,7 @@ class Syncs:
 
 
 class SyncJob:
-    """Makes everything durable that was written before the job was made. `run` blocks, and may run in any thread."""
+    """Makes everything durable that was written before the job was created. `run` blocks; any thread may call it."""
 
     __slots__ = ("_checkpoint", "_disk", "_folder", "_syncs", "end_offset", "file", "segment", "size_bytes")
 
@@ -45,7 +46,7 @@ class SyncJob:
         self._syncs = syncs
 
     def run(self) -> None:
-        """OSError if it cannot be done, after which nothing may be assumed of what the disk holds."""
+        """Raises OSError on failure; from then on it is unknown what the disk holds."""
         with self._syncs.lock:
             if self._syncs.error is not None:
                 raise self._syncs.error

@@ -14,7 +14,7 @@ from coordinator.log.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class TimestampOffset:
-    """A record's place in time."""
+    """A record's offset, timestamp (ms) and leader epoch (Kafka: `FileRecords.TimestampAndOffset`)."""
 
     offset: int
     timestamp: int
@@ -22,7 +22,10 @@ class TimestampOffset:
 
 
 def find_timestamp(segments: Sequence[Segment], start_offset: int, timestamp: int) -> TimestampOffset | None:
-    """The first record of this time or later; None if all are earlier."""
+    """The first record with this timestamp or a later one; None if all are earlier.
+
+    Raises OSError, and DamagedLog for a segment that cannot be indexed.
+    """
     for segment in segments:
         index = segment.index
         if segment.max_timestamp >= timestamp:
@@ -33,7 +36,10 @@ def find_timestamp(segments: Sequence[Segment], start_offset: int, timestamp: in
 
 
 def find_latest_timestamp(segments: Sequence[Segment], start_offset: int) -> TimestampOffset | None:
-    """The first record that bears the highest timestamp of those that are left; None if there are none."""
+    """The first record with the highest timestamp at or after `start_offset`; None if there is no record.
+
+    Raises OSError, and DamagedLog for a segment that cannot be indexed.
+    """
     for segment in segments:
         _ = segment.index
     filled = [segment for segment in segments if segment.size_bytes]
@@ -47,7 +53,7 @@ def find_latest_timestamp(segments: Sequence[Segment], start_offset: int) -> Tim
 
 
 def _latest_in_rest(segment: Segment, start_offset: int) -> int:
-    """The highest timestamp in a segment whose beginning was deleted; -1 if nothing is left of it."""
+    """The highest timestamp in a segment whose beginning was deleted; -1 if no record is left."""
     latest, position = -1, 0
     while position < segment.size_bytes:
         for at, header in segment.headers(position):
@@ -57,12 +63,12 @@ def _latest_in_rest(segment: Segment, start_offset: int) -> int:
             elif header.next_offset > start_offset:
                 found = _records_at(segment, at, header)
                 left = [record.timestamp for record in found or () if record.offset >= start_offset]
-                latest = max(latest, *left) if found is not None else max(latest, header.max_timestamp)
+                latest = max([latest, *left]) if found is not None else max(latest, header.max_timestamp)
     return latest
 
 
 def _records_at(segment: Segment, at: int, header: BatchHeader) -> list[LogRecord] | None:
-    """The records of a batch; None if it is sealed nonsense."""
+    """The records of a batch; None if they cannot be decoded."""
     try:
         return decode_records(segment.file.pread(at, header.size_bytes), 0, header)
     except (CorruptBatch, UnsupportedCompression):
@@ -77,7 +83,7 @@ def _find_in_segment(segment: Segment, position: int, start_offset: int, timesta
                 continue
             records = _records_at(segment, at, header)
             if records is None:
-                # The batch is as near as one can tell: its reader skips what is too early.
+                # The exact record is unknown; consumers skip records that are too early.
                 near = max(header.base_offset, start_offset)
                 return TimestampOffset(near, header.max_timestamp, header.leader_epoch)
             for record in records:
