@@ -34,7 +34,7 @@ from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.group_configs import ConfiguredGroups
-from coordinator.groups.groups import BUILT_IN_ASSIGNORS, RECORD_KEYS, Groups
+from coordinator.groups.machine import BUILT_IN_ASSIGNORS, RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.settings import NO_EVENTS
@@ -249,13 +249,13 @@ class Server:
         interval_ms = self.config.topics.log_retention_check_interval_ms
         self._retention = self._schedule(interval_ms, self._retain_events)
 
-    def _group_shard(self, index: int) -> Shard[Groups]:
+    def _group_shard(self, index: int) -> Shard[GroupMachine]:
         config = self.config
         return self._shard(
             OFFSETS_TOPIC,
             index,
             config.log.offsets_topic_segment_bytes,
-            lambda: Groups(
+            lambda: GroupMachine(
                 config.groups,
                 self.topics,
                 settings=self._group_settings,
@@ -338,7 +338,7 @@ class Server:
                 if read:
                     _log.info("event=shard_loaded topic=%s shard=%d records=%d", name, shard.index, read)
         states: list[Any] = [shard.state for shard in self.transactions.shards]
-        self.topics.producer_ids_from = max(state.producer_ids_from for state in states)
+        self.topics.producer_ids.minimum = max(state.producer_ids_from for state in states)
         for topic in self.config.declared_topics:
             self.topics.declare(topic.name, topic.partitions, topic.configs)
         for listener_config in self.config.listeners:

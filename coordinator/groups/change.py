@@ -8,7 +8,8 @@ that epoch, or of a later one; it is remembered in the group, and told.
 from collections import deque
 from typing import Any
 
-from coordinator.groups.events import Completed, Kind, event_only, rebalance_started
+from coordinator.groups.events import Completed, event_only, rebalance_started
+from coordinator.groups.kinds import Kind
 from coordinator.groups.modern import Rebalance
 from coordinator.runtime.result import Event, Fact, Record, Timer, TimerKey
 

@@ -12,10 +12,13 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.groups.consumer.group import ConsumerMember
-from coordinator.groups.events import FENCES, HEAD, NO_FIELDS, STATE_END, Kind, count_bytes, key_bytes
+from coordinator.groups.classic.group import find_classic_group
+from coordinator.groups.consumer.group import ConsumerMember, find_consumer_group
+from coordinator.groups.events import FENCES, HEAD, NO_FIELDS, STATE_END, count_bytes, key_bytes
 from coordinator.groups.fencing import Policies, policies_of, reader_of, verdicts
+from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.metadata import is_too_large
+from coordinator.groups.streams.group import find_streams_group
 from coordinator.protocol.bounded_cache import BoundedCache
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
@@ -25,7 +28,7 @@ from coordinator.protocol.wire import COMPACT, NULLABLE_COMPACT
 from coordinator.runtime.result import Fact, Record, RequestContext
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 NOBODYS = -1
 """The assignment epoch of a partition that is not the member's."""
@@ -287,13 +290,13 @@ def commit_decided(
 
 def _committer(groups: "Groups", group_id: str, member_id: str) -> Committer:
     """The kind of the group, the generation and the member that the commit named, and the settings of the group."""
-    classic = groups.classic.get(group_id)
+    classic = find_classic_group(groups, group_id)
     if classic is not None:
         return _CLASSIC, classic.generation if member_id in classic.members else NO_MEMBER, None, None
-    modern = groups.consumer.get(group_id) or groups.streams.get(group_id)
+    modern = find_consumer_group(groups, group_id) or find_streams_group(groups, group_id)
     if modern is None:
         return _CLASSIC, NO_MEMBER, None, None
-    kind = _CONSUMER if group_id in groups.consumer else _STREAMS
+    kind = modern.kind
     return kind, NO_MEMBER, reader_of(groups, modern, member_id), policies_of(groups, modern)
 
 

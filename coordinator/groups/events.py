@@ -12,12 +12,12 @@ record at the end of the turn, when the requests of the turn have their answers.
 
 import struct
 from collections.abc import Mapping
-from enum import IntEnum
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.groups.consumer.reconcile import Owned
+from coordinator.groups.kinds import Kind
 from coordinator.groups.modern import Epochs
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
@@ -50,7 +50,7 @@ from coordinator.protocol.wire import COMPACT, NULLABLE_COMPACT, PLAIN, SHORT, D
 from coordinator.runtime.result import Event, Fact, MessageEvent, Record, RequestContext
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Catalog, Groups
+    from coordinator.groups.state import Catalog, Groups
 
 FENCES = frozenset(
     {
@@ -65,14 +65,6 @@ FENCES = frozenset(
 
 NO_TOPIC_ID = bytes(16)
 NO_FIELDS: dict[str, Any] = {}
-
-
-class Kind(IntEnum):
-    """Of a group, as the events say it."""
-
-    CLASSIC = 0
-    CONSUMER = 1
-    STREAMS = 2
 
 
 def event_only(event: Event) -> Fact:
@@ -188,9 +180,8 @@ def fenced(
     """Tells that somebody was refused as not being who it said, if it was: nothing for other errors, or without a name."""
     if not groups.emits_refused or error not in FENCES or not (member_id or instance_id):
         return ()
-    kind = (
-        Kind.CONSUMER if group_id in groups.consumer else Kind.STREAMS if group_id in groups.streams else Kind.CLASSIC
-    )
+    group = groups.by_id.get(group_id)
+    kind = Kind.CLASSIC if group is None else group.kind
     return (event_only(member_fenced(group_id, kind, member_id, instance_id, epoch, ErrorCode(error), api)),)
 
 

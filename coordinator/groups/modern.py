@@ -10,13 +10,12 @@ in its own time:
     member epoch <= target assignment epoch <= group epoch
 """
 
-from abc import ABC
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, Self, TypeVar
 
-from coordinator.groups.classic.group import REBALANCES_KEPT
+from coordinator.groups.group import REBALANCES_KEPT, Group
 
 EPOCH_AT_FIRST = 1
 """Group epoch and target assignment epoch of a group that has just come into being, with an empty target."""
@@ -62,7 +61,7 @@ Member = TypeVar("Member", bound=_Walker)
 Part = TypeVar("Part")
 
 
-class ModernGroup(ABC, Generic[Member, Part]):
+class ModernGroup(Group, Generic[Member, Part]):
     """A group of such members; `Part` is what one of them should have. Only replay.py of each kind calls what changes it."""
 
     __slots__ = (
@@ -109,8 +108,8 @@ class ModernGroup(ABC, Generic[Member, Part]):
         self.rebalances: deque[Rebalance] = deque(maxlen=REBALANCES_KEPT)
 
     @property
-    def is_empty(self) -> bool:
-        return not self.members
+    def epoch(self) -> int:
+        return self.group_epoch
 
     def target_stands(self, interval_ms: int, now_ms: int) -> bool:
         """Whether the target was computed so short a time ago that there is no other yet. A wall clock that was set back says
@@ -152,8 +151,7 @@ class ModernGroup(ABC, Generic[Member, Part]):
             member_id for member_id, member in self.members.items() if not member.is_reconciled_to(self.target_epoch)
         }
 
-    def remember(self, begun: Self) -> None:
-        """Takes over what is not in the log from the group that an operation had before there was one."""
-        self.rebalances = begun.rebalances
-        self.delivered = begun.delivered
-        self.acknowledged = begun.acknowledged
+    def inherit_soft_state(self, uncommitted: Self) -> None:
+        self.rebalances = uncommitted.rebalances
+        self.delivered = uncommitted.delivered
+        self.acknowledged = uncommitted.acknowledged

@@ -11,7 +11,7 @@ from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from coordinator.requests.incremental_alter_configs import Altered, alter_resources, results
 from coordinator.topics import alter_configs
-from coordinator.topics.alter_configs import Change, replacing
+from coordinator.topics.alter_configs import ConfigChange, replacing
 
 _Result = AlterConfigsResponse.AlterConfigsResourceResponse
 
@@ -20,7 +20,7 @@ def handle(server: Server, exchange: Exchange[AlterConfigsRequest]) -> None:
     request = exchange.request
 
     def altered(asked: AlterConfigsRequest.AlterConfigsResource) -> Altered:
-        entries = [Change(entry.name, alter_configs.Operation.SET, entry.value) for entry in asked.configs]
+        entries = [ConfigChange(entry.name, alter_configs.ConfigOp.SET, entry.value) for entry in asked.configs]
         values = {entry.name: entry.value for entry in entries if entry.value is not None}
         return Altered(asked.resource_type, asked.resource_name, entries, lambda _kind: replacing(values))
 

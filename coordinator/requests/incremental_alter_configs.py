@@ -14,7 +14,7 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from coordinator.topics.alter_configs import Change, Done, Plan, check_entries, incremental
+from coordinator.topics.alter_configs import ConfigChange, Done, Plan, check_entries, incremental
 
 _Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 _R = TypeVar("_R")
@@ -25,7 +25,7 @@ class Altered(NamedTuple):
 
     resource_type: int
     name: str
-    entries: Sequence[Change]
+    entries: Sequence[ConfigChange]
     plan: Callable[[ConfigResource], Plan]
 
 
@@ -33,7 +33,7 @@ def handle(server: Server, exchange: Exchange[IncrementalAlterConfigsRequest]) -
     request = exchange.request
 
     def altered(asked: IncrementalAlterConfigsRequest.AlterConfigsResource) -> Altered:
-        entries = [Change(entry.name, entry.config_operation, entry.value) for entry in asked.configs]
+        entries = [ConfigChange(entry.name, entry.config_operation, entry.value) for entry in asked.configs]
         return Altered(asked.resource_type, asked.resource_name, entries, lambda kind: incremental(entries, kind.lists))
 
     def answer(errors: list[KafkaError | None]) -> None:

@@ -13,9 +13,9 @@ from coordinator.api.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC,
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
-from coordinator.groups.groups import Groups
 from coordinator.groups.settings import STREAMS
-from coordinator.groups.streams.group import StatusCode
+from coordinator.groups.state import Groups
+from coordinator.groups.streams.group import StatusCode, StreamsGroup, find_streams_group
 from coordinator.groups.streams.heartbeat import streams_group_heartbeat
 from coordinator.groups.streams.topology import InternalTopic
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -89,7 +89,8 @@ def _check_names(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
 
 def _missing(groups: Groups, group_id: str) -> list[Creatable]:
     """The internal topics that the group needs and that are not there."""
-    group = groups.streams.get(group_id) or groups.begun_streams[group_id]
+    group = find_streams_group(groups, group_id) or groups.uncommitted_groups[group_id]
+    assert isinstance(group, StreamsGroup)
     return (
         [] if group.configured is None else [_creatable(topic) for topic in group.configured.internal_topics_to_create]
     )

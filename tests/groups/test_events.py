@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.groups.commit_events import RefusedOffset, Verdict, commit_decided
-from coordinator.groups.events import EVENT_KEYS, ClassicDelivery, Kind
+from coordinator.groups.events import EVENT_KEYS, ClassicDelivery
+from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
 from coordinator.protocol.codec import Codec

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from coordinator.api.dispatch import FORM_BYTES_MAX, NO_FORM, UNLIKE_AT_FIRST, UNLIKE_MAX, Dispatcher
 from coordinator.bench.load import frame
-from coordinator.groups.groups import Groups
+from coordinator.groups.machine import GroupMachine
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
@@ -117,15 +117,15 @@ class World(EventWorld):
         return [type(exchange.request) is Filled for exchange in self.connections[0].exchanges]
 
     def outcome(self):
-        state: Groups = self.shard.state
+        state: GroupMachine = self.shard.state
         logs = [log.read(0, 1 << 24) for log in (self.shard.log, self.event_log.log)]
         return (
             logs,
             state.offsets.by_group,
             state.offsets.count,
-            state.offsets.commits,
-            state.commits_fenced,
-            state.classic.keys(),
+            state.counters.offsets,
+            state.counters.fenced,
+            state.by_id.keys(),
         )
 
 

@@ -2,7 +2,7 @@
 
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.events import EVENT_KEYS
-from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import GroupsConfig
 from coordinator.log.batch import key_values
@@ -80,7 +80,7 @@ class EventWorld(ShardWorld):
         self.shard = Shard(
             0,
             log,
-            lambda: Groups(GroupsConfig(coordinator_events=self.policy), self.catalog),
+            lambda: GroupMachine(GroupsConfig(coordinator_events=self.policy), self.catalog),
             Serde(Codec.of(None), RECORD_KEYS),
             self.clock,
             make_writer=lambda log, durable, failed: Writer(log, self.durability, self.run, durable, failed),

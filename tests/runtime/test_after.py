@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from coordinator.groups.records import group_metadata_tombstone
+from coordinator.groups.classic.records import group_metadata_tombstone
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.internal_request import DONE, InternalRequest
 from coordinator.runtime.result import Result

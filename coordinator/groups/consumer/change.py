@@ -33,14 +33,14 @@ from coordinator.groups.consumer.group import (
 )
 from coordinator.groups.consumer.reconcile import Owned, reconcile
 from coordinator.groups.consumer.subscription import check_regex, follow, metadata_hash, refresh_timer, topic_ids
-from coordinator.groups.events import Kind
+from coordinator.groups.kinds import Kind
 from coordinator.groups.modern import JOINING_EPOCH
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 
 class Change(GroupChange):
@@ -59,10 +59,10 @@ class Change(GroupChange):
         self.replies: list[tuple[RequestContext, Message]] = []
 
     def result(self, reply: Message | None) -> Result:
+        if self.groups.by_id.get(self.group_id) is not self.group:
+            self.groups.uncommitted_groups[self.group_id] = self.group
         if self.on_result is not None:
             self.on_result()
-        if self.groups.consumer.get(self.group_id) is not self.group:
-            self.groups.begun[self.group_id] = self.group
         return Result(reply, self.records, self.timers, self.replies, self.facts)
 
     def disarm_all_of(self, member_id: str) -> None:

@@ -8,15 +8,16 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from coordinator.groups.classic.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.classic.protocols import in_java_order
-from coordinator.groups.consumer.group import NO_PARTITIONS, ConsumerGroup, ConsumerMember
+from coordinator.groups.consumer.group import NO_PARTITIONS, ConsumerGroup, ConsumerMember, find_consumer_group
+from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
+from coordinator.groups.kinds import Kind
 from coordinator.groups.modern import Epochs
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ConsumerGroupDescribeResponse, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Catalog, Groups
+    from coordinator.groups.state import Catalog, Groups
 
 KIND = "consumer"
 
@@ -37,7 +38,7 @@ def list_groups(groups: "Groups", states: Iterable[str], types: Iterable[str]) -
         return []
     return [
         _Listed(group.group_id, CONSUMER_PROTOCOL_TYPE, group.state.value, KIND)
-        for group in groups.consumer.values()
+        for group in groups.of_kind(Kind.CONSUMER)
         if not wanted_states or group.state.lower() in wanted_states
     ]
 
@@ -45,9 +46,9 @@ def list_groups(groups: "Groups", states: Iterable[str], types: Iterable[str]) -
 def describe_consumer_group(groups: "Groups", group_id: str) -> _Described:
     if not group_id:
         return _Described(error_code=ErrorCode.INVALID_GROUP_ID, group_id=group_id)
-    group = groups.consumer.get(group_id)
+    group = find_consumer_group(groups, group_id)
     if group is None:
-        is_known = groups.group(group_id) is not None
+        is_known = groups.by_id.get(group_id) is not None
         return _Described(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=f"Group {group_id} {'is not a consumer group' if is_known else 'not found'}.",

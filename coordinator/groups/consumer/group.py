@@ -20,9 +20,14 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 from coordinator.groups.assignors.assignor import MemberSpec, Partitions
+from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
+from coordinator.groups.kinds import Kind
 from coordinator.groups.modern import JOINING_EPOCH, Epochs, ModernGroup
 from coordinator.groups.settings import ConsumerSettings
+from coordinator.groups.state import Groups
 from coordinator.runtime.result import Result, TimerKey
+
+_KIND = Kind.CONSUMER
 
 NO_REVOCATION_EPOCH = -1
 """The log does not know: the record was written by a Kafka that has no such field."""
@@ -162,6 +167,9 @@ class Steady:
 
 class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     """One consumer group. Only replay.py calls what is under "replay"."""
+
+    kind = _KIND
+    protocol_type = CONSUMER_PROTOCOL_TYPE
 
     __slots__ = (
         "assignors",
@@ -451,3 +459,20 @@ def sync_key(group_id: str, member_id: str) -> TimerKey:
 def regex_key(group_id: str) -> TimerKey:
     """The timer that matches the group's patterns against the topics."""
     return ("consumer-regex", group_id)
+
+
+def find_consumer_group(groups: Groups, group_id: str) -> ConsumerGroup | None:
+    """The consumer group of this id; None if there is no group, or one of another kind."""
+    group = groups.by_id.get(group_id)
+    if group is None or group.kind is not _KIND:
+        return None
+    return group  # type: ignore[return-value]  # the kind says the class
+
+
+def consumer_group_or_new(groups: Groups, group_id: str) -> ConsumerGroup:
+    """For replay: the consumer group of this id; created if there is none, in the place of a group of another kind."""
+    group = find_consumer_group(groups, group_id)
+    if group is None:
+        group = ConsumerGroup(group_id)
+        groups.put(group)
+    return group

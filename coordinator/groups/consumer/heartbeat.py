@@ -21,13 +21,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordinator.groups.consumer.change import Change
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, Steady, join_key, session_key, sync_key
+from coordinator.groups.consumer.group import (
+    ConsumerGroup,
+    ConsumerMember,
+    Steady,
+    find_consumer_group,
+    join_key,
+    session_key,
+    sync_key,
+)
 from coordinator.groups.consumer.leave import leave
 from coordinator.groups.consumer.reconcile import Owned
 from coordinator.groups.consumer.static_members import join
 from coordinator.groups.consumer.subscription import refresh_timer
-from coordinator.groups.consumer.upgrade import group_to_join
-from coordinator.groups.events import Kind, acknowledged, delivered, fenced, member_joined
+from coordinator.groups.events import acknowledged, delivered, fenced, member_joined
+from coordinator.groups.kinds import Kind
 from coordinator.groups.membership import fence_size, holder_of, member_of, short_id
 from coordinator.groups.modern import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH, Epochs
 from coordinator.groups.settings import ConsumerSettings
@@ -36,7 +44,7 @@ from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, Consume
 from coordinator.runtime.result import RequestContext, Result, Timer
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 MEMBER_ID_REQUIRED_SINCE = 1
 """The client makes its member id itself (KIP-1082)."""
@@ -74,7 +82,7 @@ def _heartbeat(
     if request.member_epoch < 0:
         return leave(groups, request, now_ms)
     if request.member_epoch == JOINING_EPOCH:
-        change = group_to_join(groups, request.group_id, request.member_id, now_ms)
+        change = groups.migration.update_to_join(groups, request.group_id, request.member_id, now_ms)
     else:
         change = Change(groups, _existing(groups, request.group_id), now_ms)
     member_id = request.member_id or short_id(context.fresh_id)
@@ -90,7 +98,7 @@ def _steady(
 
     What it owns is nothing new: it has reached the target, and no longer has to give anything up.
     """
-    group = groups.consumer.get(request.group_id)
+    group = find_consumer_group(groups, request.group_id)
     if group is None or request.member_epoch != group.target_epoch:
         return None
     settings = groups.settings.consumer(request.group_id)
@@ -259,9 +267,9 @@ def _invalid(text: str) -> KafkaError:
 
 
 def _existing(groups: "Groups", group_id: str) -> ConsumerGroup:
-    group = groups.consumer.get(group_id)
+    group = find_consumer_group(groups, group_id)
     if group is None:
-        if groups.group(group_id) is None:
+        if groups.by_id.get(group_id) is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     return group

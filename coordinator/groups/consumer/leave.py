@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.change import Change
-from coordinator.groups.consumer.downgrade import downgrade_without, may_downgrade_without
-from coordinator.groups.consumer.group import ConsumerMember, rebalance_key
+from coordinator.groups.consumer.group import ConsumerMember, find_consumer_group, rebalance_key
 from coordinator.groups.consumer.static_members import step_aside
 from coordinator.groups.consumer.subscription import follow, metadata_hash
-from coordinator.groups.events import Kind, member_left
+from coordinator.groups.events import member_left
+from coordinator.groups.kinds import Kind
 from coordinator.groups.membership import holder_of, member_of
 from coordinator.groups.modern import LEAVING_FOR_A_WHILE_EPOCH
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -22,16 +22,16 @@ from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, Consume
 from coordinator.runtime.result import Fact, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 MEMBERS_TOLD_MAX = 10
 
 
 def leave(groups: "Groups", request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Result:
     """A heartbeat with epoch -1 (for good) or -2 (a static member, for a while)."""
-    group = groups.consumer.get(request.group_id)
+    group = find_consumer_group(groups, request.group_id)
     if group is None:
-        is_known = groups.group(request.group_id) is not None
+        is_known = groups.by_id.get(request.group_id) is not None
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND,
             f"Group {request.group_id} {'is not a consumer group' if is_known else 'not found'}.",
@@ -69,8 +69,7 @@ def remove(change: Change, members: Sequence[ConsumerMember], cause: str) -> Non
     )
     for member in members:
         change.disarm_all_of(member.member_id)
-    if may_downgrade_without(change.groups, group, members):
-        downgrade_without(change, members)
+    if change.groups.migration.downgrades_without(change, members):
         return
     for member in members:
         change.records += records.member_tombstones(change.group_id, member.member_id)

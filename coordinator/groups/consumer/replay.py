@@ -20,7 +20,10 @@ from coordinator.groups.consumer.group import (
     ConsumerMember,
     MemberState,
     ResolvedRegex,
+    consumer_group_or_new,
+    find_consumer_group,
 )
+from coordinator.groups.kinds import Kind
 from coordinator.groups.modern import EPOCH_AT_FIRST, LEAVING_EPOCH, Epochs
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -40,7 +43,7 @@ from coordinator.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 _MEMBER_STATES = {state.value: state for state in MemberState}
 
@@ -49,11 +52,11 @@ def replay_member_metadata(
     groups: "Groups", key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
 ) -> None:
     if value is None:
-        group = groups.consumer.get(key.group_id)
+        group = find_consumer_group(groups, key.group_id)
         if group is not None:
             group.drop(key.member_id)
         return
-    group = groups.consumer_or_made(key.group_id)
+    group = consumer_group_or_new(groups, key.group_id)
     before = group.members.get(key.member_id) or ConsumerMember(member_id=key.member_id)
     classic = value.classic_member_metadata
     topics = frozenset(value.subscribed_topic_names)
@@ -84,7 +87,7 @@ def replay_current_assignment(
     value: ConsumerGroupCurrentMemberAssignmentValue | None,
 ) -> None:
     if value is None:
-        group = groups.consumer.get(key.group_id)
+        group = find_consumer_group(groups, key.group_id)
         member = None if group is None else group.members.get(key.member_id)
         if group is not None and member is not None:
             group.put(
@@ -98,7 +101,7 @@ def replay_current_assignment(
                 )
             )
         return
-    group = groups.consumer_or_made(key.group_id)
+    group = consumer_group_or_new(groups, key.group_id)
     before = group.members.get(key.member_id) or ConsumerMember(member_id=key.member_id)
     assigned = _epochs(value.assigned_partitions, value.member_epoch)
     pending_revocation = _epochs(value.partitions_pending_revocation, value.member_epoch)
@@ -121,9 +124,9 @@ def replay_group_epoch(
 ) -> None:
     """Its tombstone is the last one when a group is deleted: the group is gone."""
     if value is None:
-        groups.forget_consumer(key.group_id)
+        groups.remove(key.group_id, Kind.CONSUMER)
     else:
-        groups.consumer_or_made(key.group_id).set_group_epoch(value.epoch, value.metadata_hash)
+        consumer_group_or_new(groups, key.group_id).set_group_epoch(value.epoch, value.metadata_hash)
 
 
 def replay_target_epoch(
@@ -132,9 +135,9 @@ def replay_target_epoch(
     value: ConsumerGroupTargetAssignmentMetadataValue | None,
 ) -> None:
     if value is not None:
-        groups.consumer_or_made(key.group_id).set_target_epoch(value.assignment_epoch, value.assignment_timestamp)
-    elif key.group_id in groups.consumer:
-        groups.consumer[key.group_id].set_target_epoch(EPOCH_AT_FIRST, 0)
+        consumer_group_or_new(groups, key.group_id).set_target_epoch(value.assignment_epoch, value.assignment_timestamp)
+    elif (group := find_consumer_group(groups, key.group_id)) is not None:
+        group.set_target_epoch(EPOCH_AT_FIRST, 0)
 
 
 def replay_target_of_member(
@@ -146,9 +149,9 @@ def replay_target_of_member(
         partitions = {
             topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions if topic.partitions
         }
-        groups.consumer_or_made(key.group_id).set_target(key.member_id, partitions)
-    elif key.group_id in groups.consumer:
-        groups.consumer[key.group_id].set_target(key.member_id, None)
+        consumer_group_or_new(groups, key.group_id).set_target(key.member_id, partitions)
+    elif (group := find_consumer_group(groups, key.group_id)) is not None:
+        group.set_target(key.member_id, None)
 
 
 def replay_regex(
@@ -156,9 +159,9 @@ def replay_regex(
 ) -> None:
     if value is not None:
         resolved = ResolvedRegex(topics=frozenset(value.topics), version=value.version, timestamp_ms=value.timestamp)
-        groups.consumer_or_made(key.group_id).set_regex(key.regular_expression, resolved)
-    elif key.group_id in groups.consumer:
-        groups.consumer[key.group_id].set_regex(key.regular_expression, None)
+        consumer_group_or_new(groups, key.group_id).set_regex(key.regular_expression, resolved)
+    elif (group := find_consumer_group(groups, key.group_id)) is not None:
+        group.set_regex(key.regular_expression, None)
 
 
 def replay_partition_metadata(
@@ -166,9 +169,9 @@ def replay_partition_metadata(
 ) -> None:
     """What a Kafka before 4.1 kept of the topics. Nothing here needs it, but its record should go when it can."""
     if value is not None:
-        groups.consumer_or_made(key.group_id).has_partition_metadata = True
-    elif key.group_id in groups.consumer:
-        groups.consumer[key.group_id].has_partition_metadata = False
+        consumer_group_or_new(groups, key.group_id).has_partition_metadata = True
+    elif (group := find_consumer_group(groups, key.group_id)) is not None:
+        group.has_partition_metadata = False
 
 
 def _epochs(topics: Iterable[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions], member_epoch: int) -> Epochs:

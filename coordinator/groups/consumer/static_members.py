@@ -15,7 +15,8 @@ from coordinator.groups.assignors.assignor import Partitions
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.group import NO_PARTITIONS, NOTHING, ConsumerMember
-from coordinator.groups.events import Kind, member_fenced
+from coordinator.groups.events import member_fenced
+from coordinator.groups.kinds import Kind
 from coordinator.groups.modern import JOINING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH, Epochs
 from coordinator.protocol.errors import ErrorCode, KafkaError
 

@@ -28,7 +28,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import Record, Timer
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Catalog, Groups
+    from coordinator.groups.state import Catalog, Groups
 
 REFRESH_INTERVAL_MS = 1_000
 """Between two looks of one group at all topics."""

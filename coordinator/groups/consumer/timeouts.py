@@ -13,20 +13,30 @@ watches, yet what it watches is looked up again here: a late timer does nothing.
 from typing import TYPE_CHECKING
 
 from coordinator.groups.consumer.change import Change
-from coordinator.groups.consumer.group import ConsumerMember, MemberState, rebalance_key, session_key
+from coordinator.groups.consumer.group import (
+    ConsumerMember,
+    MemberState,
+    find_consumer_group,
+    rebalance_key,
+    session_key,
+)
 from coordinator.groups.consumer.leave import remove
 from coordinator.groups.consumer.subscription import follow, metadata_hash, resolve
-from coordinator.groups.events import Kind, member_expired
+from coordinator.groups.events import member_expired
+from coordinator.groups.kinds import Kind
 from coordinator.runtime.result import Result, Timer, TimerKey
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 
 def resume_all(groups: "Groups") -> list[Timer]:
     """The timers of a shard that was just loaded: sessions start anew, whatever was left of them."""
     timers = []
-    for group_id, group in groups.consumer.items():
+    for group_id in groups.by_id:
+        group = find_consumer_group(groups, group_id)
+        if group is None:
+            continue
         session_ms = groups.settings.consumer(group_id).session_timeout_ms
         for member_id, member in group.members.items():
             classic = member.classic
@@ -63,7 +73,7 @@ def fire_sync(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
 
 
 def fire_regex(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
-    group = groups.consumer.get(str(key[1]))
+    group = find_consumer_group(groups, str(key[1]))
     if group is None or not group.regex_members:
         return Result()
     change = Change(groups, group, now_ms)
@@ -80,10 +90,10 @@ def fire_regex(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
 
 
 def _give_up(groups: "Groups", key: TimerKey, now_ms: int, cause: str) -> Result:
-    member = _member(groups, key)
-    if member is None:
+    group, member = find_consumer_group(groups, str(key[1])), _member(groups, key)
+    if group is None or member is None:
         return Result()
-    change = Change(groups, groups.consumer[str(key[1])], now_ms)
+    change = Change(groups, group, now_ms)
     timeout = str(key[0]).removeprefix("consumer-")
     event = member_expired(
         change.group_id, Kind.CONSUMER, member.member_id, member.instance_id, member.member_epoch, timeout
@@ -94,5 +104,5 @@ def _give_up(groups: "Groups", key: TimerKey, now_ms: int, cause: str) -> Result
 
 
 def _member(groups: "Groups", key: TimerKey) -> ConsumerMember | None:
-    group = groups.consumer.get(str(key[1]))
+    group = find_consumer_group(groups, str(key[1]))
     return None if group is None else group.members.get(str(key[2]))

@@ -18,7 +18,7 @@ from coordinator.protocol.messages import OffsetCommitRequest, OffsetCommitRespo
 from coordinator.runtime.result import Fact, RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 ANSWERS = Answers(
     OffsetCommitResponse,
@@ -43,7 +43,7 @@ def commit(groups: "Groups", request: OffsetCommitRequest, context: RequestConte
     answer, records, is_partly_refused = accept(
         request, ANSWERS, groups.config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms
     )
-    groups.offsets.commits += len(records)
+    groups.counters.offsets += len(records)
     facts: tuple[Fact, ...] = ()
     if groups.emits_accepted or is_partly_refused:
         facts = commit_decided(groups, request, context, _NONE, partly_refused=is_partly_refused)

@@ -24,7 +24,7 @@ from coordinator.protocol.messages import Message, OffsetCommitRequest, OffsetCo
 from coordinator.runtime.result import Fact, Record, Records, RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Catalog, Groups
+    from coordinator.groups.state import Catalog, Groups
 
 _Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 _Partition = OffsetCommitRequest.OffsetCommitRequestPartition
@@ -177,7 +177,7 @@ def commit_again(groups: "Groups", filled: Filled, context: RequestContext, now_
         error.facts = commit_decided(groups, form.message(numbers), context, error.code, partly_refused=False)
         raise
     offsets = numbers[_OFFSETS]
-    groups.offsets.commits += form.count
+    groups.counters.offsets += form.count
     facts: tuple[Fact, ...] = ()
     if groups.emits_accepted:
         if form.accepted is None or not form.accepted.is_of(groups):

@@ -19,7 +19,7 @@ from coordinator.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommi
 from coordinator.runtime.result import Producer, RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 ANSWERS = Answers(
     TxnOffsetCommitResponse,
@@ -55,7 +55,7 @@ def _commit(groups: "Groups", verified: VerifiedCommit, context: RequestContext,
     producer = Producer(request.producer_id, request.producer_epoch)
     if len(records):
         _fence_producer(groups, producer, verified.guard)
-    groups.offsets.commits += len(records)
+    groups.counters.offsets += len(records)
     facts = commit_decided(groups, request, context, ErrorCode.NONE, partly_refused=is_partly_refused)
     return Result(answer, records, facts=facts, producer=producer)
 

@@ -15,7 +15,7 @@ from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.serde import Serde
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.machine import GroupMachine
 
 OFFSET_COMMIT_TYPE = cast(int, OffsetCommitKey.API_KEY).to_bytes(2)
 """The first two bytes of a key."""
@@ -39,7 +39,7 @@ class OffsetTaker:
 
     __slots__ = ("_groups", "_known", "_offsets", "_partitions", "_pending", "_serde", "_topic_ids")
 
-    def __init__(self, groups: "Groups", serde: Serde) -> None:
+    def __init__(self, groups: "GroupMachine", serde: Serde) -> None:
         self._groups = groups
         self._serde = serde
         self._offsets = groups.offsets

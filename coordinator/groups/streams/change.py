@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.change import GroupChange
 from coordinator.groups.consumer.subscription import topics_hash
-from coordinator.groups.events import Kind
+from coordinator.groups.kinds import Kind
 from coordinator.groups.modern import JOINING_EPOCH
 from coordinator.groups.streams import records
 from coordinator.groups.streams.configure import Configured, configure
@@ -49,7 +49,7 @@ from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 NUM_STANDBY_REPLICAS = "num.standby.replicas"
 RACK_AWARE_ASSIGNMENT_TAGS = "rack.aware.assignment.tags"
@@ -74,8 +74,8 @@ class Change(GroupChange):
         """What the asking member is told."""
 
     def result(self, reply: Message | None) -> Result:
-        if self.groups.streams.get(self.group_id) is not self.group:
-            self.groups.begun_streams[self.group_id] = self.group
+        if self.groups.by_id.get(self.group_id) is not self.group:
+            self.groups.uncommitted_groups[self.group_id] = self.group
         return Result(reply, self.records, self.timers, facts=self.facts)
 
     def disarm_all_of(self, member_id: str) -> None:

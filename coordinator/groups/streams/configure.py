@@ -24,7 +24,7 @@ from coordinator.groups.streams.topology import InternalTopic, Subtopology, Topo
 from coordinator.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Catalog
+    from coordinator.groups.state import Catalog
 
 TOPICS_NAMED_MAX = 3
 """In a problem; of the others it says how many they are."""

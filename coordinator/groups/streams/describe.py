@@ -9,12 +9,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from coordinator.groups.streams.group import NO_TASK_OFFSETS, NO_TASKS, HeldTasks, StreamsGroup, StreamsMember
+from coordinator.groups.kinds import Kind
+from coordinator.groups.streams.group import (
+    NO_TASK_OFFSETS,
+    NO_TASKS,
+    HeldTasks,
+    StreamsGroup,
+    StreamsMember,
+    find_streams_group,
+)
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ListGroupsResponse, StreamsGroupDescribeResponse
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
     from coordinator.groups.streams.topology import InternalTopic
 
 KIND = "streams"
@@ -46,7 +54,7 @@ def list_groups(groups: "Groups", states: Iterable[str], types: Iterable[str]) -
         return []
     return [
         _Listed(group.group_id, PROTOCOL_TYPE, group.state.value, KIND)
-        for group in groups.streams.values()
+        for group in groups.of_kind(Kind.STREAMS)
         if not wanted_states or group.state.lower() in wanted_states
     ]
 
@@ -55,9 +63,9 @@ def describe_streams_group(groups: "Groups", group_id: str, *, wants_description
     """`wants_description`: of the topology, as a picture for people; no member has sent us one."""
     if not group_id:
         return _Described(error_code=ErrorCode.INVALID_GROUP_ID, group_id=group_id)
-    group = groups.streams.get(group_id)
+    group = find_streams_group(groups, group_id)
     if group is None:
-        is_known = groups.group(group_id) is not None
+        is_known = groups.by_id.get(group_id) is not None
         return _Described(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=f"Group {group_id} {'is not a streams group' if is_known else 'not found'}.",

@@ -29,13 +29,17 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.groups.consumer.group import ConsumerMember
+from coordinator.groups.kinds import Kind
 from coordinator.groups.modern import JOINING_EPOCH, ModernGroup
 from coordinator.groups.settings import StreamsSettings
+from coordinator.groups.state import Groups
 from coordinator.runtime.result import Result, TimerKey
 
 if TYPE_CHECKING:
     from coordinator.groups.streams.configure import Configured
     from coordinator.groups.streams.topology import Topology
+
+_KIND = Kind.STREAMS
 
 NO_TOPOLOGY_EPOCH = -1
 
@@ -193,6 +197,9 @@ class Steady(NamedTuple):
 class StreamsGroup(ModernGroup[StreamsMember, TasksTuple]):
     """One streams group. Only replay.py calls what is under "replay"."""
 
+    kind = _KIND
+    protocol_type = _KIND.label
+
     __slots__ = (
         "active",
         "assignment_configs",
@@ -332,14 +339,13 @@ class StreamsGroup(ModernGroup[StreamsMember, TasksTuple]):
         if not self.members:
             self.shutdown_by = None
 
-    def remember(self, begun: "StreamsGroup") -> None:
-        """Takes over what is not in the log from the group that an operation had before there was one."""
-        super().remember(begun)
-        self.configured = begun.configured
-        self.configured_version = begun.configured_version
-        self.task_offsets = begun.task_offsets
-        self.shutdown_by = begun.shutdown_by
-        self.is_delayed = begun.is_delayed
+    def inherit_soft_state(self, uncommitted: "StreamsGroup") -> None:
+        super().inherit_soft_state(uncommitted)
+        self.configured = uncommitted.configured
+        self.configured_version = uncommitted.configured_version
+        self.task_offsets = uncommitted.task_offsets
+        self.shutdown_by = uncommitted.shutdown_by
+        self.is_delayed = uncommitted.is_delayed
 
     def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
         self._retarget(epoch, timestamp_ms)
@@ -416,3 +422,20 @@ def rebalance_key(group_id: str, member_id: str) -> TimerKey:
 def initial_delay_key(group_id: str) -> TimerKey:
     """The timer that makes a group's first target."""
     return ("streams-delay", group_id)
+
+
+def find_streams_group(groups: Groups, group_id: str) -> StreamsGroup | None:
+    """The streams group of this id; None if there is no group, or one of another kind."""
+    group = groups.by_id.get(group_id)
+    if group is None or group.kind is not _KIND:
+        return None
+    return group  # type: ignore[return-value]  # the kind says the class
+
+
+def streams_group_or_new(groups: Groups, group_id: str) -> StreamsGroup:
+    """For replay: the streams group of this id; created if there is none, in the place of a group of another kind."""
+    group = find_streams_group(groups, group_id)
+    if group is None:
+        group = StreamsGroup(group_id)
+        groups.put(group)
+    return group

@@ -24,11 +24,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.group import State as ClassicState
-from coordinator.groups.classic.group import pending_disarmed
-from coordinator.groups.events import Kind, delivered, event_only, fenced, group_converted, member_joined, owns_all
+from coordinator.groups.classic.group import find_classic_group, pending_disarmed
+from coordinator.groups.classic.records import group_metadata_tombstone
+from coordinator.groups.consumer.group import find_consumer_group
+from coordinator.groups.events import delivered, event_only, fenced, group_converted, member_joined, owns_all
+from coordinator.groups.kinds import Kind
 from coordinator.groups.membership import fence_size, holder_of, member_of
 from coordinator.groups.modern import JOINING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH
-from coordinator.groups.records import group_metadata_tombstone
 from coordinator.groups.streams import static_members
 from coordinator.groups.streams.change import Change
 from coordinator.groups.streams.configure import Configured
@@ -43,6 +45,7 @@ from coordinator.groups.streams.group import (
     TaskOffsets,
     Tasks,
     TasksTuple,
+    find_streams_group,
     session_key,
 )
 from coordinator.groups.streams.leave import leave
@@ -53,7 +56,7 @@ from coordinator.protocol.messages import StreamsGroupHeartbeatRequest, StreamsG
 from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 MISSING_CLIENT_TAGS_SINCE = 1
 """Older clients do not know this status."""
@@ -116,7 +119,7 @@ def _heartbeat(groups: "Groups", request: StreamsGroupHeartbeatRequest, context:
 
 def _steady(groups: "Groups", request: StreamsGroupHeartbeatRequest, context: RequestContext) -> Result | None:
     """The answer made before, for a member that says nothing new to a group in which nothing has happened."""
-    group = groups.streams.get(request.group_id)
+    group = find_streams_group(groups, request.group_id)
     steady = None if group is None else group.steady.get(request.member_id)
     if (
         group is None
@@ -184,7 +187,7 @@ def _answer(
         group.endpoint_epoch += 1
     if group.endpoint_epoch != request.endpoint_information_epoch:
         answer.partitions_by_user_endpoint = partitions_by_endpoint(group, new, change.replaced, groups.catalog)
-    if groups.streams.get(change.group_id) is group:
+    if find_streams_group(groups, change.group_id) is group:
         answer.endpoint_information_epoch = group.endpoint_epoch
     if configured.problem is not None:
         change.statuses.append(configured.problem)
@@ -355,12 +358,12 @@ def _invalid(text: str) -> KafkaError:
 
 def _group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) -> Change:
     """The streams group: there already, new, or in the place of a classic group without members."""
-    group = groups.streams.get(group_id)
+    group = find_streams_group(groups, group_id)
     if group is not None:
         return Change(groups, group, now_ms)
-    if group_id in groups.consumer:
+    if find_consumer_group(groups, group_id) is not None:
         raise _not_streams(group_id)
-    classic = groups.classic.get(group_id)
+    classic = find_classic_group(groups, group_id)
     if classic is None:
         groups.admit()
         return Change(groups, StreamsGroup(group_id), now_ms)
@@ -376,9 +379,9 @@ def _group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int)
 
 
 def _existing(groups: "Groups", group_id: str) -> StreamsGroup:
-    group = groups.streams.get(group_id)
+    group = find_streams_group(groups, group_id)
     if group is None:
-        if groups.group(group_id) is None:
+        if groups.by_id.get(group_id) is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
         raise _not_streams(group_id)
     return group

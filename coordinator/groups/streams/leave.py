@@ -5,26 +5,27 @@ Whatever they held is free from that moment, and the group's epoch is raised so 
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.events import Kind, member_left
+from coordinator.groups.events import member_left
+from coordinator.groups.kinds import Kind
 from coordinator.groups.membership import holder_of, member_of
 from coordinator.groups.modern import LEAVING_FOR_A_WHILE_EPOCH
 from coordinator.groups.streams import records
 from coordinator.groups.streams.change import Change
-from coordinator.groups.streams.group import StreamsMember, rebalance_key
+from coordinator.groups.streams.group import StreamsMember, find_streams_group, rebalance_key
 from coordinator.groups.streams.static_members import step_aside
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from coordinator.runtime.result import Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 
 def leave(groups: "Groups", request: StreamsGroupHeartbeatRequest, now_ms: int) -> Result:
     """A heartbeat with epoch -1 (for good) or -2 (a static member, for a while)."""
-    group = groups.streams.get(request.group_id)
+    group = find_streams_group(groups, request.group_id)
     if group is None:
-        is_known = groups.group(request.group_id) is not None
+        is_known = groups.by_id.get(request.group_id) is not None
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND,
             f"Group {request.group_id} {'is not a streams group' if is_known else 'not found'}.",

@@ -17,7 +17,7 @@ from coordinator.groups.streams.topology import Topology
 from coordinator.protocol.messages import StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Catalog
+    from coordinator.groups.state import Catalog
 
 _Told = StreamsGroupHeartbeatResponse.EndpointToPartitions
 _Endpoint = StreamsGroupHeartbeatResponse.Endpoint

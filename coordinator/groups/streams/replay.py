@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from coordinator.groups.kinds import Kind
 from coordinator.groups.modern import EPOCH_AT_FIRST, LEAVING_EPOCH
 from coordinator.groups.streams.group import (
     NO_HELD_TASKS,
@@ -19,6 +20,8 @@ from coordinator.groups.streams.group import (
     TaskEpochs,
     Tasks,
     TasksTuple,
+    find_streams_group,
+    streams_group_or_new,
 )
 from coordinator.groups.streams.topology import Topology
 from coordinator.protocol.messages import (
@@ -37,7 +40,7 @@ from coordinator.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 _MEMBER_STATES = {state.value: state for state in MemberState}
 
@@ -49,11 +52,11 @@ def replay_member_metadata(
     groups: "Groups", key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None
 ) -> None:
     if value is None:
-        group = groups.streams.get(key.group_id)
+        group = find_streams_group(groups, key.group_id)
         if group is not None:
             group.drop(key.member_id)
         return
-    group = groups.streams_or_made(key.group_id)
+    group = streams_group_or_new(groups, key.group_id)
     before = group.members.get(key.member_id) or StreamsMember(member_id=key.member_id)
     endpoint = value.user_endpoint
     group.put(
@@ -78,7 +81,7 @@ def replay_current_assignment(
     value: StreamsGroupCurrentMemberAssignmentValue | None,
 ) -> None:
     if value is None:
-        group = groups.streams.get(key.group_id)
+        group = find_streams_group(groups, key.group_id)
         member = None if group is None else group.members.get(key.member_id)
         if group is not None and member is not None:
             group.put(
@@ -92,7 +95,7 @@ def replay_current_assignment(
                 )
             )
         return
-    group = groups.streams_or_made(key.group_id)
+    group = streams_group_or_new(groups, key.group_id)
     before = group.members.get(key.member_id) or StreamsMember(member_id=key.member_id)
     epoch = value.member_epoch
     group.put(
@@ -114,9 +117,9 @@ def replay_current_assignment(
 
 def replay_group_epoch(groups: "Groups", key: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue | None) -> None:
     if value is None:
-        groups.forget_streams(key.group_id)
+        groups.remove(key.group_id, Kind.STREAMS)
         return
-    group = groups.streams_or_made(key.group_id)
+    group = streams_group_or_new(groups, key.group_id)
     group.group_epoch = value.epoch
     group.metadata_hash = value.metadata_hash
     group.validated_topology_epoch = value.validated_topology_epoch
@@ -131,9 +134,9 @@ def replay_target_epoch(
     value: StreamsGroupTargetAssignmentMetadataValue | None,
 ) -> None:
     if value is not None:
-        groups.streams_or_made(key.group_id).set_target_epoch(value.assignment_epoch, value.assignment_timestamp)
-    elif key.group_id in groups.streams:
-        groups.streams[key.group_id].set_target_epoch(EPOCH_AT_FIRST, 0)
+        streams_group_or_new(groups, key.group_id).set_target_epoch(value.assignment_epoch, value.assignment_timestamp)
+    elif (group := find_streams_group(groups, key.group_id)) is not None:
+        group.set_target_epoch(EPOCH_AT_FIRST, 0)
 
 
 def replay_target_of_member(
@@ -143,16 +146,16 @@ def replay_target_of_member(
 ) -> None:
     if value is not None:
         tasks = TasksTuple(_tasks(value.active_tasks), _tasks(value.standby_tasks), _tasks(value.warmup_tasks))
-        groups.streams_or_made(key.group_id).target[key.member_id] = tasks
-    elif key.group_id in groups.streams:
-        groups.streams[key.group_id].target.pop(key.member_id, None)
+        streams_group_or_new(groups, key.group_id).target[key.member_id] = tasks
+    elif (group := find_streams_group(groups, key.group_id)) is not None:
+        group.target.pop(key.member_id, None)
 
 
 def replay_topology(groups: "Groups", key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
     if value is not None:
-        groups.streams_or_made(key.group_id).set_topology(Topology.of_record(value))
-    elif key.group_id in groups.streams:
-        groups.streams[key.group_id].set_topology(None)
+        streams_group_or_new(groups, key.group_id).set_topology(Topology.of_record(value))
+    elif (group := find_streams_group(groups, key.group_id)) is not None:
+        group.set_topology(None)
 
 
 def _held(

@@ -10,20 +10,24 @@ a late one does nothing.
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.events import Kind, member_expired
+from coordinator.groups.events import member_expired
+from coordinator.groups.kinds import Kind
 from coordinator.groups.streams.change import Change
-from coordinator.groups.streams.group import MemberState, StreamsMember, rebalance_key, session_key
+from coordinator.groups.streams.group import MemberState, StreamsMember, find_streams_group, rebalance_key, session_key
 from coordinator.groups.streams.leave import remove
 from coordinator.runtime.result import Result, Timer, TimerKey
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 
 def resume_all(groups: "Groups") -> list[Timer]:
     """The timers of a shard that was just loaded: sessions start anew, whatever was left of them."""
     timers = []
-    for group_id, group in groups.streams.items():
+    for group_id in groups.by_id:
+        group = find_streams_group(groups, group_id)
+        if group is None:
+            continue
         session_ms = groups.settings.streams(group_id).session_timeout_ms
         for member_id, member in group.members.items():
             timers.append(Timer(session_key(group_id, member_id), session_ms))
@@ -44,7 +48,7 @@ def fire_rebalance(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
 
 
 def fire_delay(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
-    group = groups.streams.get(str(key[1]))
+    group = find_streams_group(groups, str(key[1]))
     if group is None:
         return Result()
     group.is_delayed = False
@@ -56,10 +60,10 @@ def fire_delay(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
 
 
 def _give_up(groups: "Groups", key: TimerKey, now_ms: int, cause: str) -> Result:
-    member = _member(groups, key)
-    if member is None:
+    group, member = find_streams_group(groups, str(key[1])), _member(groups, key)
+    if group is None or member is None:
         return Result()
-    change = Change(groups, groups.streams[str(key[1])], now_ms)
+    change = Change(groups, group, now_ms)
     timeout = str(key[0]).removeprefix("streams-")
     event = member_expired(
         change.group_id, Kind.STREAMS, member.member_id, member.instance_id, member.member_epoch, timeout
@@ -70,5 +74,5 @@ def _give_up(groups: "Groups", key: TimerKey, now_ms: int, cause: str) -> Result
 
 
 def _member(groups: "Groups", key: TimerKey) -> StreamsMember | None:
-    group = groups.streams.get(str(key[1]))
+    group = find_streams_group(groups, str(key[1]))
     return None if group is None else group.members.get(str(key[2]))

@@ -8,8 +8,9 @@ members may read the same partition at the same time.
 
 from typing import Any
 
-from coordinator.groups.consumer.group import MemberState
+from coordinator.groups.consumer.group import MemberState, find_consumer_group
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
+from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import ConsumerSettings, StreamsSettings
 from coordinator.protocol.errors import ErrorCode
@@ -137,7 +138,7 @@ class ConsumerHarness(GroupHarness):
         return [ErrorCode(each.error_code) for topic in result.reply.topics for each in topic.partitions]
 
     def consumer(self, group_id: str = "g") -> Any:
-        return self.groups.consumer[group_id]
+        return self.groups.by_id[group_id]
 
     def member(self, member_id: str = "m", group_id: str = "g") -> Any:
         return self.consumer(group_id).members[member_id]
@@ -191,7 +192,7 @@ class Modern:
 
     @property
     def is_in(self) -> bool:
-        group = self.h.groups.consumer.get(self.group)
+        group = find_consumer_group(self.h.groups, self.group)
         return group is not None and self.id in group.members
 
     def beat(self, *, lose_answer: bool = False) -> Asked:
@@ -283,7 +284,7 @@ class Classic:
 
     @property
     def is_in(self) -> bool:
-        group = self.h.groups.group(self.group)
+        group = find_consumer_group(self.h.groups, self.group)
         return group is not None and self.id in group.members
 
     def beat(self) -> None:
@@ -405,7 +406,7 @@ def assert_one_owner(clients: Any) -> None:
 
 def assert_sound(h: ConsumerHarness) -> None:
     """I1, I8 and the order of the epochs, seen from inside."""
-    for group in h.groups.consumer.values():
+    for group in h.groups.of_kind(Kind.CONSUMER):
         owners: dict[bytes, dict[int, str]] = {}
         for member in group.members.values():
             if member.member_epoch >= 0:

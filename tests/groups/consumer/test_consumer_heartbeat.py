@@ -160,7 +160,7 @@ def test_a_join_that_cannot_be_right_leaves_no_trace(how, error, message):
     asked = h.join_modern(**how)
     assert (asked.error.name, asked.reply.error_message) == (error, message)
     assert h.records == []
-    assert h.groups.consumer == {}
+    assert h.groups.by_id == {}
 
 
 @pytest.mark.parametrize(

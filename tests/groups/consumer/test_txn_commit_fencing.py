@@ -44,7 +44,7 @@ def test_what_was_taken_is_refused_at_an_earlier_epoch_in_the_words_of_the_versi
     assert stage(h, 3, KEPT, version=version) == NONE
     assert stage(h, 3, LOST, version=version) == NONE
     assert stage(h, 3, KEPT, member="nobody", version=version) == UNKNOWN
-    assert sum(h.groups.commits_fenced.values()) == 3
+    assert sum(h.groups.counters.fenced.values()) == 3
 
 
 def test_what_was_kept_is_taken_by_the_partitions_own_epoch_only():
@@ -66,7 +66,7 @@ def test_who_names_nobody_is_taken_unless_a_member_is_required(policy):
     h.groups.settings.set("g", fencing_require_member="true")
     assert stage(h, -1, LOST, member="") == UNKNOWN
     assert stage(h, 3, KEPT) == NONE
-    assert h.groups.commits_fenced == {NAMES_NO_MEMBER: 1}
+    assert h.groups.counters.fenced == {NAMES_NO_MEMBER: 1}
 
 
 def test_ownership_may_be_required_here_too():
@@ -74,7 +74,7 @@ def test_ownership_may_be_required_here_too():
     assert stage(h, 3, LOST) == STALE
     assert stage(h, 3, KEPT) == NONE
     assert stage(h, 2, LOST) == STALE
-    assert h.groups.commits_fenced == {NOT_OWNED: 1, NOT_OWNED_THEN: 1}
+    assert h.groups.counters.fenced == {NOT_OWNED: 1, NOT_OWNED_THEN: 1}
 
 
 def test_an_empty_group_takes_commits_of_nobody_and_of_no_former_member():

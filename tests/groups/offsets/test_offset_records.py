@@ -46,7 +46,7 @@ def test_they_are_the_bytes_and_the_state_of_the_single_records(expire_ms, reque
         one_by_one.replay(record)
     assert together.offsets.by_group == one_by_one.offsets.by_group
     assert together.offsets.count == one_by_one.offsets.count
-    assert together.classic.keys() == one_by_one.classic.keys()
+    assert together.by_id.keys() == one_by_one.by_id.keys()
     refused = [each for topic in answer.topics for each in topic.partitions if each.error_code]
     assert {each.error_code for each in refused} <= {ErrorCode.OFFSET_METADATA_TOO_LARGE}
     assert (len(refused) > 0) is is_partly_refused

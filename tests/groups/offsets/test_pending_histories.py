@@ -251,7 +251,7 @@ class History:
 
     def a_group_is_there_while_it_has_offsets_if_only_pending_ones(self) -> None:
         if self.meaning.committed or self.meaning.unstable:
-            assert "g" in self.world.shard.state.classic
+            assert "g" in self.world.shard.state.by_id
 
     def what_is_remembered_is_what_is_pending(self) -> None:
         pending = self.world.shard.state.offsets.pending

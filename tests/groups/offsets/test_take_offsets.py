@@ -41,7 +41,7 @@ def state(groups):
     offsets = groups.offsets
     committed = {group_id: dict(each) for group_id, each in offsets.by_group.items()}
     pending = {partition: set(each) for group in offsets.pending.by_group.values() for partition, each in group.items()}
-    return committed, offsets.count, pending, set(groups.classic)
+    return committed, offsets.count, pending, set(groups.by_id)
 
 
 @given(steps=steps, tail=st.sampled_from([b"", b"\0\0\0\5"]))

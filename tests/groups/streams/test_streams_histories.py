@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from coordinator.groups.fencing import policies_of, reader_of, stale_because
 from coordinator.groups.streams import change, sticky
-from coordinator.groups.streams.group import State, TasksTuple
+from coordinator.groups.streams.group import State, TasksTuple, find_streams_group
 from tests.groups.consumer.consumer_world import cleaned, compacted
 from tests.groups.streams.streams_world import (
     STATEFUL,
@@ -177,7 +177,7 @@ class StreamsHistories(RuleBasedStateMachine):
 
     def follow(self):
         """Epochs only grow; what was lost is never committed with an epoch in which it was not lost yet."""
-        group = self.h.groups.streams.get("g")
+        group = find_streams_group(self.h.groups, "g")
         members = {} if group is None else group.members
         if group is not None:
             assert group.group_epoch >= self.group_epoch

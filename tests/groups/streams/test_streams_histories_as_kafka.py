@@ -92,7 +92,7 @@ class Both(StreamsHarness):
         return self.kafka.call("StreamsGroupDescribe", 1, group_ids=[self.name])["groups"][0]
 
     def seen(self) -> Any:
-        group = self.groups.streams.get("g")
+        group = self.groups.by_id.get("g")
         if group is None:
             return None
         members = {

@@ -16,22 +16,32 @@ assignments.
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.answers import join_refused, sync_refused
-from coordinator.groups.classic.group import ClassicGroup, ClassicMember, State, pending_key, session_key, sync_key
+from coordinator.groups.classic.group import (
+    ClassicGroup,
+    ClassicMember,
+    State,
+    find_classic_group,
+    pending_key,
+    session_key,
+    sync_key,
+)
+from coordinator.groups.classic.records import group_metadata_tombstone
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.change import Change
-from coordinator.groups.consumer.group import ClassicPart, ConsumerGroup, ConsumerMember
+from coordinator.groups.consumer.group import ClassicPart, ConsumerGroup, ConsumerMember, find_consumer_group
 from coordinator.groups.consumer.group import session_key as consumer_session_key
 from coordinator.groups.consumer.subscription import metadata_hash
-from coordinator.groups.events import Kind, event_only, group_converted
+from coordinator.groups.events import event_only, group_converted
+from coordinator.groups.kinds import Kind
 from coordinator.groups.modern import EPOCH_AT_FIRST
-from coordinator.groups.records import group_metadata_tombstone
 from coordinator.groups.settings import BIDIRECTIONAL, UPGRADE
+from coordinator.groups.streams.group import find_streams_group
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.subscription import Subscription, TopicPartitions, parse_assignment, parse_subscription
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Catalog, Groups
+    from coordinator.groups.state import Catalog, Groups
 
 
 def group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) -> Change:
@@ -39,12 +49,12 @@ def group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) 
 
     Raises GROUP_ID_NOT_FOUND for a classic group that cannot become one.
     """
-    group = groups.consumer.get(group_id)
+    group = find_consumer_group(groups, group_id)
     if group is not None:
         return Change(groups, group, now_ms)
-    if group_id in groups.streams:
+    if find_streams_group(groups, group_id) is not None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    classic = groups.classic.get(group_id)
+    classic = find_classic_group(groups, group_id)
     if classic is None:
         groups.admit()
         return Change(groups, ConsumerGroup(group_id), now_ms)

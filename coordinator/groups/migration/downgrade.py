@@ -14,21 +14,23 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.effects import Effects
-from coordinator.groups.classic.group import CONSUMER_PROTOCOL_TYPE, Cause, ClassicGroup, ClassicMember, State
+from coordinator.groups.classic.group import Cause, ClassicGroup, ClassicMember, State
 from coordinator.groups.classic.protocols import select_protocol
 from coordinator.groups.classic.rebalance import call_together, read_subscriptions
+from coordinator.groups.classic.records import group_metadata
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, regex_key
-from coordinator.groups.events import Kind, event_only, group_converted
+from coordinator.groups.events import event_only, group_converted
+from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
+from coordinator.groups.kinds import Kind
 from coordinator.groups.modern import Epochs
-from coordinator.groups.records import group_metadata
 from coordinator.groups.settings import BIDIRECTIONAL, DOWNGRADE
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.subscription import Assignment, encode_assignment, parse_subscription
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Catalog, Groups
+    from coordinator.groups.state import Catalog, Groups
 
 
 def may_downgrade_without(groups: "Groups", group: ConsumerGroup, leaving: Collection[ConsumerMember]) -> bool:
@@ -97,7 +99,7 @@ def _downgrade(change: Change, members: Sequence[ConsumerMember], asked_by: str,
     change.replies += effects.replies
     change.facts += effects.facts
     change.emit("group_downgraded", generation=classic.generation, members=len(members))
-    change.on_result = lambda: groups.classic.__setitem__(group.group_id, classic)
+    change.on_result = lambda: groups.by_id.__setitem__(group.group_id, classic)
 
 
 def _classic_member(group_id: str, member: ConsumerMember) -> ClassicMember:

@@ -24,10 +24,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.answers import join_refused
-from coordinator.groups.classic.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.classic.joining import Joining
 from coordinator.groups.consumer.change import Change
-from coordinator.groups.consumer.downgrade import downgrade_replacing, encoded, may_downgrade_replacing
 from coordinator.groups.consumer.group import (
     NO_PARTITIONS,
     ClassicPart,
@@ -44,7 +42,6 @@ from coordinator.groups.consumer.reconcile import Owned, holds_on
 from coordinator.groups.consumer.static_members import from_the_start
 from coordinator.groups.consumer.static_members import join as join_static
 from coordinator.groups.events import (
-    Kind,
     acknowledged,
     delivered,
     event_only,
@@ -54,7 +51,10 @@ from coordinator.groups.events import (
     member_joined,
     member_left,
 )
+from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
+from coordinator.groups.kinds import Kind
 from coordinator.groups.membership import fence_size, holder_of, member_of, short_id
+from coordinator.groups.migration.downgrade import downgrade_replacing, encoded, may_downgrade_replacing
 from coordinator.groups.modern import LEAVING_FOR_A_WHILE_EPOCH
 from coordinator.groups.settings import DISABLED
 from coordinator.protocol.codec import DecodeError
@@ -73,7 +73,7 @@ from coordinator.protocol.subscription import Subscription, parse_subscription
 from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 MEMBER_ID_REQUIRED_SINCE = 4
 LEAVE_BATCH_SINCE = 3
