@@ -84,8 +84,8 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_admit", "_backlog", "_backlog_bytes", "_counted_bytes", "_dispatch", "_drained", "_flow", "_held", "_in_flight_max",
         "_limits", "_listed", "_lost", "_may_have_to_wait", "_memory", "_now_ms", "_once", "_queue", "_reserved_bytes", "_seen",
-        "_splitter", "_transport", "_turn", "advertised", "cached_request", "client_host", "client_id", "closed_by", "full_since_ms",
-        "requests", "template", "template_misses",
+        "_splitter", "_transport", "_turn", "advertised", "cached_request", "client_host", "client_id", "closed_by",
+        "full_since_ms", "requests", "template", "template_misses",
     )  # fmt: skip
 
     def __init__(
