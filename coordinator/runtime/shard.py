@@ -28,7 +28,7 @@ from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.event_log import RELOAD, START, EventLog
-from coordinator.runtime.loader import Loaded, StateMachine, TransactionalState, load
+from coordinator.runtime.loader import BulkReplayers, Loaded, StateMachine, TransactionalState, load
 from coordinator.runtime.parking import Parking, ReplyTarget
 from coordinator.runtime.result import Fact, Marker, Producer, Record, Records, RequestContext, Result, TimerKey
 from coordinator.runtime.serde import Serde
@@ -100,6 +100,7 @@ class Shard(Generic[S]):
         on_fact: Callable[[int, Fact], None],
         on_durable: Callable[[int], None],
         events: EventLog | None = None,
+        bulk_replayers: BulkReplayers | None = None,
     ) -> None:
         self.index = index
         self.log = log
@@ -113,6 +114,7 @@ class Shard(Generic[S]):
         self.events = events
         """Where the core's events go; None: nowhere."""
         self._make_state = make_state
+        self._bulk_replayers = bulk_replayers
         self._serde = serde
         self._clock = clock
         self._soon = soon
@@ -162,7 +164,7 @@ class Shard(Generic[S]):
         Raises DamagedLog, DecodeError or UnknownRecordVersion: a log that is not understood is not served.
         """
         state = self._make_state()
-        loaded = load(self.log, self._serde, state)
+        loaded = load(self.log, self._serde, state, self._bulk_replayers)
         if loaded.records_skipped:
             _log.warning("event=records_not_applied shard=%d of_unknown_type=%d", self.index, loaded.records_skipped)
         self.loaded = loaded
