@@ -21,9 +21,10 @@ written, its events are dropped before they are written.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from coordinator.log.batch import check_batch, key_values
@@ -89,6 +90,11 @@ Pending = tuple[Event, int, int, int]
 """An event that was told in this turn, when, and the state log's end before and after what it tells of."""
 
 
+EncodeEvent = Callable[[Any, int, int, int], tuple[bytes, bytes]]
+"""`encode(event, state_offset, time_ms, state_end)`: the key and the value of `event.record(state_offset, time_ms)`, with the
+tagged field `StateEndOffset` unless `state_end` is negative."""
+
+
 class EventLog:
     """The events of one shard. All its methods run on the loop, and none raises for what the disk does."""
 
@@ -102,8 +108,9 @@ class EventLog:
         *,
         make_writer: Callable[[Log, Callable[[int], None], Callable[[OSError], None]], Writer],
         on_written: Callable[[int], None],
+        encoders: Mapping[type[Event], EncodeEvent] = MappingProxyType({}),
     ) -> None:
-        """The writer's durability is "write"."""
+        """The writer's durability is "write". `encoders`: the class of an event -> what encodes it, in place of the codec."""
         self.index = index
         self.log = log
         self.status = Status.ACTIVE
@@ -117,6 +124,7 @@ class EventLog:
         """How often the log was opened behind state records whose events may be missing."""
         self.pending: list[Pending] = []
         self._serde = serde
+        self._encoders = encoders
         self._clock = clock
         self._run = run
         self._writer = make_writer(log, lambda _: on_written(index), self._write_failed)
@@ -208,7 +216,7 @@ class EventLog:
             self._lose(len(pending))
 
     def _write(self, pending: list[Pending], state_end: int) -> None:
-        opened, encode = self._opened, self._serde.encode
+        opened, encode, encoders = self._opened, self._serde.encode, self._encoders
         records: list[tuple[bytes, bytes | None]] = []
         previous_offset = UNKNOWN
         if opened is not None:
@@ -220,10 +228,10 @@ class EventLog:
         for event, time_ms, state_offset, _ in pending:
             left -= 1
             end = UNKNOWN if left else state_end
-            encoded = event.encoded
+            encode_event = encoders.get(type(event))
             try:
-                if encoded is not None:
-                    records.append(encoded(state_offset, time_ms, end))
+                if encode_event is not None:
+                    records.append(encode_event(event, state_offset, time_ms, end))
                 else:
                     record = event.record(state_offset, time_ms)
                     value: Any = record.value

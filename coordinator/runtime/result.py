@@ -84,21 +84,17 @@ class Timer(NamedTuple):
 
 
 class Event(Protocol):
-    """What the event log keeps of a fact (runtime/event_log.py): made into a record at the end of the turn, if at all."""
+    """What the event log stores of a fact (runtime/event_log.py). It becomes a record at the end of the turn."""
 
-    @property
-    def encoded(self) -> Callable[[int, int, int], tuple[bytes, bytes]] | None:
-        """Key and value in bytes, by `(state_offset, time_ms, state_end)`, for one that does without the record."""
+    def record(self, state_offset: int, time_ms: int) -> Record:
+        """The event's record. Where and when it was decided are the first two fields of every value."""
         ...
-
-    def record(self, state_offset: int, time_ms: int) -> Record: ...
 
 
 class MessageEvent:
-    """An event that is ready but for when and where it was decided, which the first two fields of its value say."""
+    """An event that is kept as the messages of its record."""
 
     __slots__ = ("key", "value")
-    encoded = None
 
     def __init__(self, key: Message, value: Any) -> None:
         self.key = key

@@ -35,7 +35,7 @@ from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.event_log import RELOAD, START, EventLog
-from coordinator.runtime.loader import Loaded, StateMachine, TransactionalState, load
+from coordinator.runtime.loader import BulkReplayers, Loaded, StateMachine, TransactionalState, load
 from coordinator.runtime.parking import Parking, ReplyTarget
 from coordinator.runtime.result import Fact, Marker, Producer, Record, Records, RequestContext, Result, TimerKey
 from coordinator.runtime.serde import Serde
@@ -116,6 +116,7 @@ class Shard(Generic[S]):
         on_fact: Callable[[int, Fact], None],
         on_durable: Callable[[int], None],
         events: EventLog | None = None,
+        bulk_replayers: BulkReplayers | None = None,
     ) -> None:
         """`load` must be called before the first request. `soon` calls back at the end of the present turn of the loop."""
         self.index = index
@@ -130,6 +131,7 @@ class Shard(Generic[S]):
         self.events = events
         """The log of the core's events, if they are kept."""
         self._make_state = make_state
+        self._bulk_replayers = bulk_replayers
         self._serde = serde
         self._clock = clock
         self._soon = soon
@@ -423,7 +425,7 @@ class Shard(Generic[S]):
         Raises DamagedLog, DecodeError or UnknownRecordVersion: a log that is not fully understood is not served.
         """
         state = self._make_state()
-        loaded = load(self.log, self._serde, state)
+        loaded = load(self.log, self._serde, state, self._bulk_replayers)
         if loaded.records_skipped:
             _log.warning("event=records_not_applied shard=%d of_unknown_type=%d", self.index, loaded.records_skipped)
         self.loaded = loaded
