@@ -14,8 +14,9 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.settings import STREAMS
 from coordinator.groups.state import Groups
-from coordinator.groups.streams.group import StatusCode, StreamsGroup, find_streams_group
+from coordinator.groups.streams.group import StreamsGroup, find_streams_group
 from coordinator.groups.streams.heartbeat import streams_group_heartbeat
+from coordinator.groups.streams.status import StatusCode
 from coordinator.groups.streams.topology import InternalTopic
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
@@ -94,7 +95,9 @@ def _missing(groups: Groups, group_id: str) -> list[Creatable]:
     group = find_streams_group(groups, group_id) or groups.uncommitted_groups[group_id]
     assert isinstance(group, StreamsGroup)
     return (
-        [] if group.configured is None else [_creatable(topic) for topic in group.configured.internal_topics_to_create]
+        []
+        if group.soft.configured is None
+        else [_creatable(topic) for topic in group.soft.configured.internal_topics_to_create]
     )
 
 

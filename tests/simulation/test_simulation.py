@@ -22,8 +22,8 @@ from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets import commit, expire
 from coordinator.groups.offsets.pending import PendingOffsets
 from coordinator.groups.offsets.store import Offsets
-from coordinator.log import compaction
 from coordinator.log.log import Log
+from coordinator.log.segment_rewriter import SegmentRewriter
 from coordinator.log.writer import Writer
 from coordinator.network.connection import Connection
 from coordinator.runtime import event_log
@@ -232,7 +232,7 @@ def open_transactions_are_forgotten_by_a_restart(patch: pytest.MonkeyPatch) -> N
 
 
 def compaction_takes_markers_before_their_records(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(compaction._Rewriter, "_reduced_marker", lambda self, batch, header: None)
+    patch.setattr(SegmentRewriter, "_retain_marker", lambda self, batch, header: None)
 
 
 def aborted_offsets_count(patch: pytest.MonkeyPatch) -> None:
