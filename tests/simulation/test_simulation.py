@@ -143,7 +143,13 @@ def commits_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
 
 def any_generation_passes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sync, "fence_generation", lambda group, generation: None)
-    patch.setattr(fencing, "fence_generation", lambda group, generation: None)
+    fence_epoch = fencing.fence_epoch
+
+    def fence_member_epoch(groups: Any, group: Any, *arguments: Any, **names: Any) -> None:
+        if group.has_member_epochs:
+            fence_epoch(groups, group, *arguments, **names)
+
+    patch.setattr(fencing, "fence_epoch", fence_member_epoch)
 
 
 def assignment_is_not_written(patch: pytest.MonkeyPatch) -> None:

@@ -29,10 +29,12 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from coordinator.groups.classic.owned_partitions import Claims, Reading
+from coordinator.groups.committer import Committer, classic_committer
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, REBALANCES_KEPT, ExpiryBase, Group, commit_timestamp_ms
 from coordinator.groups.kinds import Kind
-from coordinator.groups.state import Groups
-from coordinator.protocol.errors import ErrorCode
+from coordinator.groups.settings import GroupSettings
+from coordinator.groups.state import Catalog, Groups
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import GroupMetadataValue, HeartbeatResponse
 from coordinator.runtime.result import RequestContext, Result, Timer, TimerKey
 
@@ -76,6 +78,8 @@ SUCCESSORS: dict[State, frozenset[State]] = {
     State.DEAD: frozenset(),
 }
 """The states that may follow each state."""
+
+_COMPLETING_REBALANCE = State.COMPLETING_REBALANCE  # Looking a name up in an enum costs more than the comparison.
 
 Protocols = tuple[tuple[str, bytes], ...]
 """What a member offers: (protocol name, metadata) in its order of preference. No name occurs twice."""
@@ -198,6 +202,7 @@ class ClassicGroup(Group):
     )  # fmt: skip
 
     kind = _KIND
+    has_member_epochs = False
     state: State
     protocol_type: str | None
 
@@ -279,6 +284,18 @@ class ClassicGroup(Group):
         if self.state is State.STABLE and self.uses_consumer_protocol and self.subscribed_topics is not None:
             return commit_timestamp_ms
         return None
+
+    def find_committer(self, member_id: str, catalog: Catalog) -> Committer | None:  # noqa: ARG002 - streams groups need it
+        return classic_committer(self.generation) if member_id in self.members else None
+
+    def fencing_policies(self, settings: GroupSettings) -> None:
+        """There are none: a member must have the generation."""
+
+    def commit_timers(self, member_id: str) -> Sequence[Timer]:
+        if self.state is _COMPLETING_REBALANCE:
+            # The member has the new generation but no assignment yet: it may be losing the partitions that it commits.
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        return (self.members[member_id].session_timer,)
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member may be reading this topic; true of every topic when subscriptions cannot be read."""
