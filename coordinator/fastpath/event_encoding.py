@@ -24,15 +24,13 @@ from coordinator.groups.commit_events import (
     NO_VERDICTS,
     NOT_OWNED,
     CommitDecision,
-    committer_facts,
     epochs_of_topic,
 )
-from coordinator.groups.committer import NO_REVOCATION_EPOCH
+from coordinator.groups.committer import NO_REVOCATION_EPOCH, Origin
 from coordinator.groups.events import NO_FIELDS, NO_TOPIC_ID, ClassicDelivery, Completed, Holding, Joined
 from coordinator.groups.fencing import NO_EPOCH
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.metadata import is_too_large
-from coordinator.groups.state import Groups
 from coordinator.protocol.bounded_cache import BoundedCache
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
@@ -280,23 +278,18 @@ _KEY = BoundedCache(lambda group_id: _key(CommitDecidedKey.API_KEY, group_id))
 
 
 class AcceptedTemplate:
-    """The template of the events of accepted commits that differ only in their offsets, for one state of the committer."""
+    """The template of the events of accepted commits that differ only in their offsets, as long as their origin is equal."""
 
-    __slots__ = ("_committer", "_decision", "key", "pack", "parts")
+    __slots__ = ("_decision", "key", "origin", "pack", "parts")
 
-    def __init__(self, groups: Groups, request: OffsetCommitRequest, context: RequestContext) -> None:
-        self._committer = committer_facts(groups, request.group_id, request.member_id)
+    def __init__(self, request: OffsetCommitRequest, context: RequestContext, origin: Origin) -> None:
+        self.origin = origin
         self._decision = self._decide(request, context.client_id)
         self.key, sample = encode_commit_decision(self._decision, 0, 0, _NO_STATE_END)
         other_decision = self._decide(inverted(request), context.client_id)
         _, other = encode_commit_decision(other_decision, ~0, ~0, _NO_STATE_END)
         template = FillTemplate(sample, other, _CODES)
         self.parts, self.pack = template.parts, template.pack
-
-    def fits(self, groups: Groups) -> bool:
-        """Whether the member, its group and the settings are what they were."""
-        request = self._decision.request
-        return self._committer == committer_facts(groups, request.group_id, request.member_id)
 
     def facts(self, offsets: Sequence[int]) -> tuple[Fact, ...]:
         """The facts of a commit with these offsets."""
@@ -307,7 +300,7 @@ class AcceptedTemplate:
         return self._decide(renumbered(self._decision.request, iter(offsets), repeat(0)), self._decision.client_id)
 
     def _decide(self, request: OffsetCommitRequest, client_id: str | None) -> CommitDecision:
-        return CommitDecision(request, client_id, ErrorCode.NONE, 0, *self._committer)
+        return CommitDecision(request, client_id, ErrorCode.NONE, 0, *self.origin)
 
 
 class RepeatedDecision:

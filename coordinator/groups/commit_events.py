@@ -10,9 +10,9 @@ from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coordinator.groups.committer import NO_REVOCATION_EPOCH, Committer, FencingPolicies
+from coordinator.groups.committer import NO_REVOCATION_EPOCH, Committer, FencingPolicies, Origin
 from coordinator.groups.events import FENCES, NO_FIELDS
-from coordinator.groups.fencing import NO_EPOCH, committed_partitions, verdicts
+from coordinator.groups.fencing import NO_EPOCH, committed_partitions, origin_of, verdicts
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.offsets.partial_commit import MissingPartition
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
 NOT_OWNED = -1
 """The assignment epoch of a partition that the member does not own."""
-
-CommitterFacts = tuple[Kind, Committer | None, FencingPolicies | None]
-"""The kind of the group, the member that the commit named, and the group's policies."""
-_NO_GROUP: CommitterFacts = (Kind.CLASSIC, None, None)
 
 _TopicOffsets = CommitDecidedValue.TopicOffsets
 _PartitionOffset = CommitDecidedValue.PartitionOffset
@@ -156,25 +152,20 @@ def commit_facts(
     context: RequestContext,
     error: ErrorCode,
     *,
+    origin: Origin | None = None,
     partly_refused: bool = False,
     missing: Sequence[MissingPartition] = (),
 ) -> tuple[Fact, ...]:
     """The event of a commit that was accepted (NONE), at least in part, or refused as a whole.
 
-    Must be called before the commit is replayed, because it refers to the group as it was. Every topic of the request has both
-    its name and its id. Returns nothing if `coordinator.events` excludes the event.
+    `origin`: what the fence returned; None if it was not asked, or refused the commit. Must be called before the commit is
+    replayed, because the event refers to the group as it was. Every topic of the request has both its name and its id. Returns
+    nothing if `coordinator.events` excludes the event.
     """
     if not (groups.emits_refused if error or partly_refused or missing else groups.emits_accepted):
         return ()
-    committer = committer_facts(groups, request.group_id, request.member_id)
+    if origin is None:
+        origin = origin_of(groups, request.group_id, request.member_id)
     metadata_max = groups.config.offset_metadata_max_bytes
-    decision = CommitDecision(request, context.client_id, error, metadata_max, *committer, missing)
+    decision = CommitDecision(request, context.client_id, error, metadata_max, *origin, missing)
     return (_new_fact(("", NO_FIELDS, decision)),)
-
-
-def committer_facts(groups: "Groups", group_id: str, member_id: str) -> CommitterFacts:
-    """What an event says about the origin of a commit."""
-    group = groups.by_id.get(group_id)
-    if group is None:
-        return _NO_GROUP
-    return group.kind, group.find_committer(member_id, groups.catalog), group.fencing_policies(groups.settings)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from coordinator.groups.epochs.member import PartitionEpochs
+from coordinator.groups.kinds import Kind
 
 NO_REVOCATION_EPOCH = -1
 """It is not known when the member last lost a partition: its group has no such epoch, or a Kafka wrote its record that has
@@ -54,6 +55,12 @@ class FencingPolicies(Protocol):
     def fencing_policy(self) -> str: ...
     @property
     def require_ownership(self) -> bool: ...
+
+
+Origin = tuple[Kind, Committer | None, FencingPolicies | None]
+"""Where a commit comes from: the kind of the group, the member that the request names, and the group's policies."""
+NO_GROUP: Origin = (Kind.CLASSIC, None, None)
+"""A commit to a group that does not exist, which will be a simple one."""
 
 
 class ClassicCommitter(NamedTuple):

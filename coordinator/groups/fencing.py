@@ -35,7 +35,7 @@ refuses them.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from coordinator.groups.committer import Committer, FencingPolicies
+from coordinator.groups.committer import NO_GROUP, Committer, FencingPolicies, Origin
 from coordinator.groups.group import Group
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH
@@ -103,8 +103,8 @@ def names_no_member(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> bo
 # --- commits ----------------------------------------------------------------------------------------------------------
 
 
-def fence_commit(groups: "Groups", request: OffsetCommitRequest, api_version: int) -> Sequence[Timer]:
-    """Returns the timers that an accepted commit re-arms: a commit extends the session of a classic member.
+def fence_commit(groups: "Groups", request: OffsetCommitRequest, api_version: int) -> tuple[Origin, Sequence[Timer]]:
+    """Returns where the commit comes from, and the timers that it re-arms: it extends the session of a classic member.
 
     Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, REBALANCE_IN_PROGRESS,
     GROUP_ID_NOT_FOUND or UNSUPPORTED_VERSION; and GROUP_MAX_SIZE_REACHED if the commit would create one group too many.
@@ -112,14 +112,16 @@ def fence_commit(groups: "Groups", request: OffsetCommitRequest, api_version: in
     group, epoch = groups.by_id.get(request.group_id), request.generation_id_or_member_epoch
     if group is None:
         _fence_unknown_group(groups, epoch, has_own_error=api_version >= GROUP_ID_NOT_FOUND_SINCE)
-        return ()
+        return NO_GROUP, ()
     if epoch < 0 and group.is_empty:
-        return ()
+        return origin_of(groups, request.group_id, request.member_id), ()
     committer = _committer(groups, group, request)
     if api_version < MEMBER_EPOCH_SINCE and not committer.uses_classic_protocol:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    fence_epoch(groups, group, committer, request, stale=ErrorCode.STALE_MEMBER_EPOCH)
-    return group.commit_timers(request.member_id)
+    policies = group.fencing_policies(groups.settings) if group.has_member_epochs else None
+    if epoch != committer.member_epoch or (policies is not None and policies.require_ownership):
+        fence_epoch(groups, committer, policies, request, stale=ErrorCode.STALE_MEMBER_EPOCH)
+    return (group.kind, committer, policies), group.commit_timers(request.member_id)
 
 
 def fence_commit_in_transaction(groups: "Groups", request: TxnOffsetCommitRequest, api_version: int) -> None:
@@ -139,7 +141,16 @@ def fence_commit_in_transaction(groups: "Groups", request: TxnOffsetCommitReques
         _fence_unknown_group(groups, epoch, has_own_error=has_own_errors)
     elif not is_anonymous and (epoch >= 0 or not group.is_empty):
         stale = ErrorCode.STALE_MEMBER_EPOCH if has_own_errors else ErrorCode.ILLEGAL_GENERATION
-        fence_epoch(groups, group, _committer(groups, group, request), request, stale=stale)
+        committer, policies = _committer(groups, group, request), group.fencing_policies(groups.settings)
+        fence_epoch(groups, committer, policies, request, stale=stale)
+
+
+def origin_of(groups: "Groups", group_id: str, member_id: str) -> Origin:
+    """Where a commit of this member comes from, accepted or not."""
+    group = groups.by_id.get(group_id)
+    if group is None:
+        return NO_GROUP
+    return group.kind, group.find_committer(member_id, groups.catalog), group.fencing_policies(groups.settings)
 
 
 def _fence_unknown_group(groups: "Groups", epoch: int, *, has_own_error: bool) -> None:
@@ -161,14 +172,14 @@ def _committer(groups: "Groups", group: Group, request: OffsetCommitRequest | Tx
 
 def fence_epoch(
     groups: "Groups",
-    group: Group,
     committer: Committer,
+    policies: FencingPolicies | None,
     request: OffsetCommitRequest | TxnOffsetCommitRequest,
     *,
     stale: ErrorCode,
 ) -> None:
     """Raises `stale` (ILLEGAL_GENERATION to a member that speaks the classic protocol) if the epoch may not commit."""
-    epoch, policies = request.generation_id_or_member_epoch, group.fencing_policies(groups.settings)
+    epoch = request.generation_id_or_member_epoch
     if policies is None:
         if epoch != committer.member_epoch:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)

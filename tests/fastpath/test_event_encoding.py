@@ -121,17 +121,19 @@ commits = st.builds(
 contexts = st.builds(lambda client_id, host: Asked(None, 9, client_id, host, ""), names, texts)
 
 
+origins = st.tuples(kinds, committers, policies)
+
+
 @st.composite
 def repeated_decisions(draw):
-    """Of a group without members: the members of other groups are in test_repeated_commit.py."""
     topics = draw(topics_of(OffsetCommitRequest))
     for topic in topics:
         topic.partitions = topic.partitions[:5]
         for partition in topic.partitions:
             partition.committed_metadata = ""
-    request = OffsetCommitRequest(draw(texts), -1, draw(texts), draw(names), topics=topics)
+    request = OffsetCommitRequest(draw(texts), draw(st.integers(-1, 9)), draw(texts), draw(names), topics=topics)
     offsets = tuple(draw(longs) for topic in topics for _ in topic.partitions)
-    return RepeatedDecision(AcceptedTemplate(GroupHarness().groups, request, draw(contexts)), offsets)
+    return RepeatedDecision(AcceptedTemplate(request, draw(contexts), draw(origins)), offsets)
 
 
 def holdings(key, value):
