@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from coordinator.groups.classic.protocols import in_java_order
 from coordinator.groups.consumer.group import NO_PARTITIONS, ConsumerGroup, ConsumerMember, find_consumer_group
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.kinds import Kind
 from coordinator.groups.modern import Epochs
 from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.java import hash_map_order
 from coordinator.protocol.messages import ConsumerGroupDescribeResponse, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def describe_consumer_group(groups: "Groups", group_id: str) -> _Described:
 
 def assignor_of(groups: "Groups", group: ConsumerGroup) -> str:
     """The assignor that most members ask for, or the default."""
-    known = in_java_order(name for name in group.assignors if name in groups.assignors)
+    known = hash_map_order(name for name in group.assignors if name in groups.assignors)
     return max(known, key=group.assignors.__getitem__) if known else next(iter(groups.assignors))
 
 

@@ -15,17 +15,12 @@ assignments.
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.answers import join_refused, sync_refused
-from coordinator.groups.classic.group import (
-    ClassicGroup,
-    ClassicMember,
-    State,
-    find_classic_group,
-    pending_key,
-    session_key,
-    sync_key,
-)
+from coordinator.groups.classic.group import ClassicGroup, find_classic_group
+from coordinator.groups.classic.member import ClassicMember, session_key
 from coordinator.groups.classic.records import group_metadata_tombstone
+from coordinator.groups.classic.responses import join_error, sync_error
+from coordinator.groups.classic.round import pending_key, sync_key
+from coordinator.groups.classic.states import State
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.group import ClassicPart, ConsumerGroup, ConsumerMember, find_consumer_group
@@ -124,11 +119,11 @@ def _end_round(change: Change, classic: ClassicGroup) -> None:
     for member in list(classic.members.values()):
         context = classic.unpark_join(member)
         if context is not None:
-            refusal = join_refused(context.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+            refusal = join_error(context.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
             change.replies.append((context, refusal))
         context = classic.unpark_sync(member)
         if context is not None:
-            change.replies.append((context, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS)))
+            change.replies.append((context, sync_error(ErrorCode.REBALANCE_IN_PROGRESS)))
         change.disarm(session_key(group_id, member.member_id))
         classic.remove(member.member_id)
     for member_id in classic.pending_joins:

@@ -23,9 +23,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import State as ClassicState
-from coordinator.groups.classic.group import find_classic_group, pending_disarmed
+from coordinator.groups.classic.group import find_classic_group
 from coordinator.groups.classic.records import group_metadata_tombstone
+from coordinator.groups.classic.round import pending_disarmed
+from coordinator.groups.classic.states import State as ClassicState
 from coordinator.groups.consumer.group import find_consumer_group
 from coordinator.groups.events import delivered, event_only, fenced, group_converted, member_joined, owns_all
 from coordinator.groups.kinds import Kind
