@@ -17,7 +17,7 @@ settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write the answers in tests/scenarios anew")
+    parser.addoption("--rewrite", action="store_true", help="replace the answers in tests/scenarios")
 
 
 @pytest.fixture
