@@ -1,4 +1,4 @@
-"""Servers for stories: ours and, where Java and Maven are installed, Kafka itself; one of each per configuration, one at a time.
+"""Servers for stories: ours and, where Java and Maven are installed, Kafka; one per configuration, one at a time.
 
 An idle broker uses a third of a core, so it is stopped when a different configuration is requested, and stories run in the
 order of their configurations.
