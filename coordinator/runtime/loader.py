@@ -1,9 +1,9 @@
-"""Rebuilds a state machine from its log.
+"""Rebuilds a state machine from its log (Kafka's CoordinatorLoaderImpl).
 
-Batches are replayed in the order they were written, by the calls that the shard made when it wrote them: plain records,
-records of a producer's open transaction, and the marker that ends one. What a transaction's records mean before, and
-after, its end is the state's business (groups/offsets/pending.py), so that a restart cannot see it differently; and a log
-taken over from a Kafka that had transactions open is taken over with them.
+Batches are replayed in the order in which they were written, by the same calls that the shard made when it wrote them: for
+plain records, for records of an open transaction, and for the marker that ends one. What the records of a transaction mean
+before and after its end is up to the state (groups/offsets/pending.py), so that a restart cannot see it differently. A log that
+is taken over from a Kafka cluster may have open transactions, which are taken over with it.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ and the value of such a record, in place of `state.replay(serde.decode(key, valu
 
 
 class TransactionalState(StateMachine, Protocol):
-    """A state machine whose log takes part in transactions: its results may have a `producer` or a `marker`."""
+    """A state machine whose log takes part in transactions: its results can have a `producer` or a `marker`."""
 
     def replay_pending(self, record: Record, producer: Producer) -> None: ...
     def replay_marker(self, marker: Marker) -> None: ...
@@ -41,11 +41,11 @@ class TransactionalState(StateMachine, Protocol):
 
 @dataclass(slots=True)
 class Loaded:
-    """What a load read."""
+    """The numbers of records that a load read."""
 
     records: int = 0
     records_skipped: int = 0
-    """Of a type this server does not know; Kafka skips them too."""
+    """Records of an unknown type, which Kafka skips too."""
 
 
 def load(log: Log, serde: Serde, state: StateMachine, bulk_replayers: BulkReplayers | None = None) -> Loaded:

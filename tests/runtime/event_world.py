@@ -103,15 +103,15 @@ class EventWorld(ShardWorld):
         self.shard.load()
 
     def commit(self, *offsets, member_id="", generation=-1, group="g"):
-        """Commits these offsets to partitions 0, 1 ...; the asker."""
+        """Commits these offsets to partitions 0, 1 ...; the target."""
         topic = OffsetCommitRequest.OffsetCommitRequestTopic("t", b"t" * 16)
         topic.partitions = [
             OffsetCommitRequest.OffsetCommitRequestPartition(index, offset, -1, "")
             for index, offset in enumerate(offsets)
         ]
-        asker = ReplyTarget(OffsetCommitRequest(group, generation, member_id, topics=[topic]))
-        self.shard.submit(commit, asker)
-        return asker
+        target = ReplyTarget(OffsetCommitRequest(group, generation, member_id, topics=[topic]))
+        self.shard.submit(commit, target)
+        return target
 
     def stop(self):
         """As the server stops."""
