@@ -8,11 +8,8 @@ from typing import Any
 
 from coordinator.admin.http import RefusedRequest, Request, Response, Routes, json_response
 from coordinator.admin.server_view import ServerView
-from coordinator.groups.classic.group import ClassicGroup, ClassicMember, Rebalance
-from coordinator.groups.consumer.describe import details as consumer_details
-from coordinator.groups.streams.describe import details as streams_details
-from coordinator.protocol.codec import DecodeError
-from coordinator.protocol.subscription import parse_assignment
+from coordinator.groups.group import Group
+from coordinator.groups.machine import DETAILS
 from coordinator.transactions.transaction import NAMES, Transaction
 
 
@@ -44,40 +41,23 @@ def list_groups(server: ServerView) -> list[dict[str, Any]]:
     rows = []
     for shard in server.groups.shards:
         state: Any = shard.state
-        names = state.classic.keys() | state.consumer.keys() | state.streams.keys() | state.offsets.by_group.keys()
-        rows += [_summary(state, group_id) for group_id in names]
+        rows += [_summary(state, group) for group in state.by_id.values()]
     return sorted(rows, key=lambda row: row["group_id"])
 
 
 def describe_group(server: ServerView, group_id: str) -> dict[str, Any]:
     """One group with members, assignments, recent rebalances and offsets. Raises RefusedRequest if there is none."""
     state: Any = server.groups.shard_of(group_id).state
-    group = state.classic.get(group_id)
-    committed = state.offsets.by_group.get(group_id, {})
-    consumer, streams = state.consumer.get(group_id), state.streams.get(group_id)
-    if group is None and consumer is None and streams is None and not committed:
+    group = state.by_id.get(group_id)
+    if group is None:
         raise RefusedRequest(404, "no such group")
-    view = _summary(state, group_id)
+    view = _summary(state, group)
     view["committed"] = [
         {"topic": topic, "partition": partition, "offset": each.offset, "metadata": each.metadata}
-        for (topic, partition), each in sorted(committed.items())
+        for (topic, partition), each in sorted(state.offsets.by_group.get(group_id, {}).items())
     ]
     view["pending"] = _pending(server, state, group_id)
-    if consumer is not None:
-        return view | consumer_details(state, consumer)
-    if streams is not None:
-        return view | streams_details(state, streams)
-    if group is None:
-        return view
-    view |= {
-        "protocol_type": group.protocol_type,
-        "protocol_name": group.protocol_name,
-        "leader": group.leader_id,
-        "members": [_member(group, member) for member in group.members.values()],
-        "pending_members": len(group.pending_joins),
-        "claims": _claims(group),
-        "rebalances": [_rebalance(rebalance) for rebalance in group.rebalances],
-    }
+    view |= DETAILS[group.kind](state, group)
     return view
 
 
@@ -141,77 +121,12 @@ def _transaction(transaction: Transaction) -> dict[str, Any]:
     }
 
 
-def _summary(state: Any, group_id: str) -> dict[str, Any]:
-    for kind, modern in (("consumer", state.consumer.get(group_id)), ("streams", state.streams.get(group_id))):
-        if modern is not None:
-            return {
-                "group_id": group_id,
-                "kind": kind,
-                "state": modern.state.value,
-                "generation": modern.group_epoch,
-                "member_count": len(modern.members),
-                "offset_count": len(state.offsets.by_group.get(group_id, ())),
-            }
-    group = state.classic.get(group_id)
+def _summary(state: Any, group: Group) -> dict[str, Any]:
     return {
-        "group_id": group_id,
-        "kind": "simple" if group is None or group.protocol_type is None else "classic",
-        "state": "Empty" if group is None else group.state.value,
-        "generation": 0 if group is None else group.generation,
-        "member_count": 0 if group is None else len(group.members),
-        "offset_count": len(state.offsets.by_group.get(group_id, ())),
-    }
-
-
-def _member(group: ClassicGroup, member: ClassicMember) -> dict[str, Any]:
-    return {
-        "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "session_timeout_ms": member.session_timeout_ms,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "waits_for": "join" if member.awaiting_join else "sync" if member.awaiting_sync else None,
-        "assignment": _assignment(group, member.assignment),
-    }
-
-
-def _assignment(group: ClassicGroup, assignment: bytes) -> dict[str, list[int]] | None:
-    """Topic -> partitions, or None if the assignment is not one of the consumer protocol."""
-    if not group.uses_consumer_protocol:
-        return None
-    try:
-        return {topic: list(partitions) for topic, partitions in parse_assignment(assignment).partitions.items()}
-    except DecodeError:
-        return None
-
-
-def _claims(group: ClassicGroup) -> dict[str, Any]:
-    """Invalid claims on partitions (KIP-792): counts over the life of the group, details of this generation."""
-    view: dict[str, Any] = {"stale": group.claims_stale, "contested": group.claims_contested}
-    if group.claims is not None:
-        view["generation"] = group.claims.generation
-        view["stale_claims"] = [
-            {"member_id": claim.member_id, "generation": claim.generation_id, "partitions": claim.partitions}
-            for claim in group.claims.stale
-        ]
-        view["contested_partitions"] = [
-            {"topic": each.topic, "partition": each.partition, "member_ids": each.member_ids}
-            for each in group.claims.contested
-        ]
-    return view
-
-
-def _rebalance(rebalance: Rebalance) -> dict[str, Any]:
-    return {
-        "cause": rebalance.cause.what,
-        "member_id": rebalance.cause.member_id,
-        "client_reason": rebalance.cause.client_reason,
-        "from_state": rebalance.from_state.value,
-        "from_generation": rebalance.from_generation,
-        "started_ms": rebalance.started_ms,
-        "formed_ms": rebalance.formed_ms,
-        "ended_ms": rebalance.ended_ms,
-        "last_joined": rebalance.last_joined,
-        "given_up": rebalance.given_up,
+        "group_id": group.group_id,
+        "kind": "simple" if group.protocol_type is None else group.kind.label,
+        "state": group.state.value,
+        "generation": group.epoch,
+        "member_count": len(group.members),
+        "offset_count": len(state.offsets.by_group.get(group.group_id, ())),
     }

@@ -18,6 +18,7 @@ from coordinator.admin.http import Request, Response, Routes
 from coordinator.admin.server_view import ServerView
 from coordinator.api.exchange import Route
 from coordinator.groups.fencing import STALE_REASONS, TXN_CHECKS
+from coordinator.groups.kinds import LABELS
 from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime import event_log
 from coordinator.runtime.event_log import EventLog
@@ -111,16 +112,16 @@ def _memory_waiting(server: ServerView) -> Samples:
 def _groups(server: ServerView) -> Samples:
     counts: Counter[tuple[str, str]] = Counter()
     for state in _states(server):
-        counts.update(("classic", group.state.value) for group in state.classic.values())
-        counts.update(("consumer", group.state.value) for group in state.consumer.values())
-        counts.update(("streams", group.state.value) for group in state.streams.values())
+        counts.update((group.kind.label, group.state.value) for group in state.by_id.values())
     return counts.items()
 
 
 def _members(server: ServerView) -> Samples:
-    yield ("classic",), sum(len(group.members) for state in _states(server) for group in state.classic.values())
-    yield ("consumer",), sum(len(group.members) for state in _states(server) for group in state.consumer.values())
-    yield ("streams",), sum(len(group.members) for state in _states(server) for group in state.streams.values())
+    members = Counter(dict.fromkeys(LABELS, 0))
+    for state in _states(server):
+        for group in state.by_id.values():
+            members[group.kind.label] += len(group.members)
+    yield from (((label,), count) for label, count in members.items())
 
 
 def _offsets(server: ServerView) -> Samples:
@@ -128,7 +129,7 @@ def _offsets(server: ServerView) -> Samples:
 
 
 def _commits(server: ServerView) -> Samples:
-    yield (), sum(state.offsets.commits for state in _states(server))
+    yield (), sum(state.counters.offsets for state in _states(server))
 
 
 def _commits_fenced(server: ServerView) -> Samples:
@@ -143,14 +144,14 @@ def _commits_fenced(server: ServerView) -> Samples:
 def _stale_commits(server: ServerView) -> Samples:
     counts: Counter[str] = Counter(dict.fromkeys(STALE_REASONS, 0))
     for state in _states(server):
-        counts.update(state.commits_fenced)
+        counts.update(state.counters.fenced)
     return (((reason,), count) for reason, count in counts.items())
 
 
 def _txn_commits(server: ServerView) -> Samples:
     counts: Counter[str] = Counter(dict.fromkeys(TXN_CHECKS, 0))
     for state in _states(server):
-        counts.update(state.txn_commits)
+        counts.update(state.counters.txn_requests)
     return (((checked,), count) for checked, count in counts.items())
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from coordinator.groups.groups import Groups
+from coordinator.groups.machine import GroupMachine
 from coordinator.network.listener import Listener
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
@@ -17,7 +17,7 @@ class ServerView(Protocol):
     """The running server (server.py), as the admin routes see it."""
 
     @property
-    def groups(self) -> Router[Groups]: ...
+    def groups(self) -> Router[GroupMachine]: ...
     @property
     def transactions(self) -> Router[Transactions]: ...
     @property

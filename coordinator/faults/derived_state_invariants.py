@@ -9,12 +9,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from coordinator.admin.metrics import Collector
 from coordinator.faults.history import OnBroken
-from coordinator.groups.consumer.group import ConsumerGroup, MemberState
-from coordinator.groups.groups import Groups
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import MemberState
+from coordinator.groups.kinds import LABELS, Kind
+from coordinator.groups.machine import GroupMachine
 from coordinator.groups.streams.group import StreamsGroup
 from coordinator.runtime.result import TimerKey
 from coordinator.runtime.shard import Shard, Status
@@ -28,10 +31,11 @@ def check(server: Server, broken: OnBroken) -> None:
             continue
         for what in [*_orphaned_timers(shard), *_leaked_requests(shard)]:
             broken("I16 bounded", f"shard {shard.index}: {what}")
-        for group in shard.state.consumer.values():
-            for what in _consumer_mismatches(group):
+        for group in shard.state.of_kind(Kind.CONSUMER):
+            for what in _consumer_mismatches(cast(ConsumerGroup, group)):
                 broken("I18 counts tell the truth", f"shard {shard.index}, {group.group_id}: {what}")
-        for streams in shard.state.streams.values():
+        for group in shard.state.of_kind(Kind.STREAMS):
+            streams = cast(StreamsGroup, group)
             for what in _duplicate_tasks(streams):
                 broken("I8 single owner", f"shard {shard.index}, {streams.group_id}: {what}")
             for what in _streams_mismatches(streams):
@@ -43,36 +47,33 @@ def check(server: Server, broken: OnBroken) -> None:
 # --- I16 --------------------------------------------------------------------------------------------------------------
 
 
-def _orphaned_timers(shard: Shard[Groups]) -> Iterable[str]:
+def _orphaned_timers(shard: Shard[GroupMachine]) -> Iterable[str]:
     """Timers of nobody."""
     for key in shard._timers._entries:  # noqa: SLF001 - to be looked at from the inside is what it is for
         if not _has_owner(shard.state, key):
             yield f"a timer is left over: {key}"
 
 
-def _has_owner(groups: Groups, key: TimerKey) -> bool:
+def _has_owner(groups: GroupMachine, key: TimerKey) -> bool:
     kind = str(key[0])
-    of_kind: Mapping[str, Mapping[str, Any]] = {
-        "classic": groups.classic, "consumer": groups.consumer, "streams": groups.streams,
-    }  # fmt: skip
-    known = of_kind.get(kind.partition("-")[0])
-    if known is None:
+    protocol = kind.partition("-")[0]
+    if protocol not in LABELS:
         return True
-    group = known.get(str(key[1]))
-    if group is None:
+    group = groups.by_id.get(str(key[1]))
+    if group is None or group.kind.label != protocol:
         return False
     if kind == "classic-pending":
-        return key[2] in group.pending_joins
+        return key[2] in cast(ClassicGroup, group).pending_joins
     if kind in {"classic-join", "classic-sync", "consumer-regex", "streams-delay"}:
         return True
     return key[2] in group.members
 
 
-def _leaked_requests(shard: Shard[Groups]) -> Iterable[str]:
+def _leaked_requests(shard: Shard[GroupMachine]) -> Iterable[str]:
     if shard._mailbox:  # noqa: SLF001 - as above
         yield f"{len(shard._mailbox)} requests are in the mailbox"  # noqa: SLF001 - as above
     waiting, members = len(shard._waiting), 0  # noqa: SLF001 - as above
-    for group in shard.state.classic.values():
+    for group in shard.state.of_kind(Kind.CLASSIC):
         members += len(group.members)
     if waiting > members:
         yield f"{waiting} requests wait in groups with {members} members"
@@ -110,8 +111,8 @@ def _consumer_mismatches(group: ConsumerGroup) -> Iterable[str]:
             },
         ),
         "owners": (_flatten(group.owners), _held_partitions(group)),
-        "meant": (_flatten(group.meant), _target_partitions(group)),
-        "meant_count": (group.meant_count, len(_target_partitions(group))),
+        "inverted_target": (_flatten(group.inverted_target), _target_partitions(group)),
+        "target_partition_count": (group.target_partition_count, len(_target_partitions(group))),
     }
     for name, (kept, recounted) in counted.items():
         if kept != recounted:
@@ -205,8 +206,7 @@ def _gauge_mismatches(server: Server) -> Iterable[str]:
         for sample in family.samples:
             reported[sample.name] += sample.value
     states = [shard.state for shard in server.groups.shards]
-    kinds: list[Any] = [each for state in states for each in (state.classic, state.consumer, state.streams)]
-    groups = [group for kind in kinds for group in kind.values()]
+    groups = [group for state in states for group in state.by_id.values()]
     offsets = [each for state in states for each in state.offsets.by_group.values()]
     recounted = {
         "coordinator_groups": len(groups),

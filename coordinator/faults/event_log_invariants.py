@@ -14,7 +14,7 @@ from typing import Any
 
 from coordinator.faults.history import OnBroken
 from coordinator.groups.events import EVENT_KEYS
-from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.log.batch import CONTROL
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
@@ -54,7 +54,7 @@ class EventLogInvariants:
                 continue
             self._check(shard, events)
 
-    def _check(self, shard: Shard[Groups], events: EventLog) -> None:
+    def _check(self, shard: Shard[GroupMachine], events: EventLog) -> None:
         committed = self._committed(shard)
         reported_by: dict[int, int] = {}
         """Offset of a state record -> offset of the event that tells of it."""
@@ -83,7 +83,7 @@ class EventLogInvariants:
                 f"shard {shard.index}: no event has {missing[:10]}; covered up to {covered}, {events.lost} lost",
             )
 
-    def _committed(self, shard: Shard[Groups]) -> dict[int, Commit]:
+    def _committed(self, shard: Shard[GroupMachine]) -> dict[int, Commit]:
         """State offset -> what was committed there."""
         found = {}
         for offset, key, value, _, attributes in self._appended[shard.index][: shard.log.end_offset]:

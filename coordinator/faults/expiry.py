@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from coordinator.faults.history import History, OnBroken
-from coordinator.groups.groups import RECORD_KEYS
+from coordinator.groups.machine import RECORD_KEYS
 from coordinator.log.batch import CONTROL, TRANSACTIONAL
 from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.protocol.codec import Codec

@@ -20,7 +20,7 @@ from coordinator.faults import derived_state_invariants
 from coordinator.faults.event_log_invariants import EventLogInvariants
 from coordinator.faults.expiry import Appended, Expiry
 from coordinator.faults.history import OnBroken
-from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.log.batch import CONTROL, TRANSACTIONAL, BatchHeader, key_values, read_header, verify
 from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.log import Log
@@ -43,13 +43,9 @@ def read_batches(content: bytes) -> Iterator[tuple[BatchHeader, list[Appended]]]
         at += header.size_bytes
 
 
-def durable_state(groups: Groups) -> dict[str, Any]:
+def durable_state(groups: GroupMachine) -> dict[str, Any]:
     """What of a shard's state the log must be able to bring back."""
-    stored: dict[str, Any] = {
-        group_id: group.stored for group_id, group in groups.classic.items() if group.stored is not None
-    }
-    stored |= {group_id: group.durable for group_id, group in groups.consumer.items()}
-    stored |= {group_id: group.durable for group_id, group in groups.streams.items()}
+    stored = {group_id: group.durable for group_id, group in groups.by_id.items() if group.durable is not None}
     offsets = groups.offsets.by_group
     pending = {
         group_id: {
@@ -126,7 +122,7 @@ class Invariants:
             self.checks += 1
             self._forget_from(shard.index, shard.log.end_offset)
             appended = self._appended[shard.index]
-            assert isinstance(shard.state, Groups)
+            assert isinstance(shard.state, GroupMachine)
             live = durable_state(shard.state)
             self._compare(shard, live, "I1 replay equals live", self._on_disk(shard.log, appended), server)
             self._compare(shard, live, "I2 compaction is invisible", appended, server)
@@ -148,13 +144,13 @@ class Invariants:
 
     def _compare(
         self,
-        shard: Shard[Groups],
+        shard: Shard[GroupMachine],
         live: dict[str, Any],
         invariant: str,
         records: Iterator[Appended] | list[Appended],
         server: Server,
     ) -> None:
-        state = Groups(server.config.groups, server.topics)
+        state = GroupMachine(server.config.groups, server.topics)
         for _, key, value, producer, attributes in records:
             if attributes & CONTROL:
                 end = read_end_transaction(key, value)

@@ -237,8 +237,13 @@ class End(asyncio.Transport):
     def _resume_writer(self) -> None:
         peer = self.peer
         if peer.is_full and not peer.closed and peer.get_write_buffer_size() <= peer.low_bytes:
-            peer.is_full = False
-            self._network.loop.call_soon(peer.protocol.resume_writing, context=peer.context)
+            self._network.loop.call_soon(peer.resume_writer, context=peer.context)
+
+    def resume_writer(self) -> None:
+        """Tells the protocol that its buffer has drained; like a real transport, once after each `pause_writing`."""
+        if self.is_full:
+            self.is_full = False
+            self.protocol.resume_writing()
 
 
 class SimulatedNetwork:

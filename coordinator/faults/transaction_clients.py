@@ -132,7 +132,7 @@ def hanging_transactions(server: Server) -> list[str]:
     return [
         f"producer {producer.producer_id} at {producer.first_offset} of {partition.name}"
         for partition in partitions
-        if partition is not None and partition.state is State.ACTIVE and partition.producers_known
+        if partition is not None and partition.state is State.ACTIVE and partition.producers_loaded
         for producer in partition.producers
         if producer.first_offset >= 0 and producer.producer_id not in known
     ]

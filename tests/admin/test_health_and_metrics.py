@@ -11,6 +11,7 @@ from coordinator.admin.health import NAMED_MAX, health_routes
 from coordinator.admin.http import Request, Response
 from coordinator.admin.metrics import COUNTER, METRICS, metrics_routes
 from coordinator.api.exchange import MEASURED_FIRST, Exchange, Route
+from coordinator.groups.kinds import Kind
 from coordinator.network.connection import Closed
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime import event_log
@@ -23,18 +24,15 @@ from tests.support.admin_client import parse_metrics
 
 def shard(index: int = 0, status: Status = Status.ACTIVE, reason: str = "", groups: int = 0) -> Any:
     """A shard of groups, with what the admin routes read."""
-    group = SimpleNamespace(state=SimpleNamespace(value="Stable"), members={"a": None, "b": None})
+    group = SimpleNamespace(kind=Kind.CLASSIC, state=SimpleNamespace(value="Stable"), members={"a": None, "b": None})
     return SimpleNamespace(
         index=index,
         status=status,
         reason=reason,
         state=SimpleNamespace(
-            classic={f"group-{number}": group for number in range(groups)},
-            consumer={},
-            streams={},
-            commits_fenced={},
-            txn_commits={},
-            offsets=SimpleNamespace(count=7, commits=9, by_group={}, pending=SimpleNamespace(by_producer={})),
+            by_id={f"group-{number}": group for number in range(groups)},
+            counters=SimpleNamespace(offsets=9, fenced={}, txn_requests={}),
+            offsets=SimpleNamespace(count=7, by_group={}, pending=SimpleNamespace(by_producer={})),
         ),
         log=SimpleNamespace(end_offset=100 + index, size_bytes=1000),
         offset_durable=90 + index,

@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 pytest.importorskip("pyspark")
 
 from coordinator.groups.events import EVENT_KEYS
-from coordinator.groups.groups import RECORD_KEYS
+from coordinator.groups.machine import RECORD_KEYS
 from coordinator.pipeline import follow, sources, tables, vocabulary
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.result import Record

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.faults.disk import SimulatedDisk
-from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.records import NO_TOPIC_ID
 from coordinator.groups.settings import GroupsConfig
 from coordinator.log.batch_builder import BatchBuilder
@@ -61,7 +61,7 @@ class History:
                 self.meaning[partition] = staged
 
     def loaded(self):
-        groups = Groups(GroupsConfig(), Catalog())
+        groups = GroupMachine(GroupsConfig(), Catalog())
         load(self.log, SERDE, groups)
         return {
             partition: value.offset for (_, partition), value in groups.offsets.by_group.get("g", {}).items()

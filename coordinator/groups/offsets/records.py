@@ -21,7 +21,7 @@ from coordinator.protocol.wire import SHORT, text_prefix
 from coordinator.runtime.result import Record, Records
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 VERSION = 4
 VERSION_WITH_EXPIRY = 1
