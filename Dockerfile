@@ -8,7 +8,7 @@ WORKDIR /build
 RUN python3 -m venv --without-pip /opt/coordinator
 COPY requirements/serve.txt requirements/
 RUN pip --python /opt/coordinator/bin/python3 install -q --no-cache-dir --no-compile --require-hashes -r requirements/serve.txt
-COPY pyproject.toml setup.py README.md ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY protocol_schemas protocol_schemas
 COPY config config
 COPY coordinator coordinator
@@ -30,6 +30,7 @@ ENTRYPOINT ["python3"]
 FROM python:3.11-slim
 COPY --from=build /opt/coordinator /opt/coordinator
 COPY config/container.yaml /etc/coordinator/coordinator.yaml
+COPY LICENSE /usr/share/doc/kafka-group-coordinator/LICENSE
 RUN mkdir /data && chown 10001:10001 /data
 ENV PATH=/opt/coordinator/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001

@@ -1,4 +1,4 @@
-"""`python -m coordinator` is the `coordinator` command."""
+"""`python -m coordinator` runs the `coordinator` command."""
 
 import sys
 

@@ -1,10 +1,10 @@
-"""The `coordinator` command: arguments in, one call, an exit code out.
+"""The `coordinator` command: it parses the arguments, makes one call and returns an exit code.
 
-Nothing is decided here. Each command imports what it needs when it runs, because start-up time is a promise (a test
-suite starts hundreds of servers) and `serve` must not pay for what `protocol show` needs.
+Each command imports what it needs when it runs, because start-up must be fast: a test suite starts hundreds of servers,
+and `serve` must not load what `protocol show` needs.
 
-Exit codes: 0 done; 2 the command line or the configuration is wrong, nothing was created; 1 everything else, such as a
-log that `log check` finds damaged.
+Exit codes: 0 success; 2 the command line or the configuration is wrong, and nothing was created; 1 any other failure, such
+as a log in which `log check` finds damage.
 """
 
 import argparse
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 READY_WITHIN_S = 3.0
-"""How long `ready` waits for an answer."""
+"""How long `ready` waits for a response."""
 
 
 class KeyValueFormatter(logging.Formatter):
-    """`time=... level=... logger=... event=...`; messages are key=value text already, only a traceback has lines."""
+    """`time=... level=... logger=... event=...`: messages are key=value text already, and only tracebacks have lines."""
 
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
@@ -42,23 +42,23 @@ class KeyValueFormatter(logging.Formatter):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit code (a wrong command line exits by itself, with 2)."""
+    """Runs the command line and returns the exit code. argparse itself exits with 2 if the command line is wrong."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     options = parser(serves=words[:1] == ["serve"]).parse_args(words)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
-    except BrokenPipeError:  # the reader of our output (a pager, `head`) has seen enough
+    except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 
 def parser(*, serves: bool = False) -> argparse.ArgumentParser:
-    """The whole command line; with `serves` only the command `serve`, since to make all of it takes ten milliseconds."""
-    top = argparse.ArgumentParser(prog="coordinator", description="A Kafka group coordinator that runs alone.")
+    """The parser of all commands, or with `serves` of `serve` only, because all of them take ten milliseconds to set up."""
+    top = argparse.ArgumentParser(prog="coordinator", description="A Kafka group coordinator that runs without Kafka.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
-    serve_parser = commands.add_parser("serve", help="run the server", description="Runs the server until SIGTERM.")
+    serve_parser = commands.add_parser("serve", help="run the server", description="Run the server until SIGTERM.")
     _add_config_arguments(serve_parser)
     serve_parser.set_defaults(command=serve)
     if serves:
@@ -66,69 +66,87 @@ def parser(*, serves: bool = False) -> argparse.ArgumentParser:
 
     ready_parser = commands.add_parser(
         "ready",
-        help="whether the server that these settings make is ready; a container's health check",
-        description="Asks /health/ready of the server that `serve` with the same settings runs. Exit code 0: ready.",
+        help="check whether a server is ready, for health checks of containers",
+        description="Request /health/ready from the server that `serve` runs with the same settings. Exit code 0: it is"
+        " ready.",
     )
     _add_config_arguments(ready_parser)
     ready_parser.set_defaults(command=ready)
 
-    config_parser = commands.add_parser("config", help="look at settings").add_subparsers(required=True, metavar="WHAT")
-    listing = config_parser.add_parser("list", help="every setting: name, default, what is allowed, why")
+    config_parser = commands.add_parser("config", help="show settings").add_subparsers(required=True, metavar="WHAT")
+    listing = config_parser.add_parser("list", help="list all settings with their defaults and documentation")
     listing.set_defaults(command=config_list)
-    defaults = config_parser.add_parser("defaults", help="a configuration file with every default")
+    defaults = config_parser.add_parser("defaults", help="print a configuration file that has all defaults")
     defaults.set_defaults(command=config_defaults)
-    show = config_parser.add_parser("show", help="the configuration that `serve` with the same arguments would use")
+    show = config_parser.add_parser("show", help="print the configuration that `serve` uses with the same arguments")
     _add_config_arguments(show)
     show.set_defaults(command=config_show)
 
-    protocol_parser = commands.add_parser("protocol", help="look at messages")
+    protocol_parser = commands.add_parser("protocol", help="show protocol messages")
     what = protocol_parser.add_subparsers(required=True, metavar="WHAT")
     message = what.add_parser(
-        "show", help="a message's fields in one version, and the functions that read and write it"
+        "show", help="show the fields of a message in one version, and the code that reads and writes it"
     )
-    message.add_argument("message", help="JoinGroupRequest, or JoinGroup for the request and the response")
+    message.add_argument("message", help="for example JoinGroupRequest, or JoinGroup for request and response")
     message.add_argument("version", type=int)
-    message.add_argument("--dialect", help="a folder of protocol_schemas/dialects")
+    message.add_argument("--dialect", help="the name of a folder in protocol_schemas/dialects")
     message.set_defaults(command=protocol_show)
     _add_groups_commands(commands)
     _add_log_commands(commands)
     _add_pipeline_commands(commands)
     bench_parser = commands.add_parser(
         "bench",
-        help="server CPU per request, beside a bare echo",
-        description="Measures server CPU per request, with a bare uvloop echo of equal frame sizes in the same run.",
+        help="measure the server CPU per request",
+        description="Measure the server CPU per request, and compare it with a uvloop echo server that sends frames of the"
+        " same sizes.",
     )
-    bench_parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name contains this")
-    bench_parser.add_argument("--seconds", type=float, default=5.0, help="length of one measurement")
-    bench_parser.add_argument("--repetitions", type=int, default=3, help="measurements of each row")
-    bench_parser.add_argument("--durability", choices=("fsync", "write"), default="write", help="of our own server")
-    bench_parser.add_argument("--bootstrap", metavar="HOST:PORT", help="measure this server instead of our own")
-    bench_parser.add_argument("--server-pid", type=int, metavar="PID", help="its process")
-    bench_parser.add_argument("--with-ours", action="store_true", help="measure our own server too, row by row")
+    bench_parser.add_argument("--only", default="", metavar="TEXT", help="measure only rows whose name contains this")
     bench_parser.add_argument(
-        "--warm-up", type=float, default=1.0, metavar="S", help="before a measurement; a JVM takes 10"
+        "--seconds", type=float, default=5.0, help="the length of one measurement (default: %(default)s)"
+    )
+    bench_parser.add_argument(
+        "--repetitions", type=int, default=3, help="how often each row is measured (default: %(default)s)"
+    )
+    bench_parser.add_argument(
+        "--durability", choices=("fsync", "write"), default="write", help="of the server that this command starts"
+    )
+    bench_parser.add_argument("--bootstrap", metavar="HOST:PORT", help="measure this server instead of starting one")
+    bench_parser.add_argument("--server-pid", type=int, metavar="PID", help="the process id of that server")
+    bench_parser.add_argument(
+        "--with-ours", action="store_true", help="also measure a server that this command starts, row by row"
+    )
+    bench_parser.add_argument(
+        "--warm-up",
+        type=float,
+        default=1.0,
+        metavar="S",
+        help="seconds of load before a measurement; a JVM needs about 10",
     )
     bench_parser.set_defaults(command=bench)
     simulate_parser = commands.add_parser(
         "simulate",
-        help="the whole server in a simulated world of faults, from a seed",
-        description="Runs a seed after the other; prints the plan, the trace and the last events of one that breaks a"
-        " promise. Exit code 1: one did.",
+        help="run the whole server in a simulated world of faults, from a seed",
+        description="Run one seed after another. If a seed violates an invariant, print its plan, its trace and its last"
+        " events, and exit with code 1.",
     )
     simulate_parser.add_argument("--seed", type=int, default=1, metavar="N", help="the first seed")
-    simulate_parser.add_argument("--seeds", type=int, default=1, metavar="COUNT", help="how many, one after the other")
+    simulate_parser.add_argument("--seeds", type=int, default=1, metavar="COUNT", help="how many seeds to run")
     simulate_parser.add_argument(
-        "--seconds", type=float, default=60.0, metavar="S", help="how long faults happen in each"
+        "--seconds", type=float, default=60.0, metavar="S", help="for how many seconds faults occur in each"
     )
-    simulate_parser.add_argument("--plan", metavar="TEXT", help="this one plan, as it was printed, instead of seeds")
-    simulate_parser.add_argument("--shrink", action="store_true", help="what fails is made as small as still fails")
+    simulate_parser.add_argument(
+        "--plan", metavar="TEXT", help="run one plan, as an earlier run printed it, instead of seeds"
+    )
+    simulate_parser.add_argument(
+        "--shrink", action="store_true", help="reduce a failing plan to a smaller one that still fails"
+    )
     simulate_parser.set_defaults(command=simulate)
     return top
 
 
 def _add_groups_commands(commands: Any) -> None:
     what = commands.add_parser(
-        "groups", help="look at and change groups, over the Kafka protocol, on any server"
+        "groups", help="show and change groups over the Kafka protocol, on this server or a real Kafka"
     ).add_subparsers(required=True, metavar="WHAT")
 
     def add(name: str, text: str, show: Callable[[Any, argparse.Namespace], int]) -> argparse.ArgumentParser:
@@ -143,45 +161,52 @@ def _add_groups_commands(commands: Any) -> None:
         command.set_defaults(command=groups, show=show)
         return command
 
-    listing = add("list", "every group: type, state", _groups_list)
-    listing.add_argument("--state", action="append", default=[], help="only groups in this state; may be repeated")
-    listing.add_argument("--type", action="append", default=[], help="only groups of this type; may be repeated")
-    describe = add("describe", "state, members and offsets of groups", _groups_describe)
+    listing = add("list", "list all groups with type and state", _groups_list)
+    listing.add_argument("--state", action="append", default=[], help="only groups in this state; can be repeated")
+    listing.add_argument("--type", action="append", default=[], help="only groups of this type; can be repeated")
+    describe = add("describe", "show state, members and offsets of groups", _groups_describe)
     describe.add_argument("group", nargs="+")
-    delete = add("delete", "delete groups that have no members, with their offsets", _groups_delete)
+    delete = add("delete", "delete groups that have no members, and their offsets", _groups_delete)
     delete.add_argument("group", nargs="+")
-    offsets = add("offsets", "what a group has committed, and its lag", _groups_offsets)
+    offsets = add("offsets", "show the committed offsets of a group and its lag", _groups_offsets)
     offsets.add_argument("group")
-    reset = add("reset-offsets", "move the offsets of a group without members; shows what it would do", _groups_reset)
+    reset = add(
+        "reset-offsets",
+        "change the offsets of a group that has no members; without --execute, only show the plan",
+        _groups_reset,
+    )
     reset.add_argument("group")
-    reset.add_argument("--topic", action="append", default=[], metavar="TOPIC[:PARTITION,...]", help="may be repeated")
-    reset.add_argument("--all-topics", action="store_true", help="every partition with an offset")
+    reset.add_argument("--topic", action="append", default=[], metavar="TOPIC[:PARTITION,...]", help="can be repeated")
+    reset.add_argument("--all-topics", action="store_true", help="all partitions for which the group has an offset")
     to = reset.add_mutually_exclusive_group(required=True)
     to.add_argument("--to-earliest", dest="to", action="store_const", const="earliest")
     to.add_argument("--to-latest", dest="to", action="store_const", const="latest")
     to.add_argument("--to-offset", type=int, metavar="OFFSET")
-    to.add_argument("--to-datetime", metavar="TIME", help="ISO 8601; without a zone it is UTC")
-    to.add_argument("--shift-by", type=int, metavar="DISTANCE", help="records forward, or back if negative")
-    reset.add_argument("--execute", action="store_true", help="do it")
+    to.add_argument("--to-datetime", metavar="TIME", help="ISO 8601; a time without a zone is UTC")
+    to.add_argument(
+        "--shift-by", type=int, metavar="DISTANCE", help="this many records forward, or backward if negative"
+    )
+    reset.add_argument("--execute", action="store_true", help="change the offsets")
 
 
 def _add_log_commands(commands: Any) -> None:
-    what = commands.add_parser("log", help="look into log folders; nothing is written").add_subparsers(
+    what = commands.add_parser("log", help="inspect log folders, without changing them").add_subparsers(
         required=True, metavar="WHAT"
     )
-    folder = "a data folder or the folder of one partition, ours or Kafka's"
-    dump = what.add_parser("dump", help="every record, as the message it holds")
+    folder = "a data folder or the folder of one partition, of this server or of Kafka"
+    dump = what.add_parser("dump", help="print all records as the messages that they contain")
     dump.add_argument("folder", type=Path, metavar="DIR", help=folder)
     dump.add_argument("--json", action="store_true", help="one JSON object per line")
     dump.add_argument(
         "--as", dest="kind", choices=("offsets", "transactions", "metadata", "plain"),
-        help="how to read the records (default: by the folder's name)",
+        help="how to decode the records (default: by the name of the folder)",
     )  # fmt: skip
     dump.set_defaults(command=log_dump)
     check = what.add_parser(
         "check",
-        help="verify every byte and record",
-        description="Verifies checksums, order and the meaning of every record. Exit code 1: something is not good.",
+        help="verify all checksums and records",
+        description="Verify all checksums, the order of offsets, and the content of all records. Exit code 1: there is a"
+        " problem.",
     )
     check.add_argument("folder", type=Path, metavar="DIR", help=folder)
     check.add_argument("--json", action="store_true", help="one JSON object")
@@ -189,18 +214,22 @@ def _add_log_commands(commands: Any) -> None:
 
 
 def _add_pipeline_commands(commands: Any) -> None:
-    from coordinator.pipeline import arguments  # noqa: PLC0415 - see the module's text; these need no Spark
+    from coordinator.pipeline import arguments  # noqa: PLC0415 - see the module's docstring; these need no Spark
 
-    pipeline_parser = commands.add_parser("pipeline", help="Spark over the logs: tables, audits, reports")
+    pipeline_parser = commands.add_parser("pipeline", help="analyse logs with Spark: tables, audits, reports")
     arguments.add_jobs(pipeline_parser)
     pipeline_parser.set_defaults(command=pipeline)
 
 
 def _add_config_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--config", type=Path, metavar="FILE", help="settings as YAML, `key: value` lines")
-    command.add_argument("--listen", metavar="HOST:PORT", help="where clients connect (port 0: any free port)")
-    command.add_argument("--advertise", metavar="HOST:PORT", help="what clients are told to connect to")
-    command.add_argument("--admin", metavar="HOST:PORT", help="where admin HTTP listens (port 0: any free port)")
+    command.add_argument("--config", type=Path, metavar="FILE", help="a YAML file with `key: value` lines")
+    command.add_argument("--listen", metavar="HOST:PORT", help="the address for clients (port 0: any free port)")
+    command.add_argument(
+        "--advertise", metavar="HOST:PORT", help="the address that the server gives to clients, if it is another one"
+    )
+    command.add_argument(
+        "--admin", metavar="HOST:PORT", help="the address of the admin HTTP server (port 0: any free port)"
+    )
     command.add_argument("--data-dir", metavar="DIR", help="the data folder (default: data)")
     command.add_argument(
         "--set",
@@ -208,15 +237,15 @@ def _add_config_arguments(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         dest="assignments",
-        help="one setting; may be repeated",
+        help="change one setting; can be repeated",
     )
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Runs the server; returns when it has drained."""
-    # What the interpreter took to get here is part of the start-up, and nearly all of it is CPU time.
+    """Runs the server until it has drained."""
+    # The reported start-up time includes that of the interpreter, which is almost only CPU time.
     began_s = time.monotonic() - time.process_time()
-    from coordinator.config.load import ConfigError  # noqa: PLC0415 - see the module's text
+    from coordinator.config.load import ConfigError  # noqa: PLC0415 - see the module's docstring
 
     try:
         config = _load(options)
@@ -225,14 +254,15 @@ def serve(options: argparse.Namespace) -> int:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(KeyValueFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    from coordinator import server  # noqa: PLC0415 - only a configuration that can work creates anything
+    from coordinator import server  # noqa: PLC0415 - not before the configuration has been checked
 
     return server.run(config, began_s)
 
 
 def ready(options: argparse.Namespace) -> int:
-    """One line, and an exit code for whoever restarts or waits."""
-    from coordinator.config.load import ConfigError, joined  # noqa: PLC0415 - see the module's text
+    """Prints the response of /health/ready on one line. Exit code 0: the server is ready."""
+    from coordinator.config.load import ConfigError  # noqa: PLC0415 - see the module's docstring
+    from coordinator.config.settings import joined  # noqa: PLC0415 - as above
 
     try:
         admin = _load(options).admin
@@ -240,7 +270,7 @@ def ready(options: argparse.Namespace) -> int:
         return _refused(error)
     from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - as above
 
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(admin.host, admin.host)  # noqa: S104 - what it listens on
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(admin.host, admin.host)  # noqa: S104 - the address that it listens on
     connection = HTTPConnection(host, admin.port, timeout=READY_WITHIN_S)
     try:
         connection.request("GET", "/health/ready")
@@ -256,14 +286,14 @@ def ready(options: argparse.Namespace) -> int:
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Prints the table."""
-    from coordinator.bench import report  # noqa: PLC0415 - see the module's text
+    """Measures, and prints a table."""
+    from coordinator.bench import report  # noqa: PLC0415 - see the module's docstring
 
     target = None
     if options.bootstrap is not None or options.server_pid is not None:
         host, _, port = (options.bootstrap or "").rpartition(":")
         if not host or not port.isdigit() or options.server_pid is None:
-            return _refused(ValueError("--bootstrap HOST:PORT and --server-pid PID go together"))
+            return _refused(ValueError("--bootstrap HOST:PORT and --server-pid PID require each other"))
         target = report.Target(host, int(port), options.server_pid)
     report.report(
         options.only, options.seconds, options.repetitions, options.durability, target, options.warm_up,
@@ -273,15 +303,15 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def pipeline(options: argparse.Namespace) -> int:
-    """One of the jobs over the logs."""
-    from coordinator.pipeline import job  # noqa: PLC0415 - see the module's text
+    """Runs one of the Spark jobs."""
+    from coordinator.pipeline import job  # noqa: PLC0415 - see the module's docstring
 
     return job.run(options)
 
 
 def groups(options: argparse.Namespace) -> int:
-    """One of the commands about groups; whatever goes wrong is one line."""
-    from coordinator.operations.client import Client, OperationFailed  # noqa: PLC0415 - see the module's text
+    """Runs one of the group commands. An error is printed on one line."""
+    from coordinator.operations.client import Client, OperationFailed  # noqa: PLC0415 - see the module's docstring
 
     try:
         with Client(options.bootstrap, options.timeout) as client:
@@ -293,31 +323,31 @@ def groups(options: argparse.Namespace) -> int:
 
 
 def _groups_list(client: Any, options: argparse.Namespace) -> int:
-    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's text
+    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's docstring
 
     return groups_shown.show_list(client, options.state, options.type, as_json=options.json)
 
 
 def _groups_describe(client: Any, options: argparse.Namespace) -> int:
-    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's text
+    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's docstring
 
     return groups_shown.show_description(client, options.group, as_json=options.json)
 
 
 def _groups_delete(client: Any, options: argparse.Namespace) -> int:
-    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's text
+    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's docstring
 
     return groups_shown.show_deletion(client, options.group, as_json=options.json)
 
 
 def _groups_offsets(client: Any, options: argparse.Namespace) -> int:
-    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's text
+    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's docstring
 
     return groups_shown.show_offsets(client, options.group, as_json=options.json)
 
 
 def _groups_reset(client: Any, options: argparse.Namespace) -> int:
-    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's text
+    from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's docstring
 
     return groups_shown.show_reset(
         client,
@@ -330,9 +360,9 @@ def _groups_reset(client: Any, options: argparse.Namespace) -> int:
 
 
 def log_dump(options: argparse.Namespace) -> int:
-    """Every record of a log folder."""
-    from coordinator.operations import log_dump as dumping  # noqa: PLC0415 - see the module's text
-    from coordinator.operations.log_folders import NoLogFolder  # noqa: PLC0415 - see the module's text
+    """Prints all records of a log folder."""
+    from coordinator.operations import log_dump as dumping  # noqa: PLC0415 - see the module's docstring
+    from coordinator.operations.log_folders import NoLogFolder  # noqa: PLC0415 - see the module's docstring
 
     try:
         return dumping.run(options.folder, as_json=options.json, kind=options.kind)
@@ -341,9 +371,9 @@ def log_dump(options: argparse.Namespace) -> int:
 
 
 def log_check(options: argparse.Namespace) -> int:
-    """Whether a log folder is as it was written."""
-    from coordinator.operations import log_check as checking  # noqa: PLC0415 - see the module's text
-    from coordinator.operations.log_folders import NoLogFolder  # noqa: PLC0415 - see the module's text
+    """Verifies a log folder."""
+    from coordinator.operations import log_check as checking  # noqa: PLC0415 - see the module's docstring
+    from coordinator.operations.log_folders import NoLogFolder  # noqa: PLC0415 - see the module's docstring
 
     try:
         return checking.run(options.folder, as_json=options.json)
@@ -352,8 +382,8 @@ def log_check(options: argparse.Namespace) -> int:
 
 
 def simulate(options: argparse.Namespace) -> int:
-    """A line for each seed; all there is to know about one that fails."""
-    from coordinator.faults import plan, shrink, simulator  # noqa: PLC0415 - see the module's text
+    """Prints a line per seed, and everything about a seed that fails."""
+    from coordinator.faults import plan, shrink, simulator  # noqa: PLC0415 - see the module's docstring
 
     if options.plan is None:
         plans = [plan.draw(seed, options.seconds) for seed in range(options.seed, options.seed + options.seeds)]
@@ -373,35 +403,32 @@ def simulate(options: argparse.Namespace) -> int:
         failed += 1
         if options.shrink:
             report = shrink.shrink(each, simulator.run, lambda smaller: print(f"smaller: {smaller}", flush=True))
-        told = [f"plan: {report.plan}", "last events:", *report.events, "", f"broken: {report.broken}"]
-        print("\n".join(["", *told, ""]))
+        lines = [f"plan: {report.plan}", "last events:", *report.events, "", f"broken: {report.broken}"]
+        print("\n".join(["", *lines, ""]))
     return 1 if failed else 0
 
 
 def config_list(_options: argparse.Namespace) -> int:
-    """A table for people."""
-    from coordinator.config.settings import SETTINGS, STRUCTURED  # noqa: PLC0415 - see the module's text
+    """Prints all settings with their documentation."""
+    from coordinator.config.show import list_settings  # noqa: PLC0415 - see the module's docstring
 
-    for setting in SETTINGS.values():
-        print(f"{setting.name} = {setting.default}  ({', '.join(filter(None, (setting.parse.allowed, setting.unit)))})")
-        print(f"    {setting.reason}")
-    for name, allowed in STRUCTURED.items():
-        print(f"{name}  ({allowed})")
+    print("\n".join(list_settings()))
     return 0
 
 
 def config_defaults(_options: argparse.Namespace) -> int:
-    """config/default.yaml is this output."""
-    from coordinator.config.load import as_yaml  # noqa: PLC0415 - see the module's text
-    from coordinator.config.settings import ServerConfig  # noqa: PLC0415 - as above
+    """Prints config/default.yaml."""
+    from coordinator.config.settings import ServerConfig  # noqa: PLC0415 - see the module's docstring
+    from coordinator.config.show import as_yaml  # noqa: PLC0415 - as above
 
     print(as_yaml(ServerConfig()), end="")
     return 0
 
 
 def config_show(options: argparse.Namespace) -> int:
-    """As a file again, so that it can be kept."""
-    from coordinator.config.load import ConfigError, as_yaml  # noqa: PLC0415 - see the module's text
+    """Prints the configuration as a file that `serve --config` accepts."""
+    from coordinator.config.load import ConfigError  # noqa: PLC0415 - see the module's docstring
+    from coordinator.config.show import as_yaml  # noqa: PLC0415 - as above
 
     try:
         print(as_yaml(_load(options)), end="")
@@ -411,9 +438,9 @@ def config_show(options: argparse.Namespace) -> int:
 
 
 def protocol_show(options: argparse.Namespace) -> int:
-    """For whoever wonders what is on the wire, or what the generated code of a traceback is."""
-    from coordinator.protocol.codec import Codec  # noqa: PLC0415 - see the module's text
-    from coordinator.protocol.schema import SchemaError  # noqa: PLC0415 - see the module's text
+    """Prints the fields of a message on the wire, and the generated code, which tracebacks refer to."""
+    from coordinator.protocol.codec import Codec  # noqa: PLC0415 - see the module's docstring
+    from coordinator.protocol.schema import SchemaError  # noqa: PLC0415 - see the module's docstring
 
     try:
         codec = Codec.of(options.dialect)
@@ -422,7 +449,7 @@ def protocol_show(options: argparse.Namespace) -> int:
     known = codec.schemas.names
     names = [options.message + suffix for suffix in ("", "Request", "Response") if options.message + suffix in known]
     if not names:
-        return _refused(f"there is no message {options.message!r}; for example JoinGroup or OffsetCommitValue")
+        return _refused(f"there is no message {options.message!r}; try JoinGroup or OffsetCommitValue")
     for name in names:
         versions = codec.versions(name)
         if options.version not in versions:
@@ -434,7 +461,7 @@ def protocol_show(options: argparse.Namespace) -> int:
 
 
 def _fields(definition: "Definition", version: int) -> Iterator[str]:
-    """A message as an indented list: field, type, tag and default, as they are in this version."""
+    """The fields of a message in this version as an indented list, with types and tags."""
     flexible = ", flexible" if version in definition.flexible else ""
     yield f"{definition.name} v{version}{flexible}"
 
@@ -452,7 +479,7 @@ def _fields(definition: "Definition", version: int) -> Iterator[str]:
 
 
 def _load(options: argparse.Namespace) -> "ServerConfig":
-    from coordinator.config.load import load  # noqa: PLC0415 - see the module's text
+    from coordinator.config.load import load  # noqa: PLC0415 - see the module's docstring
 
     flags = {name: getattr(options, name) for name in ("listen", "advertise", "admin", "data_dir")}
     return load(
@@ -469,7 +496,7 @@ def _refused(error: Exception | str) -> int:
 
 
 def _refused_unless_closed(error: Exception) -> int:
-    """A reader of our output that has seen enough is no error of the command."""
+    """Prints the error, unless the reader of the output has closed it, which is not an error."""
     if isinstance(error, BrokenPipeError):
         raise error
     return _refused(error)

@@ -1,15 +1,15 @@
-"""A server for a test suite: `def test_orders(kafka_coordinator): ... kafka_coordinator.bootstrap_servers ...`
+"""A pytest plugin with a server: `def test_orders(kafka_coordinator): ... kafka_coordinator.bootstrap_servers ...`
 
-One server process per session (per worker with pytest-xdist), on free ports, started by the first test that asks; it is
-ready in a fraction of a second, and its data is gone with pytest's temporary folders. Tests share it and do not meet:
-`topic()` and `group()` give names that no other test has. When a test fails, what the server wrote to its log meanwhile
-is part of the report.
+The first test that uses the fixture starts a server process on free ports, which all tests of the session share (with
+pytest-xdist, one per worker). It is ready in a fraction of a second. Its data is in pytest's temporary folder. Tests do not
+affect each other because `topic()` and `group()` return names that no other test has. If a test fails, the report has the
+lines that the server logged during the test.
 
-The server is a process of its own, not a thread: client libraries block, and a test may kill and restart it
+The server is a process and not a thread, because client libraries block, and because tests can kill and restart it
 (`kafka_coordinator.server.restart()`).
 
-Settings: `kafka_coordinator_settings` in pytest's configuration, a line `name=value` each, over those of
-config/test.yaml (no rebalance delay, sessions from 100 ms, one partition for groups).
+`kafka_coordinator_settings` in pytest's configuration has a line `name=value` for each setting. They override those in
+config/test.yaml (no rebalance delay, session timeouts from 100 ms, one partition for groups).
 """
 
 import json
@@ -22,7 +22,7 @@ import time
 import uuid
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -33,11 +33,11 @@ STOPPED_WITHIN_S = 10.0
 LOG_BYTES_SHOWN = 20_000
 _SETTINGS = "kafka_coordinator_settings"
 _OWN_VARIABLES = ("COORDINATOR_", "KAFKA_")
-"""What a developer's shell says about other servers is not about this one."""
+"""Prefixes of variables that this server does not get, because a developer has them for other servers."""
 
 
 class CoordinatorServer:
-    """A server process with its data and log in a folder. Its ports are free ones, and stay over restarts."""
+    """A server process with data and log in a folder. It gets free ports and keeps them when it restarts."""
 
     def __init__(self, folder: Path, settings: Sequence[str]) -> None:
         self.log_path = folder / "server.log"
@@ -49,12 +49,12 @@ class CoordinatorServer:
 
     @property
     def bootstrap_servers(self) -> str:
-        """ "host:port", as every client library takes it."""
+        """The value of `bootstrap.servers`: "host:port"."""
         return str(self._ready["bootstrap"])
 
     @property
     def admin_url(self) -> str:
-        """ "http://host:port": /metrics, /health/ready, /v1/groups."""
+        """The base URL of /metrics, /health/ready and /v1/groups: "http://host:port"."""
         return str(self._ready["admin"])
 
     @property
@@ -62,17 +62,18 @@ class CoordinatorServer:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Starts it and waits until it is ready; fails the test with its log if it does not become so."""
+        """Starts the server and waits until it is ready. If it is not, fails the test with the server's log."""
         command = [sys.executable, "-m", "coordinator", "serve", "--config", str(CONFIGS / "test.yaml")]
         command += ["--listen", self._listen, "--admin", self._admin, "--data-dir", str(self._data_dir)]
         for setting in self._settings:
             command += ["--set", setting]
         environment = {name: text for name, text in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter and this module
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=environment
             )
-        line = self._first_line()
+        assert self._process.stdout is not None
+        line = read_line(self._process.stdout, READY_WITHIN_S)
         if not line.endswith(b"\n"):
             self.stop()
             pytest.fail(f"the kafka coordinator did not become ready:\n{self.log_since(0)}", pytrace=False)
@@ -81,18 +82,18 @@ class CoordinatorServer:
         self._admin = self.admin_url.removeprefix("http://")
 
     def kill(self) -> None:
-        """As a crash does: SIGKILL."""
+        """Kills the server with SIGKILL, like a crash."""
         if self._process is not None:
             self._process.kill()
             self._wait()
 
     def restart(self) -> None:
-        """Stops it if it runs, and starts it on the same ports with the same data."""
+        """Stops the server if it is running, and starts it on the same ports with the same data."""
         self.stop()
         self.start()
 
     def stop(self) -> None:
-        """An orderly end; nothing if it has none to come to."""
+        """Stops the server with SIGTERM, if it is running."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -104,28 +105,14 @@ class CoordinatorServer:
         self._wait()
 
     def log_size(self) -> int:
-        """Bytes of the log so far, for `log_since`."""
+        """The current size of the log in bytes, for `log_since`."""
         return self.log_path.stat().st_size if self.log_path.exists() else 0
 
     def log_since(self, position: int) -> str:
-        """What was written to the log since, its end if it is long."""
+        """The log after this position, or its end if that is long."""
         with self.log_path.open("rb") as log:
             log.seek(max(position, self.log_size() - LOG_BYTES_SHOWN))
             return log.read().decode(errors="replace")
-
-    def _first_line(self) -> bytes:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        deadline = time.monotonic() + READY_WITHIN_S
-        line = b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            while not line.endswith(b"\n") and selector.select(max(0.0, deadline - time.monotonic())):
-                piece = os.read(self._process.stdout.fileno(), 4096)
-                if not piece:
-                    break
-                line += piece
-        return line
 
     def _wait(self) -> None:
         assert self._process is not None
@@ -134,8 +121,22 @@ class CoordinatorServer:
             self._process.stdout.close()
 
 
+def read_line(stream: IO[bytes], within_s: float) -> bytes:
+    """A line from a pipe; without a line break if the time is up or the pipe ends earlier."""
+    deadline = time.monotonic() + within_s
+    line = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while not line.endswith(b"\n") and selector.select(max(0.0, deadline - time.monotonic())):
+            piece = os.read(stream.fileno(), 4096)
+            if not piece:
+                break
+            line += piece
+    return line
+
+
 class KafkaCoordinator:
-    """The server as one test sees it."""
+    """The server, with names for one test."""
 
     def __init__(self, server: CoordinatorServer) -> None:
         self.server = server
@@ -143,18 +144,18 @@ class KafkaCoordinator:
 
     @property
     def bootstrap_servers(self) -> str:
-        """ "host:port", as every client library takes it."""
+        """The value of `bootstrap.servers`: "host:port"."""
         return self.server.bootstrap_servers
 
     @property
     def admin_url(self) -> str:
-        """ "http://host:port": /metrics, /health/ready, /v1/groups."""
+        """The base URL of /metrics, /health/ready and /v1/groups: "http://host:port"."""
         return self.server.admin_url
 
     def topic(self, name: str = "topic", *, partitions: int | None = None) -> str:
-        """A topic's name that no other test has, the same for the same `name`. With `partitions` the topic is made.
+        """A topic name that no other test has; the same `name` gives the same result.
 
-        Without, it comes into being when a client asks for it, with one partition.
+        With `partitions` the topic is created. Otherwise it is created with one partition when a client uses it.
         """
         unique = f"{name}-{self._unique}"
         if partitions is not None:
@@ -162,11 +163,11 @@ class KafkaCoordinator:
         return unique
 
     def group(self, name: str = "group") -> str:
-        """A group's name that no other test has, the same for the same `name`."""
+        """A group name that no other test has; the same `name` gives the same result."""
         return f"{name}-{self._unique}"
 
     def _create(self, name: str, partitions: int) -> None:
-        from coordinator.operations.client import Client, OperationFailed, refuse_error  # noqa: PLC0415 - when asked for
+        from coordinator.operations.client import Client, OperationFailed, refuse_error  # noqa: PLC0415 - not every test needs it
         from coordinator.protocol.messages import CreateTopicsRequest  # noqa: PLC0415 - as above
 
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
@@ -182,15 +183,17 @@ _LOG_FROM = pytest.StashKey[tuple[CoordinatorServer, int]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The plugin's one setting."""
-    parser.addini(_SETTINGS, "settings of the kafka_coordinator fixture's server, name=value each", type="linelist")
+    """Adds the option for settings."""
+    parser.addini(
+        _SETTINGS, "settings of the server of the fixture kafka_coordinator, one name=value per line", type="linelist"
+    )
 
 
 @pytest.fixture(scope="session")
 def kafka_coordinator_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CoordinatorServer]:
-    """The session's server, for fixtures of a wider scope than a test."""
+    """The server of the session, for fixtures that have a wider scope than a test."""
     settings: list[str] = request.config.getini(_SETTINGS)
     server = CoordinatorServer(tmp_path_factory.mktemp("kafka-coordinator"), settings)
     server.start()
@@ -202,7 +205,7 @@ def kafka_coordinator_server(
 
 @pytest.fixture
 def kafka_coordinator(request: pytest.FixtureRequest, kafka_coordinator_server: CoordinatorServer) -> KafkaCoordinator:
-    """The session's server, with names of this test's own. One that an earlier test killed is started again."""
+    """The server of the session with names for this test, started again if an earlier test killed it."""
     if not kafka_coordinator_server.alive:
         kafka_coordinator_server.start()
     request.node.stash[_LOG_FROM] = (kafka_coordinator_server, kafka_coordinator_server.log_size())
@@ -211,7 +214,7 @@ def kafka_coordinator(request: pytest.FixtureRequest, kafka_coordinator_server: 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds the server's log to the report of a test that failed."""
+    """Adds the server's log to the report of a failed test."""
     report = yield
     if report.failed and _LOG_FROM in item.stash:
         server, position = item.stash[_LOG_FROM]

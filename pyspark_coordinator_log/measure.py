@@ -21,7 +21,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 
-from coordinator.log.batch import HEADER, BatchBuilder, restamp
+from coordinator.log.batch import HEADER, restamp
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from pyspark_coordinator_log import JAVA_OPTIONS, planning

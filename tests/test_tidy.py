@@ -1,4 +1,4 @@
-"""The project as a whole: it stands alone, its map is true, and its two commands are what the README says."""
+"""The project as a whole: it is self-contained, its map is true, and the documents show what exists."""
 
 import ast
 import re
@@ -88,8 +88,9 @@ def test_every_file_of_requests_declares_its_api():
         assert re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower() in files
 
 
-def test_the_readme_lists_the_apis_that_are_spoken():
-    rows = re.findall(r"\| ([A-Z]\w+) \| (\d+)(?:-(\d+))? (?=\|)", (REPOSITORY / "README.md").read_text())
+def test_the_documents_list_every_api_and_its_versions():
+    page = (REPOSITORY / "docs" / "protocol.md").read_text()
+    rows = re.findall(r"\| ([A-Z]\w+) \| (\d+)(?:-(\d+))? (?=\|)", page)
     listed = {name: (int(low), int(high or low)) for name, low, high in rows}
     assert listed == {api.name: tuple(api.versions) for api in supported_apis(requests).values()}
 
@@ -142,26 +143,60 @@ def test_every_dependency_of_the_server_is_imported_by_it():
     assert wanted <= {imported.get(name, name) for name in found}
 
 
-def test_the_commands_that_the_readme_shows_exist():
-    readme = (REPOSITORY / "README.md").read_text()
-    makefile = (REPOSITORY / "Makefile").read_text()
-    targets = set(re.findall(r"^    make (\w+)", readme, re.MULTILINE))
-    assert {"serve", "test"} <= targets
-    for target in targets:
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+def documents() -> dict[str, str]:
+    """The text of the README and every page of docs/, by name."""
+    pages = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+    return {page.name: page.read_text() for page in pages}
+
+
+def shown_commands(text: str) -> list[str]:
+    """The command lines in fenced blocks (and in indented ones), without comments, redirections and pipes."""
+    lines = re.findall(r"^ *((?:make|coordinator) [^#\n]*)", text, re.MULTILINE)
+    return [re.split(r" (?:\d?>+|&|\|) ?", line)[0].strip() for line in lines if not line.startswith("coordinator: ")]
+
+
+def test_the_commands_that_the_documents_show_exist():
     from coordinator.cli import parser
 
-    for line in re.findall(r"^    coordinator ([^#\n]*)", readme, re.MULTILINE):
-        words = re.sub(r"\[[^\]]*\]\.*", "", line).replace("MESSAGE VERSION", "JoinGroup 9").split()
-        assert parser().parse_args(words).command
+    makefile = (REPOSITORY / "Makefile").read_text()
+    fenced = {
+        name: "\n".join(re.findall(r"^```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+        for name, text in documents().items()
+    }
+    commands = [(name, command) for name, text in fenced.items() for command in shown_commands(text)]
+    assert {("README.md", "make serve"), ("README.md", "make test")} <= set(commands)
+    for name, command in commands:
+        if command.startswith("make "):
+            assert re.search(rf"^{command.split()[1]}:", makefile, re.MULTILINE), (name, command)
+        else:
+            words = re.sub(r"\[[^\]]*\]\.*", "", command).split()[1:]
+            assert parser().parse_args(words).command, (name, command)
 
 
-def test_settings_that_the_readme_names_exist():
+def test_every_link_between_documents_leads_somewhere():
+    for name, text in documents().items():
+        folder = REPOSITORY if name in {"README.md", "CONTRIBUTING.md"} else REPOSITORY / "docs"
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([\w-]+))?\)", text):
+            page = folder / target if target else folder / name
+            assert page.exists(), f"{name}: {target}"
+            if anchor:
+                headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+                slugs = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+                assert anchor in slugs, f"{name}: {target}#{anchor}"
+
+
+def test_every_code_block_of_a_document_names_its_language():
+    for name, text in documents().items():
+        openings = re.findall(r"^ *```(.*)$", text, re.MULTILINE)[::2]
+        assert all(openings), f"{name}: {openings}"
+
+
+def test_settings_that_the_documents_name_exist():
     from coordinator.config.settings import SETTINGS, STRUCTURED
 
-    readme = (REPOSITORY / "README.md").read_text()
-    named = set(re.findall(r"`((?:group|offsets?|limit|admin|log|max|connections|socket)\.[a-z.]+[a-z])`", readme))
-    assert named <= SETTINGS.keys() | STRUCTURED.keys()
+    for name, text in documents().items():
+        named = set(re.findall(r"`((?:group|offsets?|limit|admin|log|max|connections|socket)\.[a-z.]+[a-z])`", text))
+        assert named <= SETTINGS.keys() | STRUCTURED.keys(), name
 
 
 def test_every_setting_is_read_by_the_code_that_it_is_for():

@@ -1,23 +1,23 @@
-"""Two questions that must not be confused: does the process turn its loop, and can it do its work?
+"""Two health checks: is the event loop running, and should clients use this server?
 
-`/health/live` answers whenever the loop turns; a supervisor that restarts on anything else would restart a server whose
-disk is full, and restarting makes no space. `/health/ready` says whether clients should be sent here: every shard is
-loaded and takes writes, topics and settings can be changed, the disk has space for records, and no stop is under way. What
-is wrong is said in words. A partition of a topic that has failed (a damaged log) is said too, under `partitions_failed`, and
-so is an event log that takes nothing, under `events_lost`; but they keep nobody away: all else is served.
+`/health/live` responds whenever the event loop runs. A supervisor that restarted the server for other reasons would restart
+it when the disk is full, which does not help. `/health/ready` responds with status 200 if every shard is loaded and accepts
+writes, topics and settings can be changed, the disk has space for records, and the server is not stopping. Otherwise it
+responds with status 503 and the reasons. Two problems are reported without making the server unready, because it can still
+do everything else: partitions with a damaged log (`partitions_failed`), and event logs that accept no events (`events_lost`).
 """
 
 from coordinator.admin.http import Request, Response, Routes, json_response
-from coordinator.admin.server_view import Served
+from coordinator.admin.server_view import ServerView
 from coordinator.runtime import event_log
 from coordinator.runtime.shard import Status
 
-TOLD_MAX = 20
-"""So many partitions are named; of more there is a number."""
+NAMED_MAX = 20
+"""At most this many partitions are named; the rest are counted."""
 
 
-def health_routes(server: Served) -> Routes:
-    """The two routes."""
+def health_routes(server: ServerView) -> Routes:
+    """The routes of both health checks."""
 
     def live(_request: Request) -> Response:
         return json_response({"status": "live"})
@@ -26,18 +26,18 @@ def health_routes(server: Served) -> Routes:
         problems = not_ready(server)
         if problems:
             return json_response({"status": "not ready", "reasons": problems}, 503)
-        said: dict[str, object] = {"status": "ready", "shards": len(server.groups.shards)}
+        status: dict[str, object] = {"status": "ready", "shards": len(server.groups.shards)}
         if failed := _partitions(server, "failed"):
-            said["partitions_failed"] = failed
+            status["partitions_failed"] = failed
         if lost := _events_lost(server):
-            said["events_lost"] = lost
-        return json_response(said)
+            status["events_lost"] = lost
+        return json_response(status)
 
     return {("GET", "/health/live"): live, ("GET", "/health/ready"): ready}
 
 
-def not_ready(server: Served) -> list[str]:
-    """Why clients should not be sent here; empty if they should."""
+def not_ready(server: ServerView) -> list[str]:
+    """The reasons why clients should not use this server; empty if it is ready."""
     problems = ["the server is stopping"] if server.stopping else []
     for what, router in (("shard", server.groups), ("shard of transactions", server.transactions)):
         problems += [
@@ -51,19 +51,23 @@ def not_ready(server: Served) -> list[str]:
     return problems
 
 
-def _partitions(server: Served, wanted: str) -> list[str]:
-    """The user partitions in this state, each with the reason."""
-    return _some(
-        [f"{name} is {state}: {reason}" for name, state, reason in server.topics.partition_states() if state == wanted]
+def _partitions(server: ServerView, wanted_state: str) -> list[str]:
+    """The partitions of topics in this state, with the reasons."""
+    return _shortened(
+        [
+            f"{name} is {state}: {reason}"
+            for name, state, reason in server.topics.partition_states()
+            if state == wanted_state
+        ]
     )
 
 
-def _events_lost(server: Served) -> list[str]:
-    """The event logs that take nothing, each with the reason."""
+def _events_lost(server: ServerView) -> list[str]:
+    """The event logs that accept no events, with the reasons."""
     logs = [shard.events for shard in server.groups.shards if shard.events is not None]
-    return _some([f"shard {log.index}: {log.reason}" for log in logs if log.status is not event_log.Status.ACTIVE])
+    return _shortened([f"shard {log.index}: {log.reason}" for log in logs if log.status is not event_log.Status.ACTIVE])
 
 
-def _some(found: list[str]) -> list[str]:
-    more = len(found) - TOLD_MAX
-    return [*found[:TOLD_MAX], f"and {more} more"] if more > 0 else found
+def _shortened(found: list[str]) -> list[str]:
+    more = len(found) - NAMED_MAX
+    return [*found[:NAMED_MAX], f"and {more} more"] if more > 0 else found

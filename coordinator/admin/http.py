@@ -1,11 +1,11 @@
-"""A small HTTP/1.1 server for metrics, health and views of the state: h11 for the protocol, limits for the strangers.
+"""A small HTTP/1.1 server for metrics, health checks and views of the state, on top of h11.
 
-It shares the loop with the groups, so nothing about it may be large: few connections, short heads, small bodies, and a
-request that is not whole in time is dropped. It has no password and so listens on loopback unless told otherwise; every
-route only reads. A web framework would bring more code than all routes here have.
+It shares the event loop with the groups, so its limits are tight: few connections, short headers, small bodies, and a time
+limit for each request. It has no password, so by default it listens on the loopback address, and all routes are read-only.
+A web framework would be more code than all of the routes.
 
-A route is `(method, path)`; a path segment in braces matches any one segment and arrives unquoted in
-`request.parameters`. Handlers are plain functions on the loop: short, or they answer with an awaitable.
+A route is `(method, path)`. A path segment in braces matches any one segment; its unquoted value is in
+`request.parameters`. Handlers run on the event loop, so they either finish quickly or return an awaitable.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnectio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request, whole."""
+    """A complete request."""
 
     method: str
     path: str
@@ -41,7 +41,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One answer."""
+    """A response."""
 
     body: bytes
     status: int = 200
@@ -54,7 +54,7 @@ Routes = Mapping[tuple[str, str], Handler]
 
 
 class RefusedRequest(Exception):
-    """A request that is answered with this status and text."""
+    """The request gets a response with this status and text."""
 
     def __init__(self, status: int, text: str, **headers: str) -> None:
         super().__init__(text)
@@ -63,12 +63,12 @@ class RefusedRequest(Exception):
 
 
 def json_response(value: Any, status: int = 200) -> Response:
-    """The value as JSON. What a client may choose (names, reasons) can so never become markup or a second header."""
+    """The value as JSON, in which names that clients choose can become neither markup nor another header."""
     return Response(body=json.dumps(value, indent=2).encode() + b"\n", status=status)
 
 
 class AdminServer:
-    """Serves the routes on one address."""
+    """An HTTP server for the routes, on one address."""
 
     def __init__(self, routes: Routes, config: AdminConfig) -> None:
         self._routes = {(method, tuple(path.split("/"))): handler for (method, path), handler in routes.items()}
@@ -77,13 +77,13 @@ class AdminServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
-        """Listens on the configured address; returns the port."""
+        """Listens on the configured address. Returns the port."""
         self._server = await asyncio.start_server(self._accepted, self._config.host, self._config.port)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     async def stop(self) -> None:
-        """Closes the socket and every connection."""
+        """Closes the listening socket and all connections."""
         if self._server is not None:
             self._server.close()
         for task in self._connections:
@@ -95,13 +95,13 @@ class AdminServer:
             writer.write(_TOO_MANY)
             writer.close()
             return
-        task = asyncio.create_task(self._converse(reader, writer))
+        task = asyncio.create_task(self._serve(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Requests and answers of one connection, until one side has had enough."""
-        import h11  # noqa: PLC0415 - start-up does not wait for it
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serves one connection until one side closes it or a time limit has passed."""
+        import h11  # noqa: PLC0415 - keeps start-up fast
 
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=self._config.admin_header_bytes)
         time_s = self._config.admin_request_time_ms / 1000
@@ -125,8 +125,8 @@ class AdminServer:
     async def _next(
         self, connection: "h11.Connection", reader: asyncio.StreamReader
     ) -> tuple["h11.Request | None", Response | None]:
-        """The next request and its answer; no answer when the peer is gone."""
-        import h11  # noqa: PLC0415 - start-up does not wait for it
+        """The next request and its response. The response is None if the client has closed the connection."""
+        import h11  # noqa: PLC0415 - keeps start-up fast
 
         head: h11.Request | None = None
         body = b""
@@ -154,14 +154,14 @@ class AdminServer:
             )
 
     def _check_head(self, head: "h11.Request") -> None:
-        """h11 bounds a head that is not whole; one that arrives at once is bounded here."""
+        """h11 limits the size of incomplete headers; this limits headers that arrive in one piece."""
         size = len(head.target) + sum(len(name) + len(value) + 4 for name, value in head.headers)
         if size > self._config.admin_header_bytes:
-            raise RefusedRequest(431, "the request head is too large")
+            raise RefusedRequest(431, "the request headers are too large")
 
     def _check_body(self, body: bytes) -> None:
         if len(body) > self._config.admin_body_bytes:
-            raise RefusedRequest(413, f"a body may have {self._config.admin_body_bytes} bytes")
+            raise RefusedRequest(413, f"the body has more than {self._config.admin_body_bytes} bytes")
 
     async def _answer(self, head: "h11.Request", body: bytes) -> Response:
         raw_path, _, query = head.target.decode("ascii", "replace").partition("?")
@@ -175,12 +175,12 @@ class AdminServer:
             return answer if isinstance(answer, Response) else await answer
         except RefusedRequest:
             raise
-        except Exception:  # noqa: BLE001 - a bug in a view must not end the server
+        except Exception:  # noqa: BLE001 - a bug in a handler must not stop the server
             _log.exception("event=admin_request_failed method=%s path=%r", method, raw_path)
-            raise RefusedRequest(500, "the request failed; the server's log says why") from None
+            raise RefusedRequest(500, "the request failed; see the server's log") from None
 
     def _route(self, method: str, path: str) -> tuple[Handler, dict[str, str]]:
-        """The handler of a path, and what its braces stand for. Raises RefusedRequest."""
+        """The handler for a path, and the values of its segments in braces. Raises RefusedRequest."""
         segments = path.split("/")
         methods = []
         for (route_method, pattern), handler in self._routes.items():
@@ -190,8 +190,8 @@ class AdminServer:
                     return handler, parameters
                 methods.append(route_method)
         if methods:
-            raise RefusedRequest(405, "that method is not for this path", allow=", ".join(methods))
-        raise RefusedRequest(404, "there is nothing at this path")
+            raise RefusedRequest(405, "the path does not support this method", allow=", ".join(methods))
+        raise RefusedRequest(404, "no such path")
 
     def _write(
         self,
@@ -200,7 +200,7 @@ class AdminServer:
         request: "h11.Request | None",
         response: Response,
     ) -> None:
-        import h11  # noqa: PLC0415 - start-up does not wait for it
+        import h11  # noqa: PLC0415 - keeps start-up fast
 
         headers = {
             "content-type": response.content_type,

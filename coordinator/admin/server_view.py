@@ -1,9 +1,9 @@
-"""What the admin routes read of the server. They only read; this is all of it."""
+"""The part of the server that the admin routes can see. They only read."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from coordinator.groups.groups import Groups
+from coordinator.groups.machine import GroupMachine
 from coordinator.network.listener import Listener
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
@@ -13,16 +13,16 @@ from coordinator.topics.engine import Topics
 from coordinator.transactions.transactions import Transactions
 
 
-class Served(Protocol):
-    """The running server, as the admin sees it (server.py)."""
+class ServerView(Protocol):
+    """The running server (server.py), as the admin routes see it."""
 
     @property
-    def groups(self) -> Router[Groups]: ...
+    def groups(self) -> Router[GroupMachine]: ...
     @property
     def transactions(self) -> Router[Transactions]: ...
     @property
     def shards(self) -> Sequence[Shard[Any]]:
-        """Of groups and of transactions."""
+        """The shards of groups and of transactions."""
         ...
 
     @property
@@ -35,5 +35,5 @@ class Served(Protocol):
     def memory(self) -> Memory: ...
     @property
     def stopping(self) -> bool:
-        """Whether it drains: it takes no new connections."""
+        """Whether the server is draining and accepts no new connections."""
         ...

@@ -191,7 +191,7 @@ RESOURCES: dict[int, ConfigResource] = {
 }
 
 
-def resource(resource_type: int) -> ConfigResource:
+def config_resource(resource_type: int) -> ConfigResource:
     """The entry of a kind. Raises KafkaError in words for what Kafka has and this server has not."""
     found = RESOURCES.get(resource_type)
     if found is None:
@@ -222,7 +222,9 @@ def _broker_setting(setting: Setting, value: Any) -> ConfigValue:
         places: tuple[Synonym, ...] = (default,)
     else:
         places = (Synonym(setting.name, _text(value), SOURCE_STATIC_BROKER), default)
-    return ConfigValue(setting.name, _text(value), places[0].source, kind, setting.reason, places, read_only=True)
+    return ConfigValue(
+        setting.name, _text(value), places[0].source, kind, setting.documentation, places, read_only=True
+    )
 
 
 def _check_group_id(name: str) -> None:

@@ -7,7 +7,7 @@ the others call the topics, or answer from the configuration.
 from typing import Protocol
 
 from coordinator.config.settings import ServerConfig
-from coordinator.groups.groups import Groups
+from coordinator.groups.machine import GroupMachine
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
 from coordinator.topics.auto_creation import AutoTopicCreation
@@ -33,7 +33,7 @@ class Server(Protocol):
     @property
     def memory(self) -> Memory: ...
     @property
-    def groups(self) -> Router[Groups]: ...
+    def groups(self) -> Router[GroupMachine]: ...
     @property
     def transactions(self) -> Router[Transactions]: ...
     @property

@@ -1,7 +1,8 @@
-"""Settings: what there is to set, and how a file, the environment and the command line become one configuration.
+"""Settings: what can be set, and how a file, the environment and the command line become one configuration.
 
-load         reads and checks the sources, in their order of precedence; prints a configuration as a file
+load         reads and checks the sources, in their order of precedence
+show         prints a configuration as a file, and the page of all settings
 environment  maps environment variables to settings
 settings     the table of all settings, and the frozen dataclasses that the parts of the server receive
-paths        where the configuration files are that come with the server
+paths        the folder of the configuration files that come with the server
 """

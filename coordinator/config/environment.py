@@ -1,16 +1,16 @@
-"""Settings by environment variables, for containers, where a file or a command line is the harder way.
+"""Settings in environment variables, for containers, where a file or a command line is inconvenient.
 
-    COORDINATOR_SET_group_max_size=100            any setting: dots are underscores, upper or lower case
-    COORDINATOR_LISTEN=0.0.0.0:9092               as --listen; so COORDINATOR_ADVERTISE, _ADMIN and _DATA_DIR
-    KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS=0      as images of Kafka have it, for the settings that are here
+    COORDINATOR_SET_group_max_size=100            any setting, with underscores for dots, in upper or lower case
+    COORDINATOR_LISTEN=0.0.0.0:9092               the flag --listen; likewise COORDINATOR_ADVERTISE, _ADMIN and _DATA_DIR
+    KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS=0      a setting as Kafka's images name it, if this server has it
     KAFKA_LISTENERS=IN://0.0.0.0:9092,OUT://0.0.0.0:29092
     KAFKA_ADVERTISED_LISTENERS=IN://coordinator:9092,OUT://localhost:29092
 
-What begins with COORDINATOR_SET_ was meant for us and must be right. Of the others only exact names count: whoever runs
-Kafka's tools has KAFKA_HOME, a compose file for Kafka's image has variables about controllers and replication, and
-Kubernetes makes COORDINATOR_PORT and KAFKA_SERVICE_HOST of the names of services.
+A variable that starts with COORDINATOR_SET_ is meant for this server, so its name must be that of a setting. Other variables
+count only if the name matches exactly, because people have unrelated ones: Kafka's tools use KAFKA_HOME, a compose file for
+Kafka's image sets up controllers and replication, and Kubernetes makes COORDINATOR_PORT from the name of a service.
 
-This module turns names into names and texts into texts; load.py checks them.
+This module maps names to names and texts to texts; load.py checks them.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 SET_PREFIX = "COORDINATOR_SET_"
 KAFKA_PREFIX = "KAFKA_"
-EVERYWHERE = "0.0.0.0"  # noqa: S104 - what an address without a host means to Kafka
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - in Kafka, an address without a host
 FLAG_VARIABLES = {
     "COORDINATOR_LISTEN": "listen",
     "COORDINATOR_ADVERTISE": "advertise",
@@ -29,7 +29,7 @@ FLAG_VARIABLES = {
 
 
 class Assignment(NamedTuple):
-    """A setting that a variable makes."""
+    """A setting, and the variable that it comes from."""
 
     variable: str
     key: str
@@ -37,15 +37,15 @@ class Assignment(NamedTuple):
 
 
 def read_flags(environment: Mapping[str, str]) -> dict[str, str]:
-    """Flag -> text, of the variables that stand for flags."""
+    """The variables that stand for flags, as flag -> text."""
     return {flag: environment[variable] for variable, flag in FLAG_VARIABLES.items() if environment.get(variable)}
 
 
 def read_settings(environment: Mapping[str, str], known: Iterable[str]) -> Iterator[Assignment]:
-    """The settings that the environment makes; those by COORDINATOR_SET_ last, so that they win.
+    """The settings in the environment, those of COORDINATOR_SET_ last, so that they win.
 
-    `known`: the settings there are. A name under COORDINATOR_SET_ that is none of them is returned as it would be
-    written with dots. Raises ValueError for listeners that make no sense.
+    `known` has the names of all settings. A name after COORDINATOR_SET_ that is not among them is returned with dots
+    for underscores. Raises ValueError if the listeners are wrong.
     """
     by_variable = {name.replace(".", "_").lower(): name for name in known}
     for variable in sorted(environment):
@@ -61,7 +61,7 @@ def read_settings(environment: Mapping[str, str], known: Iterable[str]) -> Itera
 
 
 def _listeners(environment: Mapping[str, str]) -> str:
-    """Kafka's two lists, matched by the listeners' names, as our one. A controller's listener is left out."""
+    """The value of `listeners` for Kafka's two lists, matched by listener name, without the controllers' listeners."""
     _refuse_protocols(environment)
     controllers = {name.strip() for name in environment.get("KAFKA_CONTROLLER_LISTENER_NAMES", "").split(",")}
     advertised = dict(_named("KAFKA_ADVERTISED_LISTENERS", environment))
@@ -76,12 +76,12 @@ def _listeners(environment: Mapping[str, str]) -> str:
             entries.append(entry)
     unknown = advertised.keys() - names
     if unknown:
-        raise ValueError(f"KAFKA_ADVERTISED_LISTENERS: {min(unknown)} is not a listener of KAFKA_LISTENERS")
+        raise ValueError(f"KAFKA_ADVERTISED_LISTENERS: {min(unknown)} is not a listener in KAFKA_LISTENERS")
     return json.dumps(entries)
 
 
 def _named(variable: str, environment: Mapping[str, str], default: str = "") -> Iterator[tuple[str, str]]:
-    """NAME and HOST:PORT of "NAME://HOST:PORT,..."."""
+    """The pairs of NAME and HOST:PORT in "NAME://HOST:PORT,..."."""
     for entry in (environment.get(variable) or default).split(","):
         if entry.strip():
             name, separator, address = entry.strip().partition("://")

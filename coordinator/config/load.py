@@ -1,11 +1,11 @@
-"""From a file, the environment and the command line to the configuration of a server, and back to a file.
+"""Reads the configuration of a server from a file, the environment and the command line.
 
     built-in defaults  <  the file (--config)  <  the environment  <  --set key=value  <  a flag (--listen, --data-dir ...)
 
-What is wrong is refused before anything is created: an unknown name, a wrong type, an impossible value, values that
-contradict each other, and settings of Kafka features that are not here yet. Accepting those and doing nothing would be
-the worse kindness: a person would believe that it is in force. The file is read strictly: `"4"` is no number, a key
-written twice is an error. What may be set is a table in settings.py; `config/default.yaml` is printed from it.
+The later source wins. Whatever is wrong is refused before the server creates anything: an unknown name, a wrong type, an
+impossible value, values that contradict each other, and settings of Kafka features that are not supported yet. To accept
+those without effect would mislead. The file is read strictly: `"4"` is not a number, and a key that occurs twice is an
+error. settings.py has the table of all settings; show.py prints `config/default.yaml` from it.
 """
 
 import re
@@ -32,13 +32,12 @@ from coordinator.config.settings import (
 from coordinator.groups.settings import CONSUMER, STREAMS, GroupsConfig
 from coordinator.protocol.schema import SCHEMAS
 from coordinator.topics.config import TopicsConfig
+from coordinator.topics.names import why_invalid
 from coordinator.transactions.settings import TransactionsConfig
-
-TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be taken; one line: the key, the value, where it came from, what is allowed."""
+    """A setting is refused. The text is one line: the key, the value, its source and what is allowed."""
 
 
 def load(
@@ -47,9 +46,9 @@ def load(
     flags: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> ServerConfig:
-    """The configuration of a file, environment variables, `--set` texts and flags (listen, advertise, admin, data_dir).
+    """The configuration that results from all sources.
 
-    Raises ConfigError.
+    `assignments` are the texts of `--set`; `flags` can have listen, advertise, admin and data_dir. Raises ConfigError.
     """
     environment = environment or {}
     values: dict[str, Any] = {}
@@ -76,10 +75,10 @@ def load(
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The file's settings as YAML gives them. Raises ConfigError if it is not one flat mapping of names."""
-    import yaml  # noqa: PLC0415 - costs as much as the rest of the start-up, and a bare start needs none
+    """The settings in the file, not checked yet. Raises ConfigError if the file is not a mapping of names to values."""
+    import yaml  # noqa: PLC0415 - slow to import, and a start without a file does not need it
 
-    # YAML's safe subset, by its parser in C where there is one; a key written twice is an error, not the last one wins.
+    # YAML's safe subset, with the parser in C if it is there. Unlike in plain YAML, a key that occurs twice is an error.
     loader_class: Any = type("UniqueKeys", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
 
     def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -89,7 +88,7 @@ def read_file(path: Path) -> dict[str, Any]:
             if not isinstance(key, str):
                 raise ConfigError(f"{path}: key {shown(key)}: allowed: a setting's name")
             if key in found:
-                raise ConfigError(f"{path}: {key} is written twice (line {key_node.start_mark.line + 1})")
+                raise ConfigError(f"{path}: {key} occurs twice (line {key_node.start_mark.line + 1})")
             found[key] = loader.construct_object(value_node, deep=True)
         return found
 
@@ -103,12 +102,12 @@ def read_file(path: Path) -> dict[str, Any]:
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise ConfigError(f"{path}: allowed: a mapping of settings, `key: value` lines")
+        raise ConfigError(f"{path}: allowed: `key: value` lines")
     return content
 
 
 def shown(value: Any) -> str:
-    """A value for an error message: one line, not too long."""
+    """A value for an error message: one line of at most 80 characters."""
     text = value if isinstance(value, str) and value and value.isprintable() and " " not in value else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -122,7 +121,7 @@ def _checked(key: str, value: Any, *, is_text: bool, source: str) -> Any:
     if setting is not None:
         parsed = setting.parse.read(value, is_text)
         if parsed is None:
-            _refuse(key, value, source, f"{setting.parse.allowed}{f' ({setting.unit})' if setting.unit else ''}")
+            _refuse(key, value, source, setting.allowed)
         return parsed
     if key in STRUCTURED:
         if key != "admin.listener" and is_text and value.lstrip()[:1] in {"[", "{"}:
@@ -133,7 +132,7 @@ def _checked(key: str, value: Any, *, is_text: bool, source: str) -> Any:
 
 
 def _refuse_unknown(key: str, value: Any, is_text: bool, source: str) -> None:
-    """Raises, unless the setting can only have this value here."""
+    """Raises ConfigError, unless this is the only value that the setting can have here."""
     if key in ONLY_VALUE:
         only, why = ONLY_VALUE[key]
         if type(value) in {int, str} and value == (str(only) if is_text else only):
@@ -143,26 +142,26 @@ def _refuse_unknown(key: str, value: Any, is_text: bool, source: str) -> None:
         if key.startswith(prefix):
             raise ConfigError(f"{key} = {shown(value)} ({source}): {feature}: not supported yet; remove the setting")
     if key in INSTEAD:
-        raise ConfigError(f"{key} = {shown(value)} ({source}): not a setting here; use {INSTEAD[key]}")
-    import difflib  # noqa: PLC0415 - most starts need none
+        raise ConfigError(f"{key} = {shown(value)} ({source}): not a setting of this server; use {INSTEAD[key]}")
+    import difflib  # noqa: PLC0415 - needed for the error only
 
     known = [*SETTINGS, *STRUCTURED]
     close = difflib.get_close_matches(key.replace("_", ".").lower(), known, n=1, cutoff=0.75)
-    hint = f"; did you mean {close[0]}?" if close else "; `coordinator config list` shows every setting"
+    hint = f"; did you mean {close[0]}?" if close else "; `coordinator config list` lists all settings"
     raise ConfigError(f"{shown(key)} = {shown(value)} ({source}): no such setting{hint}")
 
 
 def _flow(key: str, text: str, source: str) -> Any:
-    import yaml  # noqa: PLC0415 - only when such a value is given
+    import yaml  # noqa: PLC0415 - needed for such values only
 
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:
-        _refuse(key, text, source, STRUCTURED[key])
+        _refuse(key, text, source, STRUCTURED[key].allowed)
 
 
 def address(key: str, value: Any, source: str, *, lowest_port: int = 0) -> tuple[str, int]:
-    """Host and port of "host:port" (IPv6 in brackets). Raises ConfigError."""
+    """The host and port of "host:port", with IPv6 in brackets. Raises ConfigError."""
     text = value.removeprefix("PLAINTEXT://") if isinstance(value, str) else ""
     match = re.fullmatch(r"(\[[0-9a-fA-F:.%a-z]+\]|[^\s:/\[\]]+):([0-9]{1,5})", text)
     if match is None or not lowest_port <= int(match[2]) <= 65535:
@@ -174,7 +173,7 @@ def _read_listeners(value: Any, source: str) -> tuple[ListenerConfig, ...]:
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     if not isinstance(value, list) or not value:
-        _refuse("listeners", value, source, STRUCTURED["listeners"])
+        _refuse("listeners", value, source, STRUCTURED["listeners"].allowed)
     return tuple(_read_listener(entry, source) for entry in value)
 
 
@@ -182,7 +181,7 @@ def _read_listener(entry: Any, source: str) -> ListenerConfig:
     if isinstance(entry, str):
         entry = {"address": entry}
     if not isinstance(entry, dict) or "address" not in entry or entry.keys() - {"address", "advertise", "dialect"}:
-        _refuse("listeners", entry, source, STRUCTURED["listeners"])
+        _refuse("listeners", entry, source, STRUCTURED["listeners"].allowed)
     dialect = entry.get("dialect")
     if dialect is not None and dialect not in (known := dialects()):
         _refuse("listeners: dialect", dialect, source, " or ".join(known))
@@ -196,26 +195,31 @@ def _read_listener(entry: Any, source: str) -> ListenerConfig:
 
 
 def dialects() -> list[str]:
-    """The names of all dialects: the folders of definitions that there are."""
+    """The names of all dialects, which are the folders of their definitions."""
     return sorted(path.name for path in (SCHEMAS / "dialects").iterdir() if path.is_dir())
 
 
 def _read_topics(value: Any, source: str) -> tuple[DeclaredTopic, ...]:
     if not isinstance(value, list):
-        _refuse("topics", value, source, STRUCTURED["topics"])
+        _refuse("topics", value, source, STRUCTURED["topics"].allowed)
     topics = tuple(_read_topic(entry, source) for entry in value)
     for name in (names := [topic.name for topic in topics]):
         if names.count(name) > 1:
-            raise ConfigError(f"topics ({source}): {name} is declared twice")
+            raise ConfigError(f"topics ({source}): {name} occurs twice")
     return topics
 
 
 def _read_topic(entry: Any, source: str) -> DeclaredTopic:
     if not isinstance(entry, dict) or "name" not in entry or entry.keys() - {"name", "partitions", "configs"}:
-        _refuse("topics", entry, source, STRUCTURED["topics"])
+        _refuse("topics", entry, source, STRUCTURED["topics"].allowed)
     name, partitions, configs = entry["name"], entry.get("partitions", 1), entry.get("configs") or {}
-    if not isinstance(name, str) or not TOPIC_NAME.fullmatch(name) or name in {".", ".."} or name.startswith("__"):
-        _refuse("topics: name", name, source, "1 to 249 of a-z A-Z 0-9 . _ -, not . or .. and not starting with __")
+    if not isinstance(name, str) or why_invalid(name) is not None or name.startswith("__"):
+        _refuse(
+            "topics: name",
+            name,
+            source,
+            "1 to 249 of the characters a-z A-Z 0-9 . _ -, except . and .. and names with __ in front",
+        )
     if POSITIVE.read(partitions, False) is None:
         _refuse(f"topics: partitions of {name}", partitions, source, POSITIVE.allowed)
     if not isinstance(configs, dict) or not all(isinstance(key, str) for key in configs):
@@ -224,7 +228,7 @@ def _read_topic(entry: Any, source: str) -> DeclaredTopic:
 
 
 def _as_kafka(value: Any) -> str:
-    """A topic config's value as the text that Kafka's own tools would send."""
+    """The value of a topic config as Kafka's tools send it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -240,7 +244,10 @@ _STRUCTURED_READERS: dict[str, Callable[[Any, str], Any]] = {
 
 
 def _apply_flags(values: dict[str, Any], flags: Mapping[str, str], names: Mapping[str, str]) -> None:
-    """--listen and --advertise are about the first listener. `names`: what a flag is called if it is none."""
+    """Sets the values of flags; --listen and --advertise are for the first listener.
+
+    `names` has the source of a flag, for error messages, if it did not come from the command line.
+    """
     source = {flag: names.get(flag, f"--{flag.replace('_', '-')}") for flag in flags}
     if "data_dir" in flags:
         values["log.dir"] = _checked("log.dir", flags["data_dir"], is_text=True, source=source["data_dir"])
@@ -285,7 +292,7 @@ def _build(values: Mapping[str, Any]) -> ServerConfig:
 
 
 def _check_together(config: ServerConfig) -> None:
-    """Values that are fine alone and impossible together."""
+    """Refuses values that are possible alone but not together. Raises ConfigError."""
     groups = config.groups
     _at_most(
         ("group.min.session.timeout.ms", groups.group_min_session_timeout_ms),
@@ -310,12 +317,12 @@ def _check_together(config: ServerConfig) -> None:
         ("group.streams.task.offset.interval.ms", groups.group_streams_task_offset_interval_ms),
     )
     for listener in config.listeners:
-        if listener.host in {"0.0.0.0", "::"} and listener.advertised_host is None:  # noqa: S104 - it is what we refuse
+        if listener.host in {"0.0.0.0", "::"} and listener.advertised_host is None:  # noqa: S104 - refused here
             raise ConfigError(
                 f"listeners = {listener.host}:{listener.port}: clients cannot connect to that address; "
-                "allowed: with `advertise: HOST:PORT` (or --advertise), the address that they should use"
+                "add `advertise: HOST:PORT` (or --advertise), the address for clients"
             )
-        if listener.advertised_host in {"0.0.0.0", "::"}:  # noqa: S104 - it is what we refuse
+        if listener.advertised_host in {"0.0.0.0", "::"}:  # noqa: S104 - refused here
             raise ConfigError(
                 f"advertise = {listener.advertised_host}:{listener.advertised_port}: "
                 "allowed: an address that clients can connect to"
@@ -323,7 +330,7 @@ def _check_together(config: ServerConfig) -> None:
     taken = [(listener.host, listener.port) for listener in config.listeners] + [(config.admin.host, config.admin.port)]
     for host, port in taken:
         if port and taken.count((host, port)) > 1:
-            raise ConfigError(f"listeners and admin.listener: {host}:{port} is used twice; allowed: an address each")
+            raise ConfigError(f"listeners and admin.listener: {host}:{port} is used twice; give each its own address")
 
 
 def _at_most(small: tuple[str, int], large: tuple[str, int]) -> None:
@@ -334,56 +341,3 @@ def _at_most(small: tuple[str, int], large: tuple[str, int]) -> None:
 def _less_than(small: tuple[str, int], large: tuple[str, int]) -> None:
     if small[1] >= large[1]:
         raise ConfigError(f"{small[0]} = {small[1]}: allowed: less than {large[0]} ({large[1]})")
-
-
-def as_yaml(config: ServerConfig) -> str:
-    """The configuration as a file that `load` reads back, each setting with its reason, unit and what is allowed."""
-    lines = [
-        "# Every setting, at its default; Kafka's own names and defaults where Kafka has the setting.",
-        "# Printed by `coordinator config defaults`.",
-        "",
-        "# Where clients connect. dialect: kip-792 speaks that proposal's own JoinGroup v8 on its listener.",
-        "listeners:",
-    ]
-    for listener in config.listeners:
-        lines.append(f"  - address: {_yaml_scalar(joined(listener.host, listener.port))}")
-        if listener.advertised_host is not None and listener.advertised_port is not None:
-            lines.append(f"    advertise: {_yaml_scalar(joined(listener.advertised_host, listener.advertised_port))}")
-        if listener.dialect is not None:
-            lines.append(f"    dialect: {listener.dialect}")
-    lines += [
-        "",
-        "# Admin HTTP: metrics, health, groups. There is no password on it.",
-        f"admin.listener: {_yaml_scalar(joined(config.admin.host, config.admin.port))}",
-    ]
-    for name, setting in SETTINGS.items():
-        allowed = ", ".join(filter(None, (setting.parse.allowed, setting.unit)))
-        lines += [
-            "",
-            f"# {setting.reason}",
-            f"# Allowed: {allowed}.",
-            f"{name}: {_yaml_scalar(value_of(config, name))}",
-        ]
-    lines += ["", "# Topics that exist from the start: {name, partitions, configs}."]
-    lines.append("topics:" if config.declared_topics else "topics: []")
-    for topic in config.declared_topics:
-        lines += [f"  - name: {topic.name}", f"    partitions: {topic.partitions}"]
-        if topic.configs:
-            lines.append("    configs:")
-            lines += [f"      {key}: {_yaml_scalar(value)}" for key, value in topic.configs.items()]
-    return "\n".join(lines) + "\n"
-
-
-def joined(host: str, port: int) -> str:
-    """ "host:port", IPv6 in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _yaml_scalar(value: bool | int | str | tuple[str, ...]) -> str:
-    if isinstance(value, tuple):
-        return ",".join(value) or "''"
-    if not isinstance(value, str):
-        return str(value).lower()
-    plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*|[A-Za-z0-9.-]+\.[A-Za-z0-9.-]+:[0-9]+", value)
-    ambiguous = value.lower() in {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
-    return value if plain and not ambiguous else "'" + value.replace("'", "''") + "'"

@@ -1,11 +1,11 @@
-"""Every setting there is: name, type, range, unit and reason; and the frozen values the parts of the server are given.
+"""Every setting, with its name, range, unit and documentation, and the frozen dataclasses that hold the values.
 
-A setting has Kafka's name, type and default wherever Kafka has it, so what people know and paste keeps its meaning;
-ours are dotted too and say so. One table (`SETTINGS`) says what may be set; the dataclasses say what it is when nobody
-sets it. Those of `groups`, `topics` and `transactions` live in those packages, which must not know this one.
+A setting that Kafka has keeps Kafka's name, type and default, so that people can paste what they know; documentation
+says where a setting is not Kafka's. The table (`SETTINGS`) defines what can be set, and the dataclasses define the
+defaults. The dataclasses of `groups`, `topics` and `transactions` live in those packages, which cannot import this one.
 
-A setting that can only have one value on a single node (replication factors) is taken at that value and refused at any
-other (`ONLY_VALUE`). Lower bounds of 0 on times and sizes are ours where Kafka would take a negative number.
+Some settings of Kafka, such as replication factors, can only have one value on a single node. They are accepted with that
+value and refused with any other (`ONLY_VALUE`). Where Kafka would accept a negative time or size, the lower bound here is 0.
 """
 
 import re
@@ -35,7 +35,10 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerConfig:
-    """An address that clients connect to. Port 0: any free port. `advertised_*` None (port 0 too): what was bound."""
+    """An address that clients connect to. Port 0: any free port.
+
+    `advertised_*` is the address that the server gives to clients. None, or port 0: the one that it is bound to.
+    """
 
     host: str = "127.0.0.1"
     port: int = 9092
@@ -46,7 +49,7 @@ class ListenerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkConfig:
-    """Limits of the connections and of what arrives on them."""
+    """Limits on connections and on the requests that arrive on them."""
 
     socket_request_max_bytes: int = 104_857_600
     limit_request_bytes: int = 8 << 20
@@ -64,10 +67,9 @@ class NetworkConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """The coordinators' logs: how many shards, how durable, how they roll, how long an answer may wait for the disk."""
+    """The logs of the coordinators: shards, durability, segments, and how long a response can wait for the disk."""
 
     durability: str = "fsync"
-    """Or "write"."""
     offsets_topic_num_partitions: int = 50
     offsets_topic_segment_bytes: int = 104_857_600
     offsets_commit_timeout_ms: int = 5_000
@@ -82,7 +84,7 @@ class LogConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig:
-    """The admin HTTP server and its limits."""
+    """The address and the limits of the admin HTTP server."""
 
     host: str = "127.0.0.1"
     port: int = 9644
@@ -94,7 +96,7 @@ class AdminConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTopic:
-    """A topic that exists from the start: made when the server starts and it is not there."""
+    """A topic that the server creates when it starts, unless it exists."""
 
     name: str
     partitions: int
@@ -103,7 +105,7 @@ class DeclaredTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """Everything the composition root needs. Frozen: nothing is reconfigured while it runs."""
+    """The whole configuration of a server. It does not change while the server runs."""
 
     node_id: int = 1
     log_dir: str = "data"
@@ -119,13 +121,19 @@ class ServerConfig:
 
 
 class Setting(NamedTuple):
-    """One row of the table. `area` is the dataclass that holds it, under the name with underscores for dots."""
+    """A row of the table. `area` is the dataclass that has the setting as a field, with underscores for dots."""
 
+    section: str
     name: str
     area: type
     parse: "Parser"
     unit: str
-    reason: str
+    documentation: str
+
+    @property
+    def allowed(self) -> str:
+        """What can be set, in words, with the unit."""
+        return f"{self.parse.allowed} ({self.unit})" if self.unit else self.parse.allowed
 
     @property
     def field_name(self) -> str:
@@ -137,14 +145,14 @@ class Setting(NamedTuple):
 
 
 class Parser(NamedTuple):
-    """How a value is read: `read(value, is_text)` gives the value or None; `allowed` says in words what passes."""
+    """How a value is read. `read(value, is_text)` returns None for a value that is not allowed; `allowed` says what is."""
 
     read: Callable[[Any, bool], Any]
     allowed: str
 
 
 def integer(low: int, high: int) -> Parser:
-    """A whole number; as text it is written in decimal digits. Booleans are not numbers here, whatever Python says."""
+    """A whole number, or its decimal digits as text. Unlike in Python, a boolean is not a number."""
 
     def read(value: Any, is_text: bool) -> Any:
         if is_text and re.fullmatch(r"-?[0-9]{1,19}", value.strip()):
@@ -161,7 +169,7 @@ def _read_boolean(value: Any, is_text: bool) -> Any:
 
 
 def choice(*options: str) -> Parser:
-    """One word of several."""
+    """One of several words."""
 
     def read(value: Any, _is_text: bool) -> Any:
         return value if value in options else None
@@ -170,7 +178,7 @@ def choice(*options: str) -> Parser:
 
 
 def caseless(*options: str) -> Parser:
-    """One word of several, in whatever case; kept in lower case."""
+    """One of several words, in upper or lower case. The value is in lower case."""
 
     def read(value: Any, _is_text: bool) -> Any:
         return value.lower() if isinstance(value, str) and value.lower() in options else None
@@ -186,7 +194,7 @@ def _read_names(value: Any, _is_text: bool) -> Any:
 
 
 def _read_protocols(value: Any, is_text: bool) -> Any:
-    """Classic groups cannot be switched off, as in Kafka."""
+    """Group protocols. As in Kafka, `classic` cannot be removed."""
     names = _read_names(value, is_text)
     return names if names is not None and {CLASSIC} <= set(names) <= {CLASSIC, CONSUMER, STREAMS} else None
 
@@ -206,207 +214,357 @@ def _read_text(value: Any, _is_text: bool) -> Any:
 
 
 BOOLEAN = Parser(_read_boolean, "true or false")
-NAMES = Parser(_read_names, "names, all different, by comma")
+NAMES = Parser(_read_names, "different names, separated by commas")
 PROTOCOLS = Parser(
-    _read_protocols, "classic, and any of consumer and streams, by comma; share groups are not supported yet"
+    _read_protocols,
+    "classic, alone or with consumer and streams, separated by commas; share groups are not supported yet",
 )
 ASSIGNORS = Parser(_read_assignors, STICKY)
-TAGS = Parser(_read_tags, "names, all different, by comma, or nothing")
-TEXT = Parser(_read_text, "a text that is not empty")
+TAGS = Parser(_read_tags, "different names, separated by commas, or nothing")
+TEXT = Parser(_read_text, "text that is not empty")
 INT = integer(0, INT_MAX)
 POSITIVE = integer(1, INT_MAX)
 LONG = integer(0, LONG_MAX)
 POSITIVE_LONG = integer(1, LONG_MAX)
 
 # fmt: off
-_TABLE: tuple[tuple[str, type, Parser, str, str], ...] = (
-    ("node.id", ServerConfig, INT, "", "The id that clients see as the one broker of the cluster."),
-    ("log.dir", ServerConfig, TEXT, "folder", "Everything that must survive a restart is below it."),
-    ("shutdown.time.ms", ServerConfig, INT, "ms",
-     "How long a stop waits for answers under way before it closes their connections (ours)."),
-
-    ("durability", LogConfig, choice("fsync", "write"), "",
-     "fsync: an acknowledged change survives loss of power. write: it survives any crash of the process (ours)."),
-    ("offsets.topic.num.partitions", LogConfig, POSITIVE, "partitions",
-     "Shards of the groups' log. A group lives in the one its name hashes to: do not change it over existing data."),
-    ("offsets.topic.segment.bytes", LogConfig, POSITIVE, "bytes", "A segment of the groups' log rolls at this size."),
-    ("offsets.commit.timeout.ms", LogConfig, POSITIVE, "ms",
-     "An answer that waits longer for the disk becomes a retriable error; its change may still take effect."),
-    ("transaction.state.log.num.partitions", LogConfig, POSITIVE, "partitions",
-     "Shards of the transactions' log. An id lives in the one it hashes to: do not change it over existing data."),
-    ("transaction.state.log.segment.bytes", LogConfig, POSITIVE, "bytes",
-     "A segment of the transactions' log rolls at this size."),
-    ("log.cleaner.backoff.ms", LogConfig, POSITIVE_LONG, "ms", "How often a log to compact is looked for."),
-    ("log.cleaner.delete.retention.ms", LogConfig, LONG, "ms",
-     "A deletion stays in a compacted log so long, for whoever reads the log along."),
-
-    ("coordinator.events", GroupsConfig, choice(*EVENT_POLICIES), "",
-     "What the event log beside the groups' log keeps. refused: all but accepted commits (ours)."),
-    ("coordinator.events.segment.bytes", LogConfig, POSITIVE, "bytes",
-     "A segment of the event log rolls at this size (ours)."),
-    ("coordinator.events.retention.bytes", LogConfig, integer(-1, LONG_MAX), "bytes",
-     "A shard's event log larger than this loses its oldest segments; -1 keeps them (ours)."),
-    ("coordinator.events.retention.ms", LogConfig, integer(-1, LONG_MAX), "ms",
-     "A segment of the event log older than this goes; -1 keeps it (ours)."),
-
-    ("group.initial.rebalance.delay.ms", GroupsConfig, INT, "ms",
-     "An empty group that gets its first member waits this long for more."),
-    ("group.min.session.timeout.ms", GroupsConfig, INT, "ms", "A join with a shorter session timeout is refused."),
-    ("group.max.session.timeout.ms", GroupsConfig, INT, "ms", "A join with a longer session timeout is refused."),
-    ("group.new.member.join.timeout.ms", GroupsConfig, POSITIVE, "ms",
-     "A new member that waits in its first join is given up after this (a constant in Kafka)."),
-    ("group.max.size", GroupsConfig, POSITIVE, "members", "A member beyond it is refused: GROUP_MAX_SIZE_REACHED."),
-    ("limit.groups", GroupsConfig, POSITIVE, "groups",
-     "A group beyond it is not made: GROUP_MAX_SIZE_REACHED. Each costs a kilobyte or two (ours)."),
-    ("limit.pending.members", GroupsConfig, POSITIVE, "members",
-     "Ids that a group gave to members that have not joined; beyond it: GROUP_MAX_SIZE_REACHED (ours)."),
-    ("group.classic.sanitize.owned.partitions", GroupsConfig, BOOLEAN, "",
-     "Claims on partitions from an older generation are cleared before the leader sees them (ours)."),
-    ("group.coordinator.rebalance.protocols", GroupsConfig, PROTOCOLS, "",
-     "Kinds of groups that are served. Heartbeats of a kind that is not among them are refused: UNSUPPORTED_VERSION."),
-    ("group.consumer.session.timeout.ms", GroupsConfig, POSITIVE, "ms",
-     "A member of a consumer group that is silent so long is removed. May be set for one group, too."),
-    ("group.consumer.min.session.timeout.ms", GroupsConfig, POSITIVE, "ms", "The least that may be set for a group."),
-    ("group.consumer.max.session.timeout.ms", GroupsConfig, POSITIVE, "ms", "The most that may be set for a group."),
-    ("group.consumer.heartbeat.interval.ms", GroupsConfig, POSITIVE, "ms",
-     "How often members of a consumer group are told to be heard of. May be set for one group, too."),
-    ("group.consumer.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "ms", "The least that may be set for a group."),
-    ("group.consumer.max.heartbeat.interval.ms", GroupsConfig, POSITIVE, "ms", "The most that may be set for a group."),
-    ("group.consumer.assignment.interval.ms", GroupsConfig, INT, "ms",
-     "A target assignment stands at least so long, so that many joins make one rebalance. May be set for one group, too."),
-    ("group.consumer.min.assignment.interval.ms", GroupsConfig, INT, "ms", "The least that may be set for a group."),
-    ("group.consumer.max.assignment.interval.ms", GroupsConfig, INT, "ms", "The most that may be set for a group."),
-    ("group.consumer.max.size", GroupsConfig, POSITIVE, "members",
-     "A member beyond it is refused: GROUP_MAX_SIZE_REACHED."),
-    ("group.consumer.assignors", GroupsConfig, NAMES, "",
-     "What members may ask for, the default first. Others than uniform and range: entry points coordinator.assignors."),
-    ("group.consumer.migration.policy", GroupsConfig, caseless(*MIGRATION_POLICIES), "",
-     "Whether groups with members change between the classic and the consumer protocol."),
-    ("group.consumer.regex.refresh.interval.ms", GroupsConfig, integer(10_000, INT_MAX), "ms",
-     "Patterns are matched against the topics at least so often, and within a second or so after topics change."),
-    ("group.consumer.fencing.policy", GroupsConfig, choice(*FENCING_POLICIES), "",
-     "Which earlier epochs a member may commit with. May be set for one group, too (ours)."),
-    ("group.streams.session.timeout.ms", GroupsConfig, POSITIVE, "ms",
-     "A member of a streams group that is silent so long is removed. May be set for one group, too."),
-    ("group.streams.min.session.timeout.ms", GroupsConfig, POSITIVE, "ms", "The least that may be set for a group."),
-    ("group.streams.max.session.timeout.ms", GroupsConfig, POSITIVE, "ms", "The most that may be set for a group."),
-    ("group.streams.heartbeat.interval.ms", GroupsConfig, POSITIVE, "ms",
-     "How often members of a streams group are told to be heard of. May be set for one group, too."),
-    ("group.streams.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "ms", "The least that may be set for a group."),
-    ("group.streams.max.heartbeat.interval.ms", GroupsConfig, POSITIVE, "ms", "The most that may be set for a group."),
-    ("group.streams.assignment.interval.ms", GroupsConfig, INT, "ms",
-     "A target assignment stands at least so long, so that many joins make one rebalance. May be set for one group, too."),
-    ("group.streams.min.assignment.interval.ms", GroupsConfig, INT, "ms", "The least that may be set for a group."),
-    ("group.streams.max.assignment.interval.ms", GroupsConfig, INT, "ms", "The most that may be set for a group."),
-    ("group.streams.initial.rebalance.delay.ms", GroupsConfig, INT, "ms",
-     "An empty streams group that gets its first member waits this long for more. May be set for one group, too."),
-    ("group.streams.max.size", GroupsConfig, POSITIVE, "members",
-     "A member beyond it is refused: GROUP_MAX_SIZE_REACHED."),
-    ("group.streams.num.standby.replicas", GroupsConfig, INT, "copies",
-     "Copies of each task's state beside the one in use. May be set for one group, too."),
-    ("group.streams.max.standby.replicas", GroupsConfig, INT, "copies", "The most that may be set for a group."),
-    ("group.streams.rack.aware.assignment.tags", GroupsConfig, TAGS, "",
-     "Tags that each client of a streams group has to carry. May be set for one group, too."),
-    ("group.streams.assignors", GroupsConfig, ASSIGNORS, "", "Who assigns the tasks of streams groups."),
-    ("group.streams.task.offset.interval.ms", GroupsConfig, POSITIVE, "ms",
-     "How often members are told to report how far their tasks have come. May be set for one group, too."),
-    ("group.streams.min.task.offset.interval.ms", GroupsConfig, POSITIVE, "ms",
-     "The least that may be set for a group."),
-    ("group.streams.acceptable.recovery.lag", GroupsConfig, LONG, "records",
-     "A copy of a task's state that lacks no more counts as caught up; members are told. May be set for one group, too."),
-    ("group.streams.fencing.policy", GroupsConfig, choice(*STREAMS_FENCING_POLICIES), "",
-     "Which earlier epochs a member of a streams group may commit with. May be set for one group, too (ours)."),
-    ("fencing.require.ownership", GroupsConfig, BOOLEAN, "",
-     "A commit at the member's epoch is refused for partitions that it does not own. May be set for one group, too (ours)."),
-    ("fencing.require.member", GroupsConfig, BOOLEAN, "",
-     "A commit in a transaction is refused if it names no member. May be set for one group, too (ours)."),
-    ("offset.metadata.max.bytes", GroupsConfig, INT, "bytes", "The longest text a commit may carry per partition."),
-    ("offsets.retention.minutes", GroupsConfig, POSITIVE, "minutes",
-     "How long offsets that nobody subscribes to any more are kept."),
-    ("offsets.retention.check.interval.ms", GroupsConfig, POSITIVE_LONG, "ms",
-     "How often expired offsets are looked for."),
-
-    ("transaction.version", TransactionsConfig, integer(0, 2), "",
-     "The feature level that clients are told (KIP-890). 2: a new epoch at each end; 1: not; 0: log records of Kafka 3."),
-    ("transaction.max.timeout.ms", TransactionsConfig, POSITIVE, "ms",
-     "A producer that wants its transactions open for longer is refused."),
-    ("transactional.id.expiration.ms", TransactionsConfig, POSITIVE, "ms",
-     "A transactional id that nobody uses for so long is forgotten."),
-    ("transaction.abort.timed.out.transaction.cleanup.interval.ms", TransactionsConfig, POSITIVE, "ms",
-     "How often transactions are looked for that have been open for longer than their producer allows."),
-    ("transaction.remove.expired.transaction.cleanup.interval.ms", TransactionsConfig, POSITIVE, "ms",
-     "How often expired transactional ids are looked for."),
-    ("transaction.partition.verification.enable", TransactionsConfig, BOOLEAN, "",
-     "A write in a transaction is refused to a partition that was not added to it, so that none is left hanging."),
-
-    ("num.partitions", TopicsConfig, POSITIVE, "partitions", "Partitions of a topic whose creator does not say."),
-    ("auto.create.topics.enable", TopicsConfig, BOOLEAN, "", "A topic that a client asks for is made on the spot."),
-    ("delete.topic.enable", TopicsConfig, BOOLEAN, "", "Whether DeleteTopics deletes."),
-    ("limit.partitions", TopicsConfig, POSITIVE, "partitions",
-     "Of all topics but the server's own; more are not made: POLICY_VIOLATION. Each costs memory, a written one files (ours)."),
-    ("topic.partitions.max", TopicsConfig, POSITIVE, "partitions", "The most one CreateTopics may ask for (ours)."),
-    ("message.max.bytes", TopicsConfig, INT, "bytes", "The largest record batch that a topic takes."),
-    ("log.segment.bytes", TopicsConfig, integer(1 << 20, INT_MAX), "bytes", "A topic's segment rolls at this size."),
-    ("log.roll.ms", TopicsConfig, POSITIVE_LONG, "ms", "A topic's segment rolls at this age."),
-    ("log.retention.bytes", TopicsConfig, integer(-1, LONG_MAX), "bytes",
-     "A partition larger than this loses its oldest segments; -1 keeps them."),
-    ("log.retention.ms", TopicsConfig, integer(-1, LONG_MAX), "ms", "A segment older than this goes; -1 keeps it."),
-    ("log.retention.check.interval.ms", TopicsConfig, POSITIVE_LONG, "ms", "How often topics are looked at for that."),
-    ("log.cleanup.policy", TopicsConfig, choice("delete", "compact", "compact,delete", "delete,compact"), "",
-     "What happens to old records: deleted by age and size, or the last of each key kept."),
-    ("log.index.interval.bytes", TopicsConfig, INT, "bytes", "Log between two entries of a segment's index."),
-    ("log.index.size.max.bytes", TopicsConfig, integer(4, INT_MAX), "bytes",
-     "Told as segment.index.bytes of topics; an index lives in memory here, and no segment rolls for it."),
-    ("log.message.timestamp.type", TopicsConfig, choice("CreateTime", "LogAppendTime"), "",
-     "Whose clock dates a record: the producer's, or the server's."),
-    ("log.message.timestamp.before.max.ms", TopicsConfig, LONG, "ms", "A record dated further back is refused."),
-    ("log.message.timestamp.after.max.ms", TopicsConfig, LONG, "ms", "A record dated further ahead is refused."),
-    ("compression.type", TopicsConfig, choice("producer"), "", "Batches are kept as their producer compressed them."),
-    ("fetch.max.bytes", TopicsConfig, integer(1024, INT_MAX), "bytes",
-     "Caps a Fetch answer, whatever its asker wants."),
-    ("max.incremental.fetch.session.cache.slots", TopicsConfig, INT, "sessions",
-     "Fetch sessions that are remembered; consumers beyond them name all their partitions each time."),
-    ("producer.id.expiration.ms", TopicsConfig, POSITIVE, "ms", "A producer silent for so long is forgotten."),
-    ("producer.id.block.size", TopicsConfig, POSITIVE, "ids", "Producer ids that one record on disk reserves (ours)."),
-
-    ("socket.request.max.bytes", NetworkConfig, POSITIVE, "bytes", "A larger request closes its connection."),
-    ("limit.request.bytes", NetworkConfig, POSITIVE, "bytes",
-     "The same for all but Produce: the assignments of 3,000 members are about one MiB (ours)."),
-    ("limit.request.elements", NetworkConfig, POSITIVE, "elements",
-     "A request with more in all its arrays closes its connection: each costs its sender a byte, us a microsecond (ours)."),
-    ("limit.memory.bytes", NetworkConfig, integer(1 << 20, LONG_MAX), "bytes",
-     "Held for requests and answers over 64 KiB, of all connections. Beyond it such requests wait, fetches find none (ours)."),
-    ("max.connections", NetworkConfig, INT, "connections",
-     "A connection beyond it is closed at once. Kafka's default is no bound; memory has one."),
-    ("max.connections.per.ip", NetworkConfig, INT, "connections",
-     "The same per client address. Behind one container network all clients have one address: hence no less than all."),
-    ("max.connection.creation.rate", NetworkConfig, POSITIVE, "connections per second",
-     "A connection beyond it is closed at once; Kafka lets it wait. No bound as in Kafka: a test suite makes many."),
-    ("connections.max.idle.ms", NetworkConfig, POSITIVE_LONG, "ms",
-     "A connection that asks nothing so long is closed."),
-    ("limit.frame.time.ms", NetworkConfig, POSITIVE, "ms",
-     "A request that began to arrive must be whole by then, or a slow peer could hold its buffer for ever (ours)."),
-    ("limit.requests.in.flight", NetworkConfig, POSITIVE, "requests",
-     "Unanswered requests of one connection; beyond them reading from it pauses. Clients send 5 by default (ours)."),
-    ("limit.write.buffer.bytes", NetworkConfig, POSITIVE, "bytes",
-     "Answers that a peer has not read; beyond them reading from it pauses (ours)."),
-    ("limit.write.time.ms", NetworkConfig, POSITIVE, "ms", "A peer whose buffer stays full so long is closed (ours)."),
-
-    ("admin.connections", AdminConfig, POSITIVE, "connections", "HTTP connections at once; more are refused (ours)."),
-    ("admin.header.bytes", AdminConfig, integer(256, 1 << 20), "bytes", "The largest head of an HTTP request (ours)."),
-    ("admin.body.bytes", AdminConfig, INT, "bytes", "The largest body of an HTTP request (ours)."),
-    ("admin.request.time.ms", AdminConfig, POSITIVE, "ms", "An HTTP request must be whole by then (ours)."),
-)
+_SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
+    "Server": (
+        ("node.id", ServerConfig, INT, "",
+         "The broker id that clients see. The cluster has this one broker, so any id will do."),
+        ("log.dir", ServerConfig, TEXT, "",
+         "The data folder. It holds all logs and everything else that must survive a restart. Put it on a disk that syncs"
+         " fast: with durability=fsync every commit waits for it."),
+        ("shutdown.time.ms", ServerConfig, INT, "milliseconds",
+         "On SIGTERM the server waits this long for requests in progress, then closes their connections. Keep it below the"
+         " time after which your supervisor kills the process. Not a Kafka setting."),
+    ),
+    "Logs of the coordinators": (
+        ("durability", LogConfig, choice("fsync", "write"), "",
+         "How durable a change is before its response is sent. fsync: it survives a power failure. write: it survives a"
+         " crash of the process but not a power failure; choose it for tests. Not a Kafka setting."),
+        ("offsets.topic.num.partitions", LogConfig, POSITIVE, "partitions",
+         "The number of partitions of __consumer_offsets, which is also the number of group shards. The hash of a group's"
+         " name selects its partition, so do not change this once there is data."),
+        ("offsets.topic.segment.bytes", LogConfig, POSITIVE, "bytes",
+         "A partition of __consumer_offsets starts a new segment when the current one reaches this size. Compaction"
+         " rewrites closed segments only, so a smaller size keeps the log shorter."),
+        ("offsets.commit.timeout.ms", LogConfig, POSITIVE, "milliseconds",
+         "If a response waits longer than this for the disk, the client gets a retriable error instead. The change itself"
+         " may still take effect. Raise it if the disk has long pauses."),
+        ("transaction.state.log.num.partitions", LogConfig, POSITIVE, "partitions",
+         "The number of partitions of __transaction_state. The hash of a transactional id selects its partition, so do not"
+         " change this once there is data."),
+        ("transaction.state.log.segment.bytes", LogConfig, POSITIVE, "bytes",
+         "A partition of __transaction_state starts a new segment when the current one reaches this size."),
+        ("log.cleaner.backoff.ms", LogConfig, POSITIVE_LONG, "milliseconds",
+         "The interval at which the server looks for a log that is due for compaction. It compacts one log at a time."),
+        ("log.cleaner.delete.retention.ms", LogConfig, LONG, "milliseconds",
+         "Compaction keeps a tombstone for this long, so that programs that read the log see the deletion. Raise it if a"
+         " reader may fall further behind."),
+    ),
+    "Event log": (
+        ("coordinator.events", GroupsConfig, choice(*EVENT_POLICIES), "",
+         "Which decisions about groups the event log records. all: every event. refused: every event except accepted"
+         " commits, which are most of them. none: no events. Not a Kafka setting."),
+        ("coordinator.events.segment.bytes", LogConfig, POSITIVE, "bytes",
+         "An event log starts a new segment when the current one reaches this size. Retention removes whole segments."
+         " Not a Kafka setting."),
+        ("coordinator.events.retention.bytes", LogConfig, integer(-1, LONG_MAX), "bytes",
+         "If the event log of a shard is larger than this, the server deletes its oldest segments. -1: no limit."
+         " Not a Kafka setting."),
+        ("coordinator.events.retention.ms", LogConfig, integer(-1, LONG_MAX), "milliseconds",
+         "The server deletes event log segments that are older than this. -1: it keeps them. Not a Kafka setting."),
+    ),
+    "Groups of every kind": (
+        ("group.coordinator.rebalance.protocols", GroupsConfig, PROTOCOLS, "",
+         "The group protocols that the server offers. It refuses heartbeats of the others with UNSUPPORTED_VERSION."
+         " Remove one to keep clients from using it."),
+        ("limit.groups", GroupsConfig, POSITIVE, "groups",
+         "The most groups that can exist. A request that would create another one fails with GROUP_MAX_SIZE_REACHED."
+         " A group takes one to two kilobytes of memory. Not a Kafka setting."),
+        ("offset.metadata.max.bytes", GroupsConfig, INT, "UTF-16 characters",
+         "The longest metadata text that a commit can have for a partition. A longer one is refused with"
+         " OFFSET_METADATA_TOO_LARGE. Despite its name, the setting counts characters, in Kafka too."),
+        ("offsets.retention.minutes", GroupsConfig, POSITIVE, "minutes",
+         "How long the server keeps a committed offset that its group no longer needs, because the group is empty or no"
+         " member subscribes to the topic. Raise it if your applications can be stopped for longer."),
+        ("offsets.retention.check.interval.ms", GroupsConfig, POSITIVE_LONG, "milliseconds",
+         "The interval at which the server looks for expired offsets."),
+        ("fencing.require.ownership", GroupsConfig, BOOLEAN, "",
+         "If true, a member that commits with its current epoch must own the partitions. If false, as in Kafka, it can"
+         " commit any partition. A single group can override this. Not a Kafka setting."),
+        ("fencing.require.member", GroupsConfig, BOOLEAN, "",
+         "If true, a commit in a transaction must name a member of the group, so that it can be fenced. If false, as in"
+         " Kafka, it need not. Clients before Kafka 2.5 name no member. A single group can override this."
+         " Not a Kafka setting."),
+    ),
+    "Classic groups": (
+        ("group.initial.rebalance.delay.ms", GroupsConfig, INT, "milliseconds",
+         "When the first member joins an empty group, the group waits this long for further members before it rebalances."
+         " Set it to 0 in tests. Raise it if many members start together."),
+        ("group.min.session.timeout.ms", GroupsConfig, INT, "milliseconds",
+         "The shortest session timeout that a member can ask for. A shorter one is refused with INVALID_SESSION_TIMEOUT."
+         " Lower it if members must be declared dead sooner."),
+        ("group.max.session.timeout.ms", GroupsConfig, INT, "milliseconds",
+         "The longest session timeout that a member can ask for. A longer one is refused with INVALID_SESSION_TIMEOUT."),
+        ("group.new.member.join.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "A new member whose first JoinGroup request is pending cannot send heartbeats. The group removes it if the"
+         " rebalance takes longer than this. In Kafka it is a constant, not a setting."),
+        ("group.max.size", GroupsConfig, POSITIVE, "members",
+         "The most members that a classic group can have. A further member is refused with GROUP_MAX_SIZE_REACHED."),
+        ("limit.pending.members", GroupsConfig, POSITIVE, "members",
+         "The most member ids that a group hands out to members that have not joined yet. A further one is refused with"
+         " GROUP_MAX_SIZE_REACHED. Not a Kafka setting."),
+        ("group.classic.sanitize.owned.partitions", GroupsConfig, BOOLEAN, "",
+         "If true, the server removes partitions that a member claims from an older generation before the group's leader"
+         " sees the subscription (KIP-792). Turn it on if assignors of your clients trust such claims."
+         " Not a Kafka setting."),
+    ),
+    "Consumer groups": (
+        ("group.consumer.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The server removes a member that sends no heartbeat for this long."
+         " A single group can override it with consumer.session.timeout.ms."),
+        ("group.consumer.min.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The lower bound for session timeouts, the server's own and those of single groups."),
+        ("group.consumer.max.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The upper bound for session timeouts, the server's own and those of single groups."),
+        ("group.consumer.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The server tells members to send heartbeats at this interval. A shorter one makes rebalances faster and costs"
+         " more requests. A single group can override it with consumer.heartbeat.interval.ms."),
+        ("group.consumer.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The lower bound for heartbeat intervals, the server's own and those of single groups."),
+        ("group.consumer.max.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The upper bound for heartbeat intervals, the server's own and those of single groups."),
+        ("group.consumer.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
+         "The server computes a new assignment for a group at most once per interval, so that members that join together"
+         " share one rebalance (KIP-1263). A single group can override it with consumer.assignment.interval.ms."),
+        ("group.consumer.min.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
+         "The lower bound for assignment intervals, the server's own and those of single groups."),
+        ("group.consumer.max.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
+         "The upper bound for assignment intervals, the server's own and those of single groups."),
+        ("group.consumer.max.size", GroupsConfig, POSITIVE, "members",
+         "The most members that a consumer group can have. A further member is refused with GROUP_MAX_SIZE_REACHED."),
+        ("group.consumer.assignors", GroupsConfig, NAMES, "",
+         "The assignors that members can choose. A group whose members choose none uses the first. uniform and range are"
+         " built in; add your own as entry points of the group coordinator.assignors."),
+        ("group.consumer.migration.policy", GroupsConfig, caseless(*MIGRATION_POLICIES), "",
+         "Whether a group that has members can change its protocol. upgrade: from classic to consumer. downgrade: from"
+         " consumer to classic. bidirectional: both. disabled: neither."),
+        ("group.consumer.regex.refresh.interval.ms", GroupsConfig, integer(10_000, INT_MAX), "milliseconds",
+         "The server matches subscription patterns against the topics at this interval. It also does so within about a"
+         " second after a topic is created or deleted, so there is rarely a reason to change this."),
+        ("group.consumer.fencing.policy", GroupsConfig, choice(*FENCING_POLICIES), "",
+         "Which epochs, other than its current one, a member can commit with. strict: none, as in Kafka up to 4.2."
+         " revocation-epoch: those since it last lost a partition. assignment-epoch: those since it was assigned the"
+         " partition, as in Kafka 4.4. A single group can override it with consumer.fencing.policy. Not a Kafka setting."),
+    ),
+    "Streams groups": (
+        ("group.streams.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The server removes a member that sends no heartbeat for this long."
+         " A single group can override it with streams.session.timeout.ms."),
+        ("group.streams.min.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The lower bound for session timeouts, the server's own and those of single groups."),
+        ("group.streams.max.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The upper bound for session timeouts, the server's own and those of single groups."),
+        ("group.streams.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The server tells members to send heartbeats at this interval. A shorter one makes rebalances faster and costs"
+         " more requests. A single group can override it with streams.heartbeat.interval.ms."),
+        ("group.streams.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The lower bound for heartbeat intervals, the server's own and those of single groups."),
+        ("group.streams.max.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The upper bound for heartbeat intervals, the server's own and those of single groups."),
+        ("group.streams.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
+         "The server computes a new assignment for a group at most once per interval, so that members that join together"
+         " share one rebalance (KIP-1263). A single group can override it with streams.assignment.interval.ms."),
+        ("group.streams.min.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
+         "The lower bound for assignment intervals, the server's own and those of single groups."),
+        ("group.streams.max.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
+         "The upper bound for assignment intervals, the server's own and those of single groups."),
+        ("group.streams.initial.rebalance.delay.ms", GroupsConfig, INT, "milliseconds",
+         "When the first member joins an empty group, the group waits this long for further members before it assigns"
+         " tasks. Set it to 0 in tests. A single group can override it with streams.initial.rebalance.delay.ms."),
+        ("group.streams.max.size", GroupsConfig, POSITIVE, "members",
+         "The most members that a streams group can have. A further member is refused with GROUP_MAX_SIZE_REACHED."),
+        ("group.streams.num.standby.replicas", GroupsConfig, INT, "replicas",
+         "How many standby replicas of each stateful task the server assigns to other processes. With a standby, a task"
+         " moves without restoring its state first. A single group can override it with streams.num.standby.replicas."),
+        ("group.streams.max.standby.replicas", GroupsConfig, INT, "replicas",
+         "The upper bound for standby replicas, the server's own setting and those of single groups."),
+        ("group.streams.rack.aware.assignment.tags", GroupsConfig, TAGS, "",
+         "The client tags, such as rack, that every member must have. A member without one gets the status"
+         " MISSING_CLIENT_TAGS. The assignor does not use the tags yet."
+         " A single group can override it with streams.rack.aware.assignment.tags."),
+        ("group.streams.assignors", GroupsConfig, ASSIGNORS, "",
+         "The assignors of streams groups. There is one, as in Kafka."),
+        ("group.streams.task.offset.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The server tells members to report the offsets of their tasks at this interval."
+         " A single group can override it with streams.task.offset.interval.ms."),
+        ("group.streams.min.task.offset.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The lower bound for task offset intervals, the server's own and those of single groups."),
+        ("group.streams.acceptable.recovery.lag", GroupsConfig, LONG, "records",
+         "A replica of a task's state counts as caught up if it lacks at most this many records. The server passes it on"
+         " to members. A single group can override it with streams.acceptable.recovery.lag."),
+        ("group.streams.fencing.policy", GroupsConfig, choice(*STREAMS_FENCING_POLICIES), "",
+         "Which epochs, other than its current one, a member can commit with. strict: none. assignment-epoch: those since"
+         " it was assigned the task, as in Kafka. A single group can override it with streams.fencing.policy."
+         " Not a Kafka setting."),
+    ),
+    "Transactions": (
+        ("transaction.version", TransactionsConfig, integer(0, 2), "",
+         "The feature level that the server reports to clients (KIP-890). 2: a producer gets a new epoch after each"
+         " transaction. 1: it does not. 0: the same, and the log has the record format of Kafka 3."),
+        ("transaction.max.timeout.ms", TransactionsConfig, POSITIVE, "milliseconds",
+         "The longest transaction timeout that a producer can ask for. A longer one is refused with"
+         " INVALID_TRANSACTION_TIMEOUT. An open transaction holds back readers of committed records."),
+        ("transactional.id.expiration.ms", TransactionsConfig, POSITIVE, "milliseconds",
+         "The server forgets a transactional id that nobody has used for this long."),
+        ("transaction.abort.timed.out.transaction.cleanup.interval.ms", TransactionsConfig, POSITIVE, "milliseconds",
+         "The interval at which the server looks for transactions that have exceeded their timeout, and aborts them."),
+        ("transaction.remove.expired.transaction.cleanup.interval.ms", TransactionsConfig, POSITIVE, "milliseconds",
+         "The interval at which the server looks for expired transactional ids."),
+        ("transaction.partition.verification.enable", TransactionsConfig, BOOLEAN, "",
+         "If true, the server refuses a transactional write to a partition that is not part of the transaction. This"
+         " prevents a delayed batch from leaving a transaction open forever. There is rarely a reason to turn it off."),
+    ),
+    "Topics, Produce and Fetch": (
+        ("num.partitions", TopicsConfig, POSITIVE, "partitions",
+         "The number of partitions of a new topic if the request that creates it does not say."),
+        ("auto.create.topics.enable", TopicsConfig, BOOLEAN, "",
+         "If true, the server creates a topic when a client asks for one that does not exist. Turn it off if a"
+         " misspelt name must fail."),
+        ("delete.topic.enable", TopicsConfig, BOOLEAN, "",
+         "If false, the server refuses DeleteTopics requests."),
+        ("limit.partitions", TopicsConfig, POSITIVE, "partitions",
+         "The most partitions that all topics can have together, without the server's own. A request for more fails with"
+         " POLICY_VIOLATION. Each partition takes memory, and each one that was written to takes files."
+         " Not a Kafka setting."),
+        ("topic.partitions.max", TopicsConfig, POSITIVE, "partitions",
+         "The most partitions that one request can create. A request for more fails with POLICY_VIOLATION. In Kafka it is"
+         " a constant, not a setting."),
+        ("message.max.bytes", TopicsConfig, INT, "bytes",
+         "The largest record batch that a topic accepts, as it is sent (compressed). A larger one is refused with"
+         " MESSAGE_TOO_LARGE. A topic can override it with max.message.bytes."),
+        ("log.segment.bytes", TopicsConfig, integer(1 << 20, INT_MAX), "bytes",
+         "A partition starts a new segment when the current one reaches this size. Retention removes whole segments."
+         " A topic can override it with segment.bytes."),
+        ("log.roll.ms", TopicsConfig, POSITIVE_LONG, "milliseconds",
+         "A partition starts a new segment when the current one reaches this age."
+         " A topic can override it with segment.ms."),
+        ("log.retention.bytes", TopicsConfig, integer(-1, LONG_MAX), "bytes",
+         "If a partition is larger than this, the server deletes its oldest segments. -1: no limit."
+         " A topic can override it with retention.bytes."),
+        ("log.retention.ms", TopicsConfig, integer(-1, LONG_MAX), "milliseconds",
+         "The server deletes segments that are older than this. -1: it keeps them."
+         " A topic can override it with retention.ms."),
+        ("log.retention.check.interval.ms", TopicsConfig, POSITIVE_LONG, "milliseconds",
+         "The interval at which the server looks for segments to delete."),
+        ("log.cleanup.policy", TopicsConfig, choice("delete", "compact", "compact,delete", "delete,compact"), "",
+         "delete: the server deletes old segments by age and size. compact: it keeps the last record of each key."
+         " A topic can override it with cleanup.policy."),
+        ("log.index.interval.bytes", TopicsConfig, INT, "bytes",
+         "The distance in the log between two entries of a segment's index. A smaller one takes more memory and makes a"
+         " Fetch at a random offset read less. A topic can override it with index.interval.bytes."),
+        ("log.index.size.max.bytes", TopicsConfig, integer(4, INT_MAX), "bytes",
+         "The server reports this value as segment.index.bytes of topics; it has no effect, because indexes are in memory"
+         " here."),
+        ("log.message.timestamp.type", TopicsConfig, choice("CreateTime", "LogAppendTime"), "",
+         "Which clock sets the timestamp of a record. CreateTime: the producer's. LogAppendTime: the server's."
+         " A topic can override it with message.timestamp.type."),
+        ("log.message.timestamp.before.max.ms", TopicsConfig, LONG, "milliseconds",
+         "How far before the server's time the timestamp of a record can be. An older one is refused with"
+         " INVALID_TIMESTAMP. A topic can override it with message.timestamp.before.max.ms."),
+        ("log.message.timestamp.after.max.ms", TopicsConfig, LONG, "milliseconds",
+         "How far after the server's time the timestamp of a record can be. A later one is refused with"
+         " INVALID_TIMESTAMP. A topic can override it with message.timestamp.after.max.ms."),
+        ("compression.type", TopicsConfig, choice("producer"), "",
+         "The server stores batches as the producer compressed them. It offers nothing else."),
+        ("fetch.max.bytes", TopicsConfig, integer(1024, INT_MAX), "bytes",
+         "The most bytes that a Fetch response can have, whatever the client asks for. A larger first batch is still"
+         " sent, because the client could not read on without it."),
+        ("max.incremental.fetch.session.cache.slots", TopicsConfig, INT, "sessions",
+         "The most fetch sessions that the server remembers (KIP-227). A consumer without one names all its partitions in"
+         " each request. Raise it if you have more consumers than this."),
+        ("producer.id.expiration.ms", TopicsConfig, POSITIVE, "milliseconds",
+         "A partition forgets the state of a producer that has not written to it for this long. After that, it no longer"
+         " detects duplicates of the producer's last batches."),
+        ("producer.id.block.size", TopicsConfig, POSITIVE, "ids",
+         "How many producer ids the server reserves with one record on disk. In Kafka it is a constant, not a setting."),
+    ),
+    "Network": (
+        ("socket.request.max.bytes", NetworkConfig, POSITIVE, "bytes",
+         "The largest Produce request. The server closes the connection of a client that sends a larger one."),
+        ("limit.request.bytes", NetworkConfig, POSITIVE, "bytes",
+         "The largest request of any other kind. The server closes the connection of a client that sends a larger one."
+         " The assignments of 3,000 members take about 1 MiB. Not a Kafka setting."),
+        ("limit.request.elements", NetworkConfig, POSITIVE, "elements",
+         "The most elements that all arrays of a request can have together; ten times as many in heartbeats, which name"
+         " all partitions of a member. The server closes the connection of a client that sends more. It keeps a small"
+         " request from taking much CPU. Not a Kafka setting."),
+        ("limit.memory.bytes", NetworkConfig, integer(1 << 20, LONG_MAX), "bytes",
+         "The most memory that all requests and responses over 64 KiB can take together. While it is used up, further"
+         " large requests wait and Fetch responses have no records. Not a Kafka setting."),
+        ("max.connections", NetworkConfig, INT, "connections",
+         "The most open connections. The server closes a further one at once. Kafka has no limit by default."),
+        ("max.connections.per.ip", NetworkConfig, INT, "connections",
+         "The most open connections from one address. The server closes a further one at once. The default is as high as"
+         " max.connections because clients in containers often share an address."),
+        ("max.connection.creation.rate", NetworkConfig, POSITIVE, "connections per second",
+         "The most new connections in a second. The server closes a further one at once, where Kafka lets it wait. The"
+         " default is no limit, as in Kafka."),
+        ("connections.max.idle.ms", NetworkConfig, POSITIVE_LONG, "milliseconds",
+         "The server closes a connection that sends no request for this long."),
+        ("limit.frame.time.ms", NetworkConfig, POSITIVE, "milliseconds",
+         "The most time from the first byte of a request to its last. The server closes the connection of a slower"
+         " client, which would hold a buffer. Raise it for clients on slow links. Not a Kafka setting."),
+        ("limit.requests.in.flight", NetworkConfig, POSITIVE, "requests",
+         "The most requests of one connection that can be in progress. The server reads further ones when it has"
+         " responded. Clients send at most 5 by default. Not a Kafka setting."),
+        ("limit.write.buffer.bytes", NetworkConfig, POSITIVE, "bytes",
+         "When a client has not read this many bytes of its responses, the server stops reading its requests."
+         " Not a Kafka setting."),
+        ("limit.write.time.ms", NetworkConfig, POSITIVE, "milliseconds",
+         "The server closes a connection whose write buffer has been full for this long. Not a Kafka setting."),
+    ),
+    "Admin HTTP": (
+        ("admin.connections", AdminConfig, POSITIVE, "connections",
+         "The most open HTTP connections. A further one gets status 503. Not a Kafka setting."),
+        ("admin.header.bytes", AdminConfig, integer(256, 1 << 20), "bytes",
+         "The largest request line and headers together of an HTTP request. Not a Kafka setting."),
+        ("admin.body.bytes", AdminConfig, INT, "bytes",
+         "The largest body of an HTTP request. Not a Kafka setting."),
+        ("admin.request.time.ms", AdminConfig, POSITIVE, "milliseconds",
+         "The most time that an HTTP request can take to arrive. Not a Kafka setting."),
+    ),
+}
 # fmt: on
 
-SETTINGS: dict[str, Setting] = {row[0]: Setting(*row) for row in _TABLE}
+SETTINGS: dict[str, Setting] = {row[0]: Setting(section, *row) for section, rows in _SECTIONS.items() for row in rows}
+
+
+class StructuredSetting(NamedTuple):
+    """A setting that is not a single value. load.py has a function for each."""
+
+    allowed: str
+    documentation: str
+
 
 STRUCTURED = {
-    "listeners": "[PLAINTEXT://]HOST:PORT, or a list of {address: HOST:PORT, advertise: HOST:PORT, dialect: NAME}",
-    "admin.listener": "HOST:PORT",
-    "topics": "a list of {name: NAME, partitions: NUMBER, configs: {key: value}}",
+    "listeners": StructuredSetting(
+        "[PLAINTEXT://]HOST:PORT, or a list of {address: HOST:PORT, advertise: HOST:PORT, dialect: NAME}",
+        "The addresses that clients connect to. `advertise` is the address that the server gives to clients, if it is"
+        " another one. `dialect: kip-792` makes a listener speak JoinGroup v8 as that proposal defines it.",
+    ),
+    "admin.listener": StructuredSetting(
+        "HOST:PORT",
+        "The address of the admin HTTP server, which has metrics, health checks and views of groups. It has no password,"
+        " so do not open it to strangers.",
+    ),
+    "topics": StructuredSetting(
+        "a list of {name: NAME, partitions: NUMBER, configs: {key: value}}",
+        "Topics that the server creates when it starts, unless they exist.",
+    ),
 }
-"""Settings with a shape of their own, and what they look like."""
 
 ONLY_VALUE: dict[str, tuple[Any, str]] = {
     "offsets.topic.replication.factor": (1, "there is one node"),
@@ -415,9 +573,9 @@ ONLY_VALUE: dict[str, tuple[Any, str]] = {
     "transaction.state.log.replication.factor": (1, "there is one node"),
     "transaction.state.log.min.isr": (1, "there is one node"),
     "offsets.topic.compression.codec": (0, "the groups' log is not compressed"),
-    "group.coordinator.append.linger.ms": (-1, "what arrives in one turn of the loop is one batch"),
+    "group.coordinator.append.linger.ms": (-1, "the server writes a batch as soon as it is free to"),
 }
-"""Settings of Kafka that can have but one value here."""
+"""Settings of Kafka that can have only one value here, and why."""
 
 NOT_YET: dict[str, str] = {
     "group.streams.num.warmup.": "warm-up tasks of streams groups (KIP-1071)",
@@ -434,7 +592,7 @@ NOT_YET: dict[str, str] = {
     "authorizer.": "access control",
     "super.users": "access control",
 }
-"""Settings of Kafka features that are not here yet, by the start of their names."""
+"""Settings of Kafka features that are not supported yet, by the prefix of their names."""
 
 INSTEAD: dict[str, str] = {
     "advertised.listeners": "`advertise:` of an entry of `listeners`, or --advertise",
@@ -445,12 +603,18 @@ INSTEAD: dict[str, str] = {
     "log.retention.minutes": "log.retention.ms",
     "log.roll.hours": "log.roll.ms",
 }
+"""Settings of Kafka that have another name here."""
 
 
 def value_of(config: ServerConfig, name: str) -> Any:
-    """What a setting of the table is in this configuration."""
+    """The value of a setting in this configuration."""
     setting = SETTINGS[name]
     areas: Iterable[Any] = (
         config, config.admin, config.network, config.log, config.groups, config.topics, config.transactions,
     )  # fmt: skip
     return getattr(next(area for area in areas if type(area) is setting.area), setting.field_name)
+
+
+def joined(host: str, port: int) -> str:
+    """ "host:port", with IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -12,9 +12,9 @@ A member's epoch only grows (I7), over crashes of the server too, because an epo
 from typing import Any
 from uuid import UUID
 
-from coordinator.faults.clients import ASK_AGAIN, AUDIT, ORDERS, TOPICS, Client, World
-from coordinator.faults.history import Broken, History
-from coordinator.faults.wire import Lost
+from coordinator.faults.clients import AUDIT, ORDERS, RETRIABLE, TOPICS, Client, World
+from coordinator.faults.history import History, OnBroken
+from coordinator.faults.wire import NoResponse
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     ConsumerGroupDescribeRequest,
@@ -25,7 +25,7 @@ from coordinator.protocol.messages import (
 )
 
 JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
-START_ANEW = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}
+MUST_REJOIN = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}
 PATTERN = "(orders|audit)"
 Partition = tuple[str, int]
 _Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
@@ -34,10 +34,10 @@ _Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
 class Ownership:
     """Who believes to own what, in all consumer groups of a run."""
 
-    def __init__(self, history: History, broken: Broken) -> None:
+    def __init__(self, history: History, broken: OnBroken) -> None:
         self._history = history
         self._broken = broken
-        self._told: dict[tuple[str, Partition], tuple[str, int]] = {}
+        self._owners: dict[tuple[str, Partition], tuple[str, int]] = {}
         """Group and partition -> the member that was told last that it has it, and since when that is known."""
         self._epochs: dict[tuple[str, str], tuple[int, int]] = {}
         """Group and member -> its highest epoch, and since when that is known."""
@@ -45,19 +45,19 @@ class Ownership:
         """Groups that started anew: what was asked before may be an answer of the former one."""
         self.assignments = 0
 
-    def told(self, group_id: str, member_id: str, partitions: set[Partition]) -> None:
+    def granted(self, group_id: str, member_id: str, partitions: set[Partition]) -> None:
         """A member learned that it has these."""
         now = self._history.tick()
         self.assignments += 1
         for partition in partitions:
-            before = self._told.get((group_id, partition))
+            before = self._owners.get((group_id, partition))
             if before is None or before[0] != member_id:
-                self._told[group_id, partition] = member_id, now
+                self._owners[group_id, partition] = member_id, now
 
-    def heard(self, group_id: str, member_id: str, believed: set[Partition], asked: int, what: str) -> None:
+    def accepted(self, group_id: str, member_id: str, owned_then: set[Partition], asked: int, what: str) -> None:
         """A request that was sent at `asked` by a member that believed to have these partitions was not refused."""
-        for partition in believed:
-            owner, since = self._told.get((group_id, partition), (member_id, 0))
+        for partition in owned_then:
+            owner, since = self._owners.get((group_id, partition), (member_id, 0))
             if owner != member_id and since < asked:
                 self._broken(
                     "I8 single owner",
@@ -70,7 +70,7 @@ class Ownership:
         for key in [key for key in self._epochs if key[0] == group_id]:
             del self._epochs[key]
 
-    def epoch(self, group_id: str, member_id: str, epoch: int, asked: int) -> None:
+    def epoch_received(self, group_id: str, member_id: str, epoch: int, asked: int) -> None:
         """A member was told its epoch."""
         if asked < self._since.get(group_id, 0):
             return
@@ -94,9 +94,9 @@ class ConsumerMember(Client):
         self.topics: tuple[str, ...] = random.choice([(ORDERS,), (ORDERS, AUDIT)])
         self.commit_version = 9
         self.names: dict[bytes, str] = {}
-        self._start_anew()
+        self._restart()
 
-    def _start_anew(self) -> None:
+    def _restart(self) -> None:
         """A new process: it has nothing and knows nothing."""
         self.member_id = str(UUID(bytes=self.random.randbytes(16)))
         self._rejoin()
@@ -105,12 +105,12 @@ class ConsumerMember(Client):
         self.epoch = JOINING
         self.positions: dict[Partition, int] = {}
         self.assigned: set[Partition] = set()
-        self.tells = True
-        self.acknowledges = False
+        self.sends_everything = True
+        self.must_acknowledge = False
         self.stable = False
 
     @property
-    def wants(self) -> set[Partition]:
+    def wanted(self) -> set[Partition]:
         topics = TOPICS if self.pattern else self.topics
         return {(topic, index) for topic in topics for index in range(TOPICS[topic])}
 
@@ -119,9 +119,9 @@ class ConsumerMember(Client):
         while True:
             try:
                 await self._live()
-            except Lost:
+            except NoResponse:
                 # What it said may have been heard; the next time it tells everything.
-                self.tells = True
+                self.sends_everything = True
                 await self.think()
 
     async def _live(self) -> None:
@@ -132,8 +132,8 @@ class ConsumerMember(Client):
             await self._commit()
         elif chance < 0.4 and self.positions:
             await self._read()
-        elif chance > 0.93 and not self.world.calm:
-            await self._do_something_rare(self.random.random())
+        elif chance > 0.93 and not self.world.is_healed:
+            await self._rare_event(self.random.random())
 
     # --- the protocol -------------------------------------------------------------------------------------------------
 
@@ -141,12 +141,12 @@ class ConsumerMember(Client):
         plan, history = self.world.plan, self.world.history
         # Given up before it is said.
         self.positions = {each: at for each, at in self.positions.items() if each in self.assigned}
-        believed, joins = set(self.positions), self.epoch == JOINING
-        tells = self.tells or joins
+        owned_then, joins = set(self.positions), self.epoch == JOINING
+        sends_everything = self.sends_everything or joins
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch, instance_id=self.instance_id
         )
-        if tells:
+        if sends_everything:
             request.rebalance_timeout_ms = plan.rebalance_ms
             if self.pattern is None:
                 request.subscribed_topic_names = list(self.topics)
@@ -154,34 +154,34 @@ class ConsumerMember(Client):
             else:
                 request.subscribed_topic_names = []
                 request.subscribed_topic_regex = self.pattern
-        if tells or self.acknowledges:
+        if sends_everything or self.must_acknowledge:
             request.topic_partitions = self._owned()
         member_id, asked = self.member_id, history.tick()
         response = await self.call(request, 1)
         if response.error_code:
-            self._refused("ConsumerGroupHeartbeat", response.error_code)
+            self._on_error("ConsumerGroupHeartbeat", response.error_code)
             return
         if not joins:
-            self.ownership.heard(self.group_id, member_id, believed, asked, "heartbeat")
-        self.ownership.epoch(self.group_id, member_id, response.member_epoch, asked)
-        self.tells = self.acknowledges = False
+            self.ownership.accepted(self.group_id, member_id, owned_then, asked, "heartbeat")
+        self.ownership.epoch_received(self.group_id, member_id, response.member_epoch, asked)
+        self.sends_everything = self.must_acknowledge = False
         self.epoch = response.member_epoch
         if response.assignment is not None:
-            await self._hear(response.assignment)
-        self.stable = not self.acknowledges
+            await self._apply_assignment(response.assignment)
+        self.stable = not self.must_acknowledge
 
-    async def _hear(self, assignment: Any) -> None:
+    async def _apply_assignment(self, assignment: Any) -> None:
         names = [await self._name(topic.topic_id) for topic in assignment.topic_partitions]
         self.assigned = {
             (name, index)
             for name, topic in zip(names, assignment.topic_partitions, strict=True)
             for index in topic.partitions
         }
-        self.acknowledges = self.assigned != set(self.positions)
+        self.must_acknowledge = self.assigned != set(self.positions)
         gained = self.assigned - self.positions.keys()
         if not gained:
             return
-        self.ownership.told(self.group_id, self.member_id, gained)
+        self.ownership.granted(self.group_id, self.member_id, gained)
         self.positions |= dict.fromkeys(gained, 0)
         self.world.event(f"{self.name} {self.member_id[:4]} {self.epoch}: has {len(self.assigned)} partitions")
         await self._read()
@@ -191,7 +191,7 @@ class ConsumerMember(Client):
             response = await self.call(MetadataRequest(topics=None), 12)
             self.names |= {topic.topic_id: topic.name for topic in response.topics}
             if topic_id not in self.names:
-                raise Lost
+                raise NoResponse
         return self.names[topic_id]
 
     def _owned(self) -> list[_Owned]:
@@ -201,19 +201,19 @@ class ConsumerMember(Client):
             by_topic.setdefault(ids[name], []).append(index)
         return [_Owned(topic_id, indexes) for topic_id, indexes in by_topic.items()]
 
-    def _refused(self, what: str, code: int) -> None:
+    def _on_error(self, what: str, code: int) -> None:
         error = ErrorCode(code)
         self.world.event(f"{self.name} {self.member_id[:4]} {self.epoch}: {what} {error.name}")
-        if error in START_ANEW:
+        if error in MUST_REJOIN:
             self._rejoin()
         elif error is ErrorCode.FENCED_INSTANCE_ID and self.instance_id is not None:
-            self._start_anew()
+            self._restart()
         elif error is ErrorCode.UNRELEASED_INSTANCE_ID and self.instance_id is not None:
             self.stable = False
-        elif error not in ASK_AGAIN and error is not ErrorCode.UNKNOWN_SERVER_ERROR:
+        elif error not in RETRIABLE and error is not ErrorCode.UNKNOWN_SERVER_ERROR:
             self.unexpected(what, code)
         else:
-            raise Lost
+            raise NoResponse
 
     # --- consuming ----------------------------------------------------------------------------------------------------
 
@@ -226,11 +226,11 @@ class ConsumerMember(Client):
         asked, answer, attempts = await self.send_commit(
             self.group_id, offsets, self.commit_version, epoch, member_id, None
         )
-        code = await self.committed(self.group_id, asked, answer, attempts, epoch, "")
+        code = await self.await_commit(self.group_id, asked, answer, attempts, epoch, "")
         if code is ErrorCode.NONE:
-            self.ownership.heard(self.group_id, member_id, set(chosen), asked, "commit")
+            self.ownership.accepted(self.group_id, member_id, set(chosen), asked, "commit")
         elif code is not ErrorCode.STALE_MEMBER_EPOCH:
-            self._refused("OffsetCommit", code)
+            self._on_error("OffsetCommit", code)
 
     async def _read(self) -> None:
         """As a member: strangers and former members are told nothing."""
@@ -241,23 +241,23 @@ class ConsumerMember(Client):
             indexes.setdefault(name, []).append(index)
         topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name, bytes(16), some) for name, some in indexes.items()]
         group = OffsetFetchRequest.OffsetFetchRequestGroup(self.group_id, self.member_id, self.epoch, topics)
-        known = history.known_before((self.group_id, *partition) for partition in partitions)
+        known = history.read_started((self.group_id, *partition) for partition in partitions)
         answered = (await self.call(OffsetFetchRequest(groups=[group]), 9)).groups[0]
         if answered.error_code:
             if answered.error_code != ErrorCode.STALE_MEMBER_EPOCH:
-                self._refused("OffsetFetch", answered.error_code)
+                self._on_error("OffsetFetch", answered.error_code)
             return
         for topic in answered.topics:
             for each in topic.partitions:
                 key = (self.group_id, topic.name, each.partition_index)
                 if each.error_code:
-                    raise Lost
-                history.read(key, known[key], each.committed_offset, each.metadata or "", self.name)
+                    raise NoResponse
+                history.read_answered(key, known[key], each.committed_offset, each.metadata or "", self.name)
                 self.positions[topic.name, each.partition_index] = max(0, each.committed_offset)
 
     # --- what also happens --------------------------------------------------------------------------------------------
 
-    async def _do_something_rare(self, chance: float) -> None:
+    async def _rare_event(self, chance: float) -> None:
         self.stable = False
         if chance < 0.25:
             await self._leave(LEAVING)
@@ -265,25 +265,25 @@ class ConsumerMember(Client):
             await self._leave(LEAVING_FOR_A_WHILE)
         elif chance < 0.6:
             self.caller.give_up()
-            self._start_anew()
-            await self.world.rest(self.random.choice([0.0, 1.0, 15.0]) * self.random.random())
+            self._restart()
+            await self.world.sleep(self.random.choice([0.0, 1.0, 15.0]) * self.random.random())
         elif chance < 0.75:
-            self._change()
+            self._change_subscription()
         elif chance < 0.9:
-            await self.world.rest(self.random.uniform(0, 2 * self.world.plan.session_ms / 1000))
+            await self.world.sleep(self.random.uniform(0, 2 * self.world.plan.session_ms / 1000))
         else:
             self.caller.give_up()
 
-    def _change(self) -> None:
+    def _change_subscription(self) -> None:
         self.topics = self.random.choice([(ORDERS,), (ORDERS, AUDIT)])
-        self.tells = True
+        self.sends_everything = True
 
     async def _leave(self, epoch: int) -> None:
         request = self._leaving(epoch)
         try:
             await self.call(request, 1)
         finally:
-            self._start_anew()
+            self._restart()
         await self.think()
 
     def _leaving(self, epoch: int) -> Message:
@@ -296,6 +296,6 @@ class ConsumerMember(Client):
     async def describe(self) -> Any:
         """The group. Raises Lost."""
         response = await self.call(ConsumerGroupDescribeRequest([self.group_id]), 1)
-        if response.groups[0].error_code in ASK_AGAIN:
-            raise Lost
+        if response.groups[0].error_code in RETRIABLE:
+            raise NoResponse
         return response.groups[0]

@@ -13,12 +13,12 @@ Every commit has a name, its metadata, by which a read tells whose it is. They s
 TxnOffsetCommit after AddOffsetsToTxn, or v5, which adds its group itself. A worker that loses an answer begins anew.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from coordinator.faults.clients import ASK_AGAIN, ORDERS, Client, World
-from coordinator.faults.wire import Lost
+from coordinator.faults.clients import ORDERS, RETRIABLE, Client, World
+from coordinator.faults.history import OnBroken
+from coordinator.faults.wire import NoResponse
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AddOffsetsToTxnRequest,
@@ -32,7 +32,7 @@ INVARIANT = "I10 transactions"
 TIMEOUT_MS = 15_000
 WORKERS = 2
 """Of one counter."""
-_AGAIN = ASK_AGAIN | {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNKNOWN_SERVER_ERROR}
+_RETRIABLE = RETRIABLE | {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNKNOWN_SERVER_ERROR}
 _FENCED = {
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.PRODUCER_FENCED,
@@ -58,23 +58,23 @@ class Outcome(Enum):
 
 
 @dataclass(slots=True)
-class Step:
+class Increment:
     """An attempt at one value."""
 
     value: int
     outcome: Outcome = Outcome.OPEN
 
 
-class Count:
+class CounterModel:
     """What is known of one counter."""
 
-    def __init__(self, number: int, broken: Callable[[str, str], None]) -> None:
+    def __init__(self, number: int, broken: OnBroken) -> None:
         self.transactional_id = f"counter-{number}"
         self.groups = (f"counted-{number}-a", f"counted-{number}-b")
         self.known = -1
         """A value that is known to be committed; no read of stable offsets that begins now may show less."""
         self.committed = 0
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, Increment] = {}
         self._taken: dict[int, str] = {}
         """Value -> the step by which it came."""
         self._broken = broken
@@ -82,7 +82,7 @@ class Count:
     def step(self, value: int, worker: str) -> str:
         """Somebody is about to commit this value; the name is to be its metadata."""
         name = f"{worker} {len(self._steps)}"
-        self._steps[name] = Step(value)
+        self._steps[name] = Increment(value)
         return name
 
     def asked(self, name: str) -> None:
@@ -115,10 +115,10 @@ class Count:
         self.was_committed(name, f"was read in {group}")
 
 
-class Onlooker(Client):
+class CounterReader(Client):
     """Reads stable offsets, whoever has the id at the moment."""
 
-    def __init__(self, world: World, count: Count, name: str) -> None:
+    def __init__(self, world: World, count: CounterModel, name: str) -> None:
         super().__init__(world, f"{count.transactional_id}-{name}")
         self.count = count
 
@@ -128,14 +128,14 @@ class Onlooker(Client):
             try:
                 for group in self.random.sample(self.count.groups, 2):
                     await self.read(group)
-            except Lost:
+            except NoResponse:
                 continue
 
-    def refused(self, what: str, code: int) -> None:
+    def on_error(self, what: str, code: int) -> None:
         """Raises Lost for an error that may be."""
-        if code not in _AGAIN:
+        if code not in _RETRIABLE:
             self.unexpected(what, code)
-        raise Lost
+        raise NoResponse
 
     async def read(self, group: str) -> int:
         """The stable offset; -1 for none."""
@@ -153,21 +153,21 @@ class Onlooker(Client):
             response = await self.call(request, version)
             answered = response if version == 7 else response.groups[0]
             if answered.error_code:
-                self.refused("OffsetFetch", answered.error_code)
+                self.on_error("OffsetFetch", answered.error_code)
             partition = answered.topics[0].partitions[0]
             if partition.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
                 await self.think()
                 continue
             if partition.error_code:
-                self.refused("OffsetFetch", partition.error_code)
+                self.on_error("OffsetFetch", partition.error_code)
             self.count.read(group, partition.committed_offset, partition.metadata or "", known)
             return int(partition.committed_offset)
 
 
-class Counter(Onlooker):
+class CounterWorker(CounterReader):
     """One of the workers of a count."""
 
-    def __init__(self, world: World, count: Count, number: int) -> None:
+    def __init__(self, world: World, count: CounterModel, number: int) -> None:
         super().__init__(world, count, f"worker-{number}")
         self.answered_s = -1.0
         """When a step of its own was last committed."""
@@ -179,32 +179,32 @@ class Counter(Onlooker):
         """Of TxnOffsetCommit."""
 
     async def run(self) -> None:
-        while not (self._gives_way and self.world.calm):
+        while not (self._gives_way and self.world.is_healed):
             await self.think()
             try:
-                await self._begin()
+                await self._init_producer_id()
                 for _ in range(self.random.randint(1, 6)):
-                    await self._take_a_step()
+                    await self._increment()
                     await self.think()
-            except (Lost, Fenced):
+            except (NoResponse, Fenced):
                 continue
 
-    async def _begin(self) -> None:
+    async def _init_producer_id(self) -> None:
         request = InitProducerIdRequest(transactional_id=self.count.transactional_id, transaction_timeout_ms=TIMEOUT_MS)
         response = await self.call(request, self.random.randrange(0, 6))
-        self._pass("InitProducerId", response.error_code)
+        self._check_error("InitProducerId", response.error_code)
         self._producer_id, self._epoch = response.producer_id, response.producer_epoch
         self._version = self.random.choice([0, 2, 3, 4, 5, 5, 5])
 
-    def _pass(self, what: str, code: int) -> None:
+    def _check_error(self, what: str, code: int) -> None:
         """Raises what follows from an error."""
         if code == ErrorCode.NONE:
             return
         if code in _FENCED:
             raise Fenced
-        self.refused(what, code)
+        self.on_error(what, code)
 
-    async def _take_a_step(self) -> None:
+    async def _increment(self) -> None:
         first, second = [await self.read(group) for group in self.count.groups]
         value = max(first, second) + 1
         name = self.count.step(value, self.name)
@@ -214,7 +214,7 @@ class Counter(Onlooker):
                 await self._end(committed=False)
                 self.count.aborted(name)
                 return
-        except (Lost, Fenced):
+        except (NoResponse, Fenced):
             self.count.aborted(name)
             raise
         self.count.asked(name)
@@ -246,7 +246,7 @@ class Counter(Onlooker):
             code = response.topics[0].partitions[0].error_code
             if code == ErrorCode.TRANSACTION_ABORTABLE and self._version < _KNOWS_ABORTABLE:
                 self.unexpected("TxnOffsetCommit", code)
-            self._pass("TxnOffsetCommit", code)
+            self._check_error("TxnOffsetCommit", code)
 
     async def _add(self, group: str) -> None:
         request = AddOffsetsToTxnRequest(
@@ -258,7 +258,7 @@ class Counter(Onlooker):
         while True:
             response = await self.call(request, min(self._version, 4))
             if response.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
-                self._pass("AddOffsetsToTxn", response.error_code)
+                self._check_error("AddOffsetsToTxn", response.error_code)
                 return
             await self.think()
 
@@ -270,6 +270,6 @@ class Counter(Onlooker):
             committed=committed,
         )
         response = await self.call(request, self._version)
-        self._pass("EndTxn", response.error_code)
+        self._check_error("EndTxn", response.error_code)
         if self._version >= _ADDS_ITSELF:
             self._producer_id, self._epoch = response.producer_id, response.producer_epoch

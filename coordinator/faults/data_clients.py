@@ -6,12 +6,13 @@ offset that had something else (*inconsistent offsets*), and nothing that was on
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
-from coordinator.faults.clients import ASK_AGAIN, Client, World
-from coordinator.faults.wire import Lost
-from coordinator.log.batch import CorruptBatch, decode_records, encode_batch, split
+from coordinator.faults.clients import RETRIABLE, Client, World
+from coordinator.faults.history import OnBroken
+from coordinator.faults.wire import NoResponse
+from coordinator.log.batch import CorruptBatch, decode_records, split
+from coordinator.log.batch_builder import encode_batch
 from coordinator.log.record import LogRecord
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import FetchRequest, InitProducerIdRequest, ProduceRequest
@@ -20,19 +21,19 @@ EVENTS, PARTITIONS = "events", 2
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 """Kafka's isolation levels."""
 INVARIANT = "I20 records are kept"
-SEND_AGAIN = ASK_AGAIN | {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR}
+RETRIABLE_PRODUCE = RETRIABLE | {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
-class Records:
+class KnownRecords:
     """What is known to be in the partitions: offset -> value."""
 
-    def __init__(self, broken: Callable[[str, str], None]) -> None:
+    def __init__(self, broken: OnBroken) -> None:
         self.known: list[dict[int, str]] = [{} for _ in range(PARTITIONS)]
         self.acknowledged = 0
         self._places: list[dict[str, int]] = [{} for _ in range(PARTITIONS)]
         self._broken = broken
 
-    def has(self, partition: int, offset: int, value: str, how: str) -> None:
+    def observe(self, partition: int, offset: int, value: str, how: str) -> None:
         """This value was read, or acknowledged, at this offset."""
         there = self.known[partition].setdefault(offset, value)
         if there != value:
@@ -62,38 +63,38 @@ class IdempotentClient(Client, ABC):
             await self.think()
             try:
                 if self._producer_id < 0:
-                    await self._begin()
+                    await self._init_producer_id()
                 else:
-                    await self._go_on()
-            except Lost:
+                    await self._next_operation()
+            except NoResponse:
                 continue
 
     @abstractmethod
-    async def _begin(self) -> None:
+    async def _init_producer_id(self) -> None:
         """Gets a producer id, or raises Lost."""
 
     @abstractmethod
-    async def _go_on(self) -> None:
+    async def _next_operation(self) -> None:
         """The next thing that it does with it. May raise Lost."""
 
 
 class Producer(IdempotentClient):
     """Writes numbers, each to one partition, until it is sure of each."""
 
-    def __init__(self, world: World, number: int, records: Records) -> None:
+    def __init__(self, world: World, number: int, records: KnownRecords) -> None:
         super().__init__(world, f"producer-{number}", PARTITIONS)
         self.records = records
 
-    async def _begin(self) -> None:
+    async def _init_producer_id(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         response = await self.call(request, self.random.randrange(0, 5))
         if response.error_code:
-            if response.error_code not in SEND_AGAIN:
+            if response.error_code not in RETRIABLE_PRODUCE:
                 self.unexpected("InitProducerId", response.error_code)
-            raise Lost
+            raise NoResponse
         self._producer_id, self._epoch = response.producer_id, response.producer_epoch
 
-    async def _go_on(self) -> None:
+    async def _next_operation(self) -> None:
         """One batch, again and again until it is known to be there."""
         partition = self.random.randrange(PARTITIONS)
         values = [f"{self.name} {self._count + each}" for each in range(self.random.randint(1, 5))]
@@ -107,21 +108,21 @@ class Producer(IdempotentClient):
         while True:
             try:
                 answer = await self._send(partition, batch)
-            except Lost:
+            except NoResponse:
                 await self.think()
                 continue
             code = ErrorCode(answer.error_code)
             if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 break
-            if code not in SEND_AGAIN:
+            if code not in RETRIABLE_PRODUCE:
                 self.unexpected("Produce", code)
-                raise Lost
+                raise NoResponse
             await self.think()
         self._sequences[partition] += len(values)
         self.records.acknowledged += len(values)
         if answer.base_offset >= 0:
             for index, value in enumerate(values):
-                self.records.has(partition, answer.base_offset + index, value, "acknowledged")
+                self.records.observe(partition, answer.base_offset + index, value, "acknowledged")
         self.answered_s = self.world.loop.time()
 
     async def _send(self, partition: int, batch: bytes) -> Any:
@@ -147,7 +148,7 @@ class PartitionReader(Client, ABC):
             await self.think()
             try:
                 await self.read_all(self.random.randrange(self.partitions))
-            except Lost:
+            except NoResponse:
                 continue
 
     @abstractmethod
@@ -168,16 +169,16 @@ class PartitionReader(Client, ABC):
         response = await self.call(request, self.random.randrange(4, 13))
         answer = response.responses[0].partitions[0]
         if answer.error_code:
-            if answer.error_code not in SEND_AGAIN:
+            if answer.error_code not in RETRIABLE_PRODUCE:
                 self.unexpected("Fetch", answer.error_code)
-            raise Lost
+            raise NoResponse
         return answer
 
 
 class Reader(PartitionReader):
     """Everything that was known when it began to read must be there, in the order in which it was written."""
 
-    def __init__(self, world: World, number: int, records: Records) -> None:
+    def __init__(self, world: World, number: int, records: KnownRecords) -> None:
         super().__init__(world, f"reader-{number}", EVENTS, PARTITIONS, READ_UNCOMMITTED)
         self.records = records
 
@@ -195,7 +196,7 @@ class Reader(PartitionReader):
                 if record.offset != offset:
                     self.world.broken(INVARIANT, f"partition {partition}: {record.offset} follows {offset - 1}")
                 value = (record.value or b"").decode()
-                self.records.has(partition, record.offset, value, "read")
+                self.records.observe(partition, record.offset, value, "read")
                 seen[record.offset] = value
                 producer, _, number = value.rpartition(" ")
                 if int(number) <= last.get(producer, -1):
@@ -215,7 +216,7 @@ class Reader(PartitionReader):
             records = [record for at, header in split(content) for record in decode_records(content, at, header)]
         except CorruptBatch as error:
             self.world.broken(INVARIANT, f"partition {partition} at {offset}: {error}")
-            raise Lost from None
+            raise NoResponse from None
         if not records and offset < answer.high_watermark:
-            raise Lost
+            raise NoResponse
         return records, answer.high_watermark

@@ -8,72 +8,72 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 from coordinator.admin.metrics import Collector
-from coordinator.groups.consumer.group import ConsumerGroup, MemberState
-from coordinator.groups.groups import Groups
+from coordinator.faults.history import OnBroken
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import MemberState
+from coordinator.groups.kinds import LABELS, Kind
+from coordinator.groups.machine import GroupMachine
 from coordinator.groups.streams.group import StreamsGroup
 from coordinator.runtime.result import TimerKey
 from coordinator.runtime.shard import Shard, Status
 from coordinator.server import Server
 
-Broken = Callable[[str, str], None]
 
-
-def check(server: Server, broken: Broken) -> None:
+def check(server: Server, broken: OnBroken) -> None:
     """Between two callbacks of a running server."""
     for shard in server.groups.shards:
         if shard.status is Status.FAILED:
             continue
-        for what in [*_left_over(shard), *_still_held(shard)]:
+        for what in [*_orphaned_timers(shard), *_leaked_requests(shard)]:
             broken("I16 bounded", f"shard {shard.index}: {what}")
-        for group in shard.state.consumer.values():
-            for what in _miscounted(group):
+        for group in shard.state.of_kind(Kind.CONSUMER):
+            for what in _consumer_mismatches(cast(ConsumerGroup, group)):
                 broken("I18 counts tell the truth", f"shard {shard.index}, {group.group_id}: {what}")
-        for streams in shard.state.streams.values():
-            for what in _had_twice(streams):
+        for group in shard.state.of_kind(Kind.STREAMS):
+            streams = cast(StreamsGroup, group)
+            for what in _duplicate_tasks(streams):
                 broken("I8 single owner", f"shard {shard.index}, {streams.group_id}: {what}")
-            for what in _streams_miscounted(streams):
+            for what in _streams_mismatches(streams):
                 broken("I18 counts tell the truth", f"shard {shard.index}, {streams.group_id}: {what}")
-    for what in _wrong_gauges(server):
+    for what in _gauge_mismatches(server):
         broken("I18 counts tell the truth", what)
 
 
 # --- I16 --------------------------------------------------------------------------------------------------------------
 
 
-def _left_over(shard: Shard[Groups]) -> Iterable[str]:
+def _orphaned_timers(shard: Shard[GroupMachine]) -> Iterable[str]:
     """Timers of nobody."""
     for key in shard._timers._entries:  # noqa: SLF001 - to be looked at from the inside is what it is for
         if not _has_owner(shard.state, key):
             yield f"a timer is left over: {key}"
 
 
-def _has_owner(groups: Groups, key: TimerKey) -> bool:
+def _has_owner(groups: GroupMachine, key: TimerKey) -> bool:
     kind = str(key[0])
-    of_kind: Mapping[str, Mapping[str, Any]] = {
-        "classic": groups.classic, "consumer": groups.consumer, "streams": groups.streams,
-    }  # fmt: skip
-    known = of_kind.get(kind.partition("-")[0])
-    if known is None:
+    protocol = kind.partition("-")[0]
+    if protocol not in LABELS:
         return True
-    group = known.get(str(key[1]))
-    if group is None:
+    group = groups.by_id.get(str(key[1]))
+    if group is None or group.kind.label != protocol:
         return False
     if kind == "classic-pending":
-        return key[2] in group.pending_joins
+        return key[2] in cast(ClassicGroup, group).pending_joins
     if kind in {"classic-join", "classic-sync", "consumer-regex", "streams-delay"}:
         return True
     return key[2] in group.members
 
 
-def _still_held(shard: Shard[Groups]) -> Iterable[str]:
+def _leaked_requests(shard: Shard[GroupMachine]) -> Iterable[str]:
     if shard._mailbox:  # noqa: SLF001 - as above
         yield f"{len(shard._mailbox)} requests are in the mailbox"  # noqa: SLF001 - as above
     waiting, members = len(shard._waiting), 0  # noqa: SLF001 - as above
-    for group in shard.state.classic.values():
+    for group in shard.state.of_kind(Kind.CLASSIC):
         members += len(group.members)
     if waiting > members:
         yield f"{waiting} requests wait in groups with {members} members"
@@ -85,7 +85,7 @@ def _still_held(shard: Shard[Groups]) -> Iterable[str]:
 # --- I18 --------------------------------------------------------------------------------------------------------------
 
 
-def _miscounted(group: ConsumerGroup) -> Iterable[str]:
+def _consumer_mismatches(group: ConsumerGroup) -> Iterable[str]:
     members = group.members.values()
     classic = [member.classic for member in members if member.classic is not None]
     by_regex = Counter(topic for regex in group.regexes.values() for topic in regex.topics)
@@ -110,20 +110,20 @@ def _miscounted(group: ConsumerGroup) -> Iterable[str]:
                 if member.member_epoch != group.target_epoch or member.state is not MemberState.STABLE
             },
         ),
-        "owners": (_pairs(group.owners), _held(group)),
-        "meant": (_pairs(group.meant), _meant(group)),
-        "meant_count": (group.meant_count, len(_meant(group))),
+        "owners": (_flatten(group.owners), _held_partitions(group)),
+        "inverted_target": (_flatten(group.inverted_target), _target_partitions(group)),
+        "target_partition_count": (group.target_partition_count, len(_target_partitions(group))),
     }
     for name, (kept, recounted) in counted.items():
         if kept != recounted:
             yield f"{name} is {kept}, not {recounted}"
 
 
-def _pairs(turned: Mapping[bytes, Mapping[int, str]]) -> list[tuple[bytes, int, str]]:
+def _flatten(turned: Mapping[bytes, Mapping[int, str]]) -> list[tuple[bytes, int, str]]:
     return sorted((topic_id, each, who) for topic_id, owners in turned.items() for each, who in owners.items())
 
 
-def _held(group: ConsumerGroup) -> list[tuple[bytes, int, str]]:
+def _held_partitions(group: ConsumerGroup) -> list[tuple[bytes, int, str]]:
     return sorted(
         (topic_id, partition, member.member_id)
         for member in group.members.values()
@@ -133,7 +133,7 @@ def _held(group: ConsumerGroup) -> list[tuple[bytes, int, str]]:
     )
 
 
-def _meant(group: ConsumerGroup) -> list[tuple[bytes, int, str]]:
+def _target_partitions(group: ConsumerGroup) -> list[tuple[bytes, int, str]]:
     return sorted(
         (topic_id, partition, member_id)
         for member_id, target in group.target.items()
@@ -142,7 +142,7 @@ def _meant(group: ConsumerGroup) -> list[tuple[bytes, int, str]]:
     )
 
 
-def _streams_miscounted(group: StreamsGroup) -> Iterable[str]:
+def _streams_mismatches(group: StreamsGroup) -> Iterable[str]:
     members = group.members.values()
     by_role: dict[str, dict[str, dict[int, set[str]]]] = {"active": {}, "standby": {}, "warmup": {}}
     for role, member_id, subtopology_id, number in _tasks(group):
@@ -152,8 +152,8 @@ def _streams_miscounted(group: StreamsGroup) -> Iterable[str]:
     }
     counted: Mapping[str, tuple[Any, Any]] = {
         "active": (active, by_role["active"]),
-        "standby": (_known(group.standby), by_role["standby"]),
-        "warmup": (_known(group.warmup), by_role["warmup"]),
+        "standby": (_without_empty(group.standby), by_role["standby"]),
+        "warmup": (_without_empty(group.warmup), by_role["warmup"]),
         "static_members": (
             group.static_members,
             {member.instance_id: member.member_id for member in members if member.instance_id is not None},
@@ -168,7 +168,7 @@ def _streams_miscounted(group: StreamsGroup) -> Iterable[str]:
             yield f"{name} is {kept}, not {recounted}"
 
 
-def _known(holders: Mapping[str, Mapping[int, Any]]) -> dict[str, dict[int, set[str]]]:
+def _without_empty(holders: Mapping[str, Mapping[int, Any]]) -> dict[str, dict[int, set[str]]]:
     """Without what is empty."""
     found = {each: {number: set(who) for number, who in numbers.items() if who} for each, numbers in holders.items()}
     return {each: numbers for each, numbers in found.items() if numbers}
@@ -186,7 +186,7 @@ def _tasks(group: StreamsGroup) -> Iterable[tuple[str, str, str, int]]:
                     yield from ((role, member.member_id, subtopology_id, number) for number in numbers)
 
 
-def _had_twice(group: StreamsGroup) -> Iterable[str]:
+def _duplicate_tasks(group: StreamsGroup) -> Iterable[str]:
     """A task is run by one member; and one member of a process has it, in whatever role."""
     runs: dict[tuple[str, int], str] = {}
     has: dict[tuple[str, str, int], str] = {}
@@ -199,15 +199,14 @@ def _had_twice(group: StreamsGroup) -> Iterable[str]:
             yield f"task {subtopology_id}_{number} is of {member_id} as {role} and of {others} (process {process_id})"
 
 
-def _wrong_gauges(server: Server) -> Iterable[str]:
+def _gauge_mismatches(server: Server) -> Iterable[str]:
     """What `/metrics` would say now. Reading all of it also shows that it can always be read."""
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     for family in Collector(server).collect():
         for sample in family.samples:
-            told[sample.name] += sample.value
+            reported[sample.name] += sample.value
     states = [shard.state for shard in server.groups.shards]
-    kinds: list[Any] = [each for state in states for each in (state.classic, state.consumer, state.streams)]
-    groups = [group for kind in kinds for group in kind.values()]
+    groups = [group for state in states for group in state.by_id.values()]
     offsets = [each for state in states for each in state.offsets.by_group.values()]
     recounted = {
         "coordinator_groups": len(groups),
@@ -216,5 +215,5 @@ def _wrong_gauges(server: Server) -> Iterable[str]:
         "coordinator_parked_replies": sum(len(shard.parked) for shard in server.shards),
     }
     for name, count in recounted.items():
-        if told[name] != count:
-            yield f"{name} is {told[name]:.0f}, not {count}"
+        if reported[name] != count:
+            yield f"{name} is {reported[name]:.0f}, not {count}"

@@ -35,7 +35,7 @@ class PowerCut(Exception):
     """The simulated machine lost its power during this operation."""
 
 
-class Node:
+class Inode:
     """A file's content, apart from its names."""
 
     __slots__ = ("cached", "durable", "sizes", "states", "unfinished")
@@ -72,9 +72,9 @@ class Node:
     def sync(self) -> None:
         if self.states or self.sizes:
             self.durable = bytes(self.cached)
-        self.forget()
+        self.forget_unsynced()
 
-    def forget(self) -> None:
+    def forget_unsynced(self) -> None:
         self.states.clear()
         self.sizes.clear()
 
@@ -90,10 +90,10 @@ class Node:
         del content[size:]
         self.cached = content
         self.durable = bytes(content)
-        self.forget()
+        self.forget_unsynced()
 
 
-Change = tuple[str | None, str | None, "Node | Folder"]
+NameChange = tuple[str | None, str | None, "Inode | Folder"]
 """A name that goes, a name that comes, and what bears it: made (None, new), removed (old, None), renamed (old, new)."""
 
 
@@ -103,11 +103,11 @@ class Folder:
     __slots__ = ("changes", "durable", "names")
 
     def __init__(self) -> None:
-        self.names: dict[str, Node | Folder] = {}
-        self.durable: dict[str, Node | Folder] = {}
-        self.changes: list[Change] = []
+        self.names: dict[str, Inode | Folder] = {}
+        self.durable: dict[str, Inode | Folder] = {}
+        self.changes: list[NameChange] = []
 
-    def change(self, old: str | None, new: str | None, node: "Node | Folder") -> None:
+    def change(self, old: str | None, new: str | None, node: "Inode | Folder") -> None:
         _apply(self.names, (old, new, node))
         self.changes.append((old, new, node))
 
@@ -124,7 +124,7 @@ class Folder:
         self.changes.clear()
 
 
-def _apply(names: "dict[str, Node | Folder]", change: Change) -> None:
+def _apply(names: "dict[str, Inode | Folder]", change: NameChange) -> None:
     old, new, node = change
     if old is not None:
         if names.get(old) is not node:
@@ -137,18 +137,18 @@ def _apply(names: "dict[str, Node | Folder]", change: Change) -> None:
 class SimulatedFile(AppendingFile):
     """An open file; it dies with the process that opened it."""
 
-    __slots__ = ("_disk", "_life", "_node", "_open")
+    __slots__ = ("_disk", "_generation", "_node", "_open")
 
-    def __init__(self, disk: "SimulatedDisk", node: Node) -> None:
+    def __init__(self, disk: "SimulatedDisk", node: Inode) -> None:
         self._disk = disk
-        self._life = disk.life
+        self._generation = disk.generation
         self._node = node
         self._open = True
         disk.files_open += 1
 
     def write_some(self, data: bytes | memoryview) -> int:
         self._check()
-        count = self._disk.grant(len(data))
+        count = self._disk.grant_write(len(data))
         self._node.write(len(self._node.cached), data[:count], short=count < len(data))
         return count
 
@@ -167,7 +167,7 @@ class SimulatedFile(AppendingFile):
         self._check()
         if self._disk.sync_errors:
             error = self._disk.sync_errors.pop(0)
-            self._node.forget()
+            self._node.forget_unsynced()
             raise OSError(error, os.strerror(error))
         self._node.sync()
 
@@ -182,14 +182,14 @@ class SimulatedFile(AppendingFile):
     def close(self) -> None:
         assert self._open, "closed twice"
         self._open = False
-        if self._life == self._disk.life:
+        if self._generation == self._disk.generation:
             self._disk.files_open -= 1
 
     def _check(self, *, cut: bool = True) -> None:
         assert self._open, "used after close"
-        assert self._life == self._disk.life, "used after the process that opened it had died"
+        assert self._generation == self._disk.generation, "used after the process that opened it had died"
         if cut:
-            self._disk.spend()
+            self._disk.count_operation()
 
 
 class SimulatedDisk:
@@ -197,7 +197,7 @@ class SimulatedDisk:
 
     def __init__(self, *, short_writes: Random | None = None) -> None:
         self.root = Folder()
-        self.life = 0
+        self.generation = 0
         """Grows with each crash or kill: files opened in an earlier life are dead."""
         self.files_open = 0
         self.short_writes = short_writes
@@ -217,7 +217,7 @@ class SimulatedDisk:
 
     def kill(self) -> None:
         """The process goes; the operating system does not."""
-        self.life += 1
+        self.generation += 1
         self.files_open = 0
         self._cut_at = None
 
@@ -240,7 +240,7 @@ class SimulatedDisk:
         node.cached[position] ^= 1 << bit
         node.durable = bytes(node.cached)
 
-    def spend(self) -> None:
+    def count_operation(self) -> None:
         """Counts an operation; PowerCut if it is the one."""
         if self._cut_at is not None and self.operations >= self._cut_at:
             raise PowerCut
@@ -252,7 +252,7 @@ class SimulatedDisk:
             return 1 << 62
         return max(0, self.capacity_bytes - self.used_bytes())
 
-    def grant(self, count: int) -> int:
+    def grant_write(self, count: int) -> int:
         """How many of `count` bytes a write takes; ENOSPC if none."""
         left = self.space_left()
         if not left:
@@ -267,8 +267,8 @@ class SimulatedDisk:
         folder, name = self._parent(path)
         node = folder.names.get(name)
         if node is None:
-            self.spend()
-            node = Node()
+            self.count_operation()
+            node = Inode()
             folder.change(None, name, node)
         if isinstance(node, Folder):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -292,15 +292,15 @@ class SimulatedDisk:
         for name in _parts(path):
             found = folder.names.get(name)
             if found is None:
-                self.spend()
+                self.count_operation()
                 found = Folder()
                 folder.change(None, name, found)
-            if isinstance(found, Node):
+            if isinstance(found, Inode):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             folder = found
 
     def rename(self, source: str, target: str) -> None:
-        self.spend()
+        self.count_operation()
         folder, old = self._parent(source)
         into, new = self._parent(target)
         if old not in folder.names:
@@ -313,13 +313,13 @@ class SimulatedDisk:
             into.change(None, new, node)
 
     def remove(self, path: str) -> None:
-        self.spend()
+        self.count_operation()
         folder, name = self._parent(path)
         node = self._file(path)
         folder.change(name, None, node)
 
     def remove_folder(self, path: str) -> None:
-        self.spend()
+        self.count_operation()
         folder, name = self._parent(path)
         found = self._folder(path)
         if found.names:
@@ -327,7 +327,7 @@ class SimulatedDisk:
         folder.change(name, None, found)
 
     def sync_folder(self, path: str) -> None:
-        self.spend()
+        self.count_operation()
         self._folder(path).sync()
 
     def space(self, path: str) -> Space:
@@ -345,12 +345,12 @@ class SimulatedDisk:
             found = folder.names.get(name)
             if found is None:
                 raise _missing(path)
-            if isinstance(found, Node):
+            if isinstance(found, Inode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
             folder = found
         return folder
 
-    def _file(self, path: str) -> Node:
+    def _file(self, path: str) -> Inode:
         folder, name = self._parent(path)
         node = folder.names.get(name)
         if node is None:
@@ -368,7 +368,7 @@ def _missing(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
-def _files(folder: Folder) -> Iterator[Node]:
+def _files(folder: Folder) -> Iterator[Inode]:
     for node in folder.names.values():
         if isinstance(node, Folder):
             yield from _files(node)

@@ -12,8 +12,9 @@ files and compared with every record that was ever appended to the shard's log, 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from coordinator.faults.history import OnBroken
 from coordinator.groups.events import EVENT_KEYS
-from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.log.batch import CONTROL
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
@@ -29,18 +30,17 @@ from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard
 from coordinator.server import Server
 
-Broken = Callable[[str, str], None]
 Commit = tuple[str, str, int, int]
 """Group, topic, partition, offset."""
-RecordsOf = Callable[[bytes], Iterator[tuple[Any, Sequence[Any]]]]
+ReadBatches = Callable[[bytes], Iterator[tuple[Any, Sequence[Any]]]]
 
 
-class Telling:
+class EventLogInvariants:
     """The event logs of one server after the other, on the same disk."""
 
-    def __init__(self, records_of: RecordsOf, appended: Mapping[int, Sequence[Any]], broken: Broken) -> None:
+    def __init__(self, read_batches: ReadBatches, appended: Mapping[int, Sequence[Any]], broken: OnBroken) -> None:
         """`appended`: the records ever appended to the log of each shard, each at its offset."""
-        self._records_of = records_of
+        self._read_batches = read_batches
         self._appended = appended
         self._broken = broken
         self._state = Serde(Codec.of(None), RECORD_KEYS)
@@ -54,12 +54,12 @@ class Telling:
                 continue
             self._check(shard, events)
 
-    def _check(self, shard: Shard[Groups], events: EventLog) -> None:
+    def _check(self, shard: Shard[GroupMachine], events: EventLog) -> None:
         committed = self._committed(shard)
-        told: dict[int, int] = {}
+        reported_by: dict[int, int] = {}
         """Offset of a state record -> offset of the event that tells of it."""
-        silent: set[int] = set()
-        standing, covered = self._standing(events, silent)
+        declared_gaps: set[int] = set()
+        standing, covered = self._standing(events, declared_gaps)
         for offset, key, value in standing:
             for state_offset, commit in enumerate(_accepted(key, value), value.state_offset):
                 if committed.get(state_offset) != commit:
@@ -68,22 +68,22 @@ class Telling:
                         f"shard {shard.index}: event {offset} has {commit} at {state_offset}, where there is "
                         f"{committed.get(state_offset)}",
                     )
-                if state_offset in told:
+                if state_offset in reported_by:
                     self._broken(
                         "I21 events are true",
-                        f"shard {shard.index}: events {told[state_offset]} and {offset} have {state_offset}",
+                        f"shard {shard.index}: events {reported_by[state_offset]} and {offset} have {state_offset}",
                     )
-                told[state_offset] = offset
+                reported_by[state_offset] = offset
         if events.status is not Status.ACTIVE or events.lost:
-            silent.update(range(covered, shard.log.end_offset))
-        missing = sorted(committed.keys() - told.keys() - silent)
+            declared_gaps.update(range(covered, shard.log.end_offset))
+        missing = sorted(committed.keys() - reported_by.keys() - declared_gaps)
         if missing:
             self._broken(
                 "I22 nothing is left out silently",
                 f"shard {shard.index}: no event has {missing[:10]}; covered up to {covered}, {events.lost} lost",
             )
 
-    def _committed(self, shard: Shard[Groups]) -> dict[int, Commit]:
+    def _committed(self, shard: Shard[GroupMachine]) -> dict[int, Commit]:
         """State offset -> what was committed there."""
         found = {}
         for offset, key, value, _, attributes in self._appended[shard.index][: shard.log.end_offset]:
@@ -97,7 +97,7 @@ class Telling:
         return found
 
     def _standing(
-        self, events: EventLog, silent: set[int]
+        self, events: EventLog, declared_gaps: set[int]
     ) -> tuple[list[tuple[int, CommitDecidedKey, CommitDecidedValue]], int]:
         """The commits that stand, and the state offset up to which all is told. `silent` gets the state offsets of which
         it is said that their events may be missing."""
@@ -108,7 +108,7 @@ class Telling:
             if isinstance(value, EventLogOpenedValue):
                 if value.undone_from_offset >= 0:
                     standing = [each for each in standing if each[0] < value.undone_from_offset]
-                silent.update(range(max(value.covered_state_offset, 0), value.state_offset))
+                declared_gaps.update(range(max(value.covered_state_offset, 0), value.state_offset))
             elif isinstance(value, CommitDecidedValue):
                 assert isinstance(record.key, CommitDecidedKey)
                 standing.append((offset, record.key, value))
@@ -119,7 +119,7 @@ class Telling:
     def _read(self, events: EventLog) -> Iterator[tuple[int, Record]]:
         log = events.log
         for segment in log.segments:
-            for _, records in self._records_of(log.disk.read(segment.path)[: segment.size_bytes]):
+            for _, records in self._read_batches(log.disk.read(segment.path)[: segment.size_bytes]):
                 for each in records:
                     record = self._events.decode(each.key or b"", each.value)
                     assert record is not None, "an event log holds events"

@@ -16,9 +16,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from coordinator.faults.history import Broken, History
-from coordinator.groups.groups import RECORD_KEYS
-from coordinator.log.batch import CONTROL, TRANSACTIONAL, read_end_transaction
+from coordinator.faults.history import History, OnBroken
+from coordinator.groups.machine import RECORD_KEYS
+from coordinator.log.batch import CONTROL, TRANSACTIONAL
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
     ConsumerGroupMemberMetadataKey,
@@ -51,7 +52,7 @@ class Expiry:
     """Watches the tombstones of one run."""
 
     def __init__(
-        self, history: History, retention_ms: int, group_expired: Callable[[str], None], broken: Broken
+        self, history: History, retention_ms: int, group_expired: Callable[[str], None], broken: OnBroken
     ) -> None:
         self.latest_ms = 0
         """The latest time that the wall clock has shown: a decision may be written after the clock was set back."""
@@ -69,7 +70,7 @@ class Expiry:
         if batch[0].attributes & (CONTROL | TRANSACTIONAL):
             return
         records = [None if each.key is None else self._serde.decode(each.key, each.value) for each in batch]
-        living = {_lives(record.key) for record in records if record is not None and record.value is not None}
+        living = {_group_of(record.key) for record in records if record is not None and record.value is not None}
         for place, record in enumerate(records):
             if record is None or record.value is not None:
                 continue
@@ -78,45 +79,47 @@ class Expiry:
                 if self._history.may_be_deleted(partition):
                     continue
                 groups = self._groups(before + batch[:place])
-                self._expires(partition, groups.needs(*partition, self.latest_ms - self._retention_ms))
+                self._check_expiry(
+                    partition, groups.reason_to_keep_offset(*partition, self.latest_ms - self._retention_ms)
+                )
                 self._history.expired(partition)
             else:
-                group_id = _ended(record.key)
+                group_id = _removed_group(record.key)
                 if group_id is None or group_id in living or self._history.group_may_be_deleted(group_id):
                     continue
-                self._expires(group_id, self._groups(before + batch[:place]).is_in_use(group_id))
+                self._check_expiry(group_id, self._groups(before + batch[:place]).reason_to_keep_group(group_id))
                 self._group_expired(group_id)
 
-    def _expires(self, what: object, why_not: str | None) -> None:
+    def _check_expiry(self, what: object, why_not: str | None) -> None:
         self.expired += 1
         if why_not is not None:
             self._broken(INVARIANT, f"{what} expired, by {self.latest_ms} at the latest: {why_not}")
 
-    def _groups(self, records: Iterable[Appended]) -> "_Groups":
-        groups = _Groups()
+    def _groups(self, records: Iterable[Appended]) -> "_ReplayedGroups":
+        groups = _ReplayedGroups()
         for _, key, value, producer, attributes in records:
             if attributes & CONTROL:
                 end = read_end_transaction(key, value)
                 assert end is not None
                 groups.end(producer, is_committed=end[0])
             elif key is not None and (record := self._serde.decode(key, value)) is not None:
-                groups.take(record, producer if attributes & TRANSACTIONAL else None)
+                groups.replay(record, producer if attributes & TRANSACTIONAL else None)
         return groups
 
 
-def _ended(key: Any) -> str | None:
+def _removed_group(key: Any) -> str | None:
     """The group that is gone when the record of this key is."""
     if isinstance(key, GroupMetadataKey):
         return key.group
     return key.group_id if isinstance(key, ConsumerGroupMetadataKey | StreamsGroupMetadataKey) else None
 
 
-def _lives(key: Any) -> str | None:
+def _group_of(key: Any) -> str | None:
     """The group that is there if a record of this key is: the first ones of a group may be its members'."""
     return None if isinstance(key, OffsetCommitKey) else getattr(key, "group_id", None) or getattr(key, "group", None)
 
 
-class _Groups:
+class _ReplayedGroups:
     """What the records of a shard come to, as far as it matters here."""
 
     def __init__(self) -> None:
@@ -128,25 +131,25 @@ class _Groups:
         self._streams: dict[str, dict[str, Any]] = {}
         self._topologies: dict[str, Any] = {}
 
-    def take(self, record: Record, producer: Producer | None) -> None:
+    def replay(self, record: Record, producer: Producer | None) -> None:
         """One record; of an open transaction if it has a producer."""
         key: Any = record.key
         if isinstance(key, OffsetCommitKey):
             partition = key.group, key.topic, key.partition
             if producer is None:
-                self._put(self._offsets, partition, record.value)
+                self._store(self._offsets, partition, record.value)
             else:
                 self._pending[producer.id].append((partition, record.value))
         elif isinstance(key, GroupMetadataKey):
-            self._put(self._classic, key.group, record.value)
+            self._store(self._classic, key.group, record.value)
         elif isinstance(key, ConsumerGroupMemberMetadataKey):
-            self._put(self._consumer.setdefault(key.group_id, {}), key.member_id, record.value)
+            self._store(self._consumer.setdefault(key.group_id, {}), key.member_id, record.value)
         elif isinstance(key, StreamsGroupMemberMetadataKey):
-            self._put(self._streams.setdefault(key.group_id, {}), key.member_id, record.value)
+            self._store(self._streams.setdefault(key.group_id, {}), key.member_id, record.value)
         elif isinstance(key, StreamsGroupTopologyKey):
-            self._put(self._topologies, key.group_id, record.value)
+            self._store(self._topologies, key.group_id, record.value)
 
-    def is_in_use(self, group_id: str) -> str | None:
+    def reason_to_keep_group(self, group_id: str) -> str | None:
         """Why a group must stay; None if it need not."""
         classic = self._classic.get(group_id)
         if self._consumer.get(group_id) or self._streams.get(group_id) or (classic is not None and classic.members):
@@ -161,7 +164,7 @@ class _Groups:
         ended = self._pending.pop(producer.id, [])
         self._offsets |= dict(ended) if is_committed else {}
 
-    def needs(self, group_id: str, topic: str, index: int, expired_ms: int) -> str | None:
+    def reason_to_keep_offset(self, group_id: str, topic: str, index: int, expired_ms: int) -> str | None:
         """Why an offset must stay that nothing has needed since `expired_ms` (wall clock); None if it need not."""
         partition = group_id, topic, index
         committed = self._offsets.get(partition)
@@ -187,7 +190,7 @@ class _Groups:
                 return f"subtopology {part.subtopology_id} reads the topic"
         return f"it was needed at {since_ms}" if since_ms > expired_ms else None
 
-    def _put(self, where: dict[Any, Any], key: Any, value: Any) -> None:
+    def _store(self, where: dict[Any, Any], key: Any, value: Any) -> None:
         if value is None:
             where.pop(key, None)
         else:

@@ -19,7 +19,7 @@ A group that is deleted, or of which nothing is left, starts anew: around that n
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-Broken = Callable[[str, str], None]
+OnBroken = Callable[[str, str], None]
 """`broken(invariant, what happened)`."""
 
 FOREVER = 1 << 62
@@ -47,7 +47,7 @@ class _Register:
 
 
 @dataclass(slots=True)
-class _Rounds:
+class _GroupHistory:
     """What is known of a group's generations since it was last deleted."""
 
     since: int = 0
@@ -58,14 +58,14 @@ class _Rounds:
     owners: dict[int, dict[tuple[str, int], str]] = field(default_factory=dict)
     holders: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Instance id -> the member id that was last given an assignment, and since when that is known."""
-    former: dict[str, int] = field(default_factory=dict)
+    replaced: dict[str, int] = field(default_factory=dict)
     """Member ids that were replaced, and since when that is known."""
 
 
 class History:
     """Everything the clients saw in one run."""
 
-    def __init__(self, broken: Broken) -> None:
+    def __init__(self, broken: OnBroken) -> None:
         self.now = 0
         self.acknowledged = 0
         self.reads = 0
@@ -73,8 +73,8 @@ class History:
         self._broken = broken
         self._registers: dict[Key, _Register] = {}
         self._attempts: dict[str, Attempt] = {}
-        self._rounds: dict[str, _Rounds] = {}
-        self._unsure: dict[str, int] = {}
+        self._groups: dict[str, _GroupHistory] = {}
+        self._deletions_in_doubt: dict[str, int] = {}
         """Groups of which a deletion is under way (or was, and nobody knows how it ended)."""
 
     def tick(self) -> int:
@@ -83,7 +83,7 @@ class History:
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
-    def commits(self, key: Key, offset: int) -> tuple[str, Attempt]:
+    def commit_started(self, key: Key, offset: int) -> tuple[str, Attempt]:
         """A commit sets out; the text is to be its metadata, by which a read tells whose offset it is."""
         attempt = Attempt(key, offset, self.tick())
         name = f"a{attempt.started}"
@@ -91,7 +91,7 @@ class History:
         self._register(key)
         return name, attempt
 
-    def deletes(self, keys: Iterable[Key]) -> list[Attempt]:
+    def deletion_started(self, keys: Iterable[Key]) -> list[Attempt]:
         """A deletion of offsets sets out."""
         started = self.tick()
         attempts = []
@@ -132,12 +132,12 @@ class History:
         """The answer says that it was not done."""
         attempt.refused = True
 
-    def known_before(self, keys: Iterable[Key]) -> dict[Key, int]:
+    def read_started(self, keys: Iterable[Key]) -> dict[Key, int]:
         """A read begins: what is known by now, to be handed to `read`."""
         self.tick()
         return {key: self._register(key).known for key in keys}
 
-    def read(self, key: Key, known: int, offset: int, metadata: str, who: str) -> None:
+    def read_answered(self, key: Key, known: int, offset: int, metadata: str, who: str) -> None:
         """A read has its answer: -1 for no offset."""
         self.reads += 1
         where = f"{who} read {offset} {metadata!r} of {key}"
@@ -165,28 +165,28 @@ class History:
     # --- generations --------------------------------------------------------------------------------------------------
 
     def group_deletion_begins(self, group_id: str) -> None:
-        self._unsure[group_id] = self._unsure.get(group_id, 0) + 1
-        self._rounds.pop(group_id, None)
+        self._deletions_in_doubt[group_id] = self._deletions_in_doubt.get(group_id, 0) + 1
+        self._groups.pop(group_id, None)
 
     def group_deletion_ends(self, group_id: str) -> None:
         """It was done, or it was refused: from now on the group is one again."""
-        self._rounds[group_id] = _Rounds(since=self.tick())
-        self._unsure[group_id] -= 1
+        self._groups[group_id] = _GroupHistory(since=self.tick())
+        self._deletions_in_doubt[group_id] -= 1
 
     def group_may_be_deleted(self, group_id: str) -> bool:
         """Whether somebody has asked for that and does not know what came of it."""
-        return self._unsure.get(group_id, 0) > 0
+        return self._deletions_in_doubt.get(group_id, 0) > 0
 
     def group_expired(self, group_id: str) -> None:
         """The server let a group go of which nothing was left."""
-        self._rounds[group_id] = _Rounds(since=self.tick())
+        self._groups[group_id] = _GroupHistory(since=self.tick())
 
     def joined(self, group_id: str, generation: int, asked: int, who: str) -> None:
         """A join that was sent at `asked` was answered with this generation."""
-        rounds = self._sure(group_id, asked)
-        if rounds is not None and rounds.known_at < asked and generation < rounds.generation:
+        group = self._conclusive(group_id, asked)
+        if group is not None and group.known_at < asked and generation < group.generation:
             self._broken(
-                "I7 generations grow", f"{who} joined generation {generation} of {group_id} after {rounds.generation}"
+                "I7 generations grow", f"{who} joined generation {generation} of {group_id} after {group.generation}"
             )
 
     def assigned(
@@ -201,17 +201,17 @@ class History:
     ) -> None:
         """A sync was answered: part of the assignment that bears this token."""
         self.assignments += 1
-        self.passed(group_id, generation, member_id, asked, "sync")
-        rounds = self._sure(group_id, asked)
-        if rounds is None:
+        self.accepted(group_id, generation, member_id, asked, "sync")
+        group = self._conclusive(group_id, asked)
+        if group is None:
             return
-        first = rounds.tokens.setdefault(generation, token)
+        first = group.tokens.setdefault(generation, token)
         if token != first and token:
             self._broken(
                 "I8 single owner", f"generation {generation} of {group_id} has two assignments: {first!r} {token!r}"
             )
         identity = instance_id if instance_id is not None else member_id
-        owners = rounds.owners.setdefault(generation, {})
+        owners = group.owners.setdefault(generation, {})
         for partition in partitions:
             owner = owners.setdefault(partition, identity)
             if owner != identity:
@@ -219,38 +219,38 @@ class History:
                     "I8 single owner", f"{partition} of {group_id} generation {generation}: {owner} and {identity}"
                 )
         now = self.tick()
-        if generation > rounds.generation:
-            rounds.generation, rounds.known_at = generation, now
+        if generation > group.generation:
+            group.generation, group.known_at = generation, now
         if instance_id is not None:
-            self._holds(rounds, instance_id, member_id, asked, now)
+            self._record_holder(group, instance_id, member_id, asked, now)
 
-    def _holds(self, rounds: _Rounds, instance_id: str, member_id: str, asked: int, now: int) -> None:
+    def _record_holder(self, group: _GroupHistory, instance_id: str, member_id: str, asked: int, now: int) -> None:
         """One of two that were given assignments at the same time replaced the other: which one is not known."""
-        former, since = rounds.holders.get(instance_id, (member_id, 0))
-        if former == member_id or since < asked:
-            rounds.holders[instance_id] = (member_id, now)
-            if former != member_id:
-                rounds.former[former] = now
+        replaced, since = group.holders.get(instance_id, (member_id, 0))
+        if replaced == member_id or since < asked:
+            group.holders[instance_id] = (member_id, now)
+            if replaced != member_id:
+                group.replaced[replaced] = now
         else:
-            del rounds.holders[instance_id]
+            del group.holders[instance_id]
 
-    def passed(self, group_id: str, generation: int, member_id: str, asked: int, what: str) -> None:
+    def accepted(self, group_id: str, generation: int, member_id: str, asked: int, what: str) -> None:
         """A request of a member, sent at `asked`, was not refused."""
-        rounds = self._sure(group_id, asked)
-        if rounds is None:
+        group = self._conclusive(group_id, asked)
+        if group is None:
             return
-        if rounds.known_at < asked and generation < rounds.generation:
+        if group.known_at < asked and generation < group.generation:
             self._broken(
                 "I9 fencing",
-                f"{what} of {member_id} in generation {generation} of {group_id} passed after {rounds.generation}",
+                f"{what} of {member_id} in generation {generation} of {group_id} passed after {group.generation}",
             )
-        replaced_at = rounds.former.get(member_id)
+        replaced_at = group.replaced.get(member_id)
         if replaced_at is not None and replaced_at < asked:
             self._broken("I9 fencing", f"{what} of {member_id} of {group_id} passed after it had been replaced")
 
-    def _sure(self, group_id: str, asked: int) -> _Rounds | None:
+    def _conclusive(self, group_id: str, asked: int) -> _GroupHistory | None:
         """What is known of the group, if an answer to a request sent at `asked` says something about it."""
         if self.group_may_be_deleted(group_id):
             return None
-        rounds = self._rounds.setdefault(group_id, _Rounds())
-        return rounds if asked > rounds.since else None
+        group = self._groups.setdefault(group_id, _GroupHistory())
+        return group if asked > group.since else None

@@ -17,18 +17,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from coordinator.faults import derived_state_invariants
-from coordinator.faults.event_log_invariants import Telling
+from coordinator.faults.event_log_invariants import EventLogInvariants
 from coordinator.faults.expiry import Appended, Expiry
-from coordinator.groups.groups import RECORD_KEYS, Groups
-from coordinator.log.batch import (
-    CONTROL,
-    TRANSACTIONAL,
-    BatchHeader,
-    key_values,
-    read_end_transaction,
-    read_header,
-    verify,
-)
+from coordinator.faults.history import OnBroken
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
+from coordinator.log.batch import CONTROL, TRANSACTIONAL, BatchHeader, key_values, read_header, verify
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.log import Log
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.result import Marker, Producer
@@ -36,10 +30,8 @@ from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard, Status
 from coordinator.server import OFFSETS_TOPIC, Server
 
-Broken = Callable[[str, str], None]
 
-
-def records_of(content: bytes) -> Iterator[tuple[BatchHeader, list[Appended]]]:
+def read_batches(content: bytes) -> Iterator[tuple[BatchHeader, list[Appended]]]:
     """The batches of a file and their records. Raises CorruptBatch."""
     at = 0
     while at < len(content):
@@ -51,13 +43,9 @@ def records_of(content: bytes) -> Iterator[tuple[BatchHeader, list[Appended]]]:
         at += header.size_bytes
 
 
-def durable_half(groups: Groups) -> dict[str, Any]:
+def durable_state(groups: GroupMachine) -> dict[str, Any]:
     """What of a shard's state the log must be able to bring back."""
-    stored: dict[str, Any] = {
-        group_id: group.stored for group_id, group in groups.classic.items() if group.stored is not None
-    }
-    stored |= {group_id: group.durable for group_id, group in groups.consumer.items()}
-    stored |= {group_id: group.durable for group_id, group in groups.streams.items()}
+    stored = {group_id: group.durable for group_id, group in groups.by_id.items() if group.durable is not None}
     offsets = groups.offsets.by_group
     pending = {
         group_id: {
@@ -76,7 +64,7 @@ def durable_half(groups: Groups) -> dict[str, Any]:
 class Invariants:
     """Checks one server after the other, on the same disk."""
 
-    def __init__(self, log_dir: str, broken: Broken, expiry: Expiry, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, log_dir: str, broken: OnBroken, expiry: Expiry, wall_ms: Callable[[], int]) -> None:
         self.checks = 0
         self._expiry = expiry
         self._wall_ms = wall_ms
@@ -85,14 +73,14 @@ class Invariants:
         self._serde = Serde(Codec.of(None), RECORD_KEYS)
         self._appended: dict[int, list[Appended]] = {}
         self._durable: dict[int, int] = {}
-        self._telling = Telling(records_of, self._appended, broken)
+        self._event_logs = EventLogInvariants(read_batches, self._appended, broken)
 
     def appended(self, path: str, data: bytes) -> None:
         """Bytes were appended to a file: a batch, if it is a segment of a shard."""
         if not path.startswith(self._prefix) or not path.endswith(".log"):
             return
         index = int(path[len(self._prefix) :].partition("/")[0])
-        for header, records in records_of(data):
+        for header, records in read_batches(data):
             self._forget_from(index, header.base_offset)
             before = self._appended[index]
             self._expiry.appended(before, records, self._wall_ms())
@@ -102,7 +90,7 @@ class Invariants:
         """The log ends before this offset."""
         del self._appended.setdefault(index, [])[offset:]
 
-    def before_death(self, server: Server) -> None:
+    def before_crash(self, server: Server) -> None:
         """To be called at the very moment, before the disk has lost anything."""
         for shard in server.groups.shards:
             self._durable[shard.index] = shard.offset_durable
@@ -117,13 +105,13 @@ class Invariants:
                 self._broken("I4 nothing from nowhere", f"shard {shard.index} ends at {end}")
             self._forget_from(shard.index, end)
         self.check(server)
-        self._telling.check(server)
+        self._event_logs.check(server)
 
     def check_events(self, server: Server) -> None:
         """Between two callbacks of a running server: what it told (told.py)."""
         for shard in server.groups.shards:
             self._forget_from(shard.index, shard.log.end_offset)
-        self._telling.check(server)
+        self._event_logs.check(server)
 
     def check(self, server: Server) -> None:
         """Between two callbacks of a running server."""
@@ -134,8 +122,8 @@ class Invariants:
             self.checks += 1
             self._forget_from(shard.index, shard.log.end_offset)
             appended = self._appended[shard.index]
-            assert isinstance(shard.state, Groups)
-            live = durable_half(shard.state)
+            assert isinstance(shard.state, GroupMachine)
+            live = durable_state(shard.state)
             self._compare(shard, live, "I1 replay equals live", self._on_disk(shard.log, appended), server)
             self._compare(shard, live, "I2 compaction is invisible", appended, server)
 
@@ -143,7 +131,7 @@ class Invariants:
         """The records of a log, each of which must have been appended."""
         next_offset = 0
         for segment in log.segments:
-            for header, records in records_of(log.disk.read(segment.path)):
+            for header, records in read_batches(log.disk.read(segment.path)):
                 if header.base_offset < next_offset:
                     self._broken("I4 nothing from nowhere", f"{segment.path}: {header.base_offset} after {next_offset}")
                 next_offset = header.next_offset
@@ -156,13 +144,13 @@ class Invariants:
 
     def _compare(
         self,
-        shard: Shard[Groups],
+        shard: Shard[GroupMachine],
         live: dict[str, Any],
         invariant: str,
         records: Iterator[Appended] | list[Appended],
         server: Server,
     ) -> None:
-        state = Groups(server.config.groups, server.topics)
+        state = GroupMachine(server.config.groups, server.topics)
         for _, key, value, producer, attributes in records:
             if attributes & CONTROL:
                 end = read_end_transaction(key, value)
@@ -175,7 +163,7 @@ class Invariants:
                     state.replay_pending(record, producer)
                 else:
                     state.replay(record)
-        replayed = durable_half(state)
+        replayed = durable_state(state)
         if live == replayed and shard.state.offsets.count == state.offsets.count:
             return
         for group_id in sorted(live.keys() | replayed.keys()):

@@ -61,7 +61,7 @@ def current_process() -> Process | None:
     return _OWNER.get()
 
 
-class Opener(Protocol):
+class ListeningNetwork(Protocol):
     """The network, as far as a loop's `create_server` needs it (faults/network.py)."""
 
     def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: Context) -> Any: ...
@@ -97,7 +97,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
     def __init__(self, random: Random) -> None:
         super().__init__()
-        self.network: Opener | None = None
+        self.network: ListeningNetwork | None = None
         self.callbacks = 0
         """Callbacks run so far."""
         self._random = random

@@ -11,7 +11,8 @@ says so. No partition has two owners, of whatever kind, through every migration 
 from random import Random
 from uuid import UUID
 
-from coordinator.faults.clients import TOPICS, Member, Rejoin, World
+from coordinator.faults.classic_clients import ClassicMember, Rejoin
+from coordinator.faults.clients import TOPICS, World
 from coordinator.faults.consumer_clients import LEAVING, ConsumerMember, Ownership, Partition
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import HeartbeatRequest, JoinGroupResponse, SyncGroupRequest
@@ -44,16 +45,16 @@ class MixedConsumerMember(ConsumerMember):
         super()._rejoin()
         self.member_id = str(UUID(bytes=self.random.randbytes(16)))
 
-    async def _do_something_rare(self, chance: float) -> None:
+    async def _rare_event(self, chance: float) -> None:
         if self.random.random() < 0.5:
             self.stable = False
             await self._leave(LEAVING)
-            await self.world.rest(self.random.choice([0.0, 2.0, 12.0]) * self.random.random())
+            await self.world.sleep(self.random.choice([0.0, 2.0, 12.0]) * self.random.random())
         else:
-            await super()._do_something_rare(chance)
+            await super()._rare_event(chance)
 
 
-class MixedClassicMember(Member):
+class MixedClassicMember(ClassicMember):
     """One of the classic protocol: eager or cooperative, as all classic ones of its group are."""
 
     def __init__(self, world: World, group_id: str, number: int, ownership: Ownership) -> None:
@@ -69,10 +70,10 @@ class MixedClassicMember(Member):
             self.positions = {}
         await super()._join()
 
-    def _refused(self, what: str, code: int) -> None:
+    def _on_error(self, what: str, code: int) -> None:
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             self.positions = {}
-        super()._refused(what, code)
+        super()._on_error(what, code)
 
     async def _sync(self, joined: JoinGroupResponse) -> None:
         history = self.world.history
@@ -85,16 +86,16 @@ class MixedClassicMember(Member):
             protocol_name="range",
             assignments=self._assign(joined) if leads else [],
         )
-        believed, asked = set(self.positions), history.tick()
+        owned_then, asked = set(self.positions), history.tick()
         response = await self.call(request, self.sync_version, self.world.plan.rebalance_ms / 1000 + 20)
         if response.error_code:
-            self._refused("SyncGroup", response.error_code)
-        self.ownership.heard(self.group_id, self.member_id, believed, asked, "sync")
+            self._on_error("SyncGroup", response.error_code)
+        self.ownership.accepted(self.group_id, self.member_id, owned_then, asked, "sync")
         parts = parse_assignment(response.assignment).partitions if response.assignment else {}
         assigned: set[Partition] = {(topic, index) for topic, indexes in parts.items() for index in indexes}
-        loses = not believed <= assigned
+        loses = not owned_then <= assigned
         self.positions = {each: at for each, at in self.positions.items() if each in assigned}
-        self.ownership.told(self.group_id, self.member_id, assigned)
+        self.ownership.granted(self.group_id, self.member_id, assigned)
         if assigned:
             self.positions |= dict.fromkeys(sorted(assigned - self.positions.keys()), 0)
             found = await self.fetch(self.group_id, sorted(assigned), self.fetch_version)
@@ -124,13 +125,13 @@ class MixedClassicMember(Member):
         return [_Part(member_id, encode_assignment(Assignment(part, None, 1))) for member_id, part in parts.items()]
 
     async def _heartbeat(self) -> None:
-        believed, member_id, asked = set(self.positions), self.member_id, self.world.history.tick()
+        owned_then, member_id, asked = set(self.positions), self.member_id, self.world.history.tick()
         response = await self.call(
             HeartbeatRequest(self.group_id, self.generation, self.member_id, None), self.heartbeat_version
         )
         if response.error_code:
-            self._refused("Heartbeat", response.error_code)
-        self.ownership.heard(self.group_id, member_id, believed, asked, "heartbeat")
+            self._on_error("Heartbeat", response.error_code)
+        self.ownership.accepted(self.group_id, member_id, owned_then, asked, "heartbeat")
 
     async def _commit(self) -> None:
         """After a heartbeat: in a consumer group a commit is no sign of life."""
@@ -143,21 +144,21 @@ class MixedClassicMember(Member):
         asked, answer, attempts = await self.send_commit(
             self.group_id, offsets, self.commit_version, generation, member_id, None
         )
-        code = await self.committed(self.group_id, asked, answer, attempts, generation, "")
+        code = await self.await_commit(self.group_id, asked, answer, attempts, generation, "")
         if code is not ErrorCode.NONE:
-            self._refused("OffsetCommit", code)
-        self.ownership.heard(self.group_id, member_id, set(chosen), asked, "commit")
+            self._on_error("OffsetCommit", code)
+        self.ownership.accepted(self.group_id, member_id, set(chosen), asked, "commit")
 
-    async def _do_something_rare(self, chance: float) -> None:
+    async def _rare_event(self, chance: float) -> None:
         if chance < 0.3:
             await self._leave()
         elif chance < 0.5:
             self.caller.give_up()
             self._forget()
-            await self.world.rest(self.random.choice([0.0, 1.0, 15.0]) * self.random.random())
+            await self.world.sleep(self.random.choice([0.0, 1.0, 15.0]) * self.random.random())
         elif chance < 0.8:
             # Longer than its session, perhaps; it does not know, and goes on.
-            await self.world.rest(self.random.uniform(0, 2 * self.world.plan.session_ms / 1000))
+            await self.world.sleep(self.random.uniform(0, 2 * self.world.plan.session_ms / 1000))
             await self._heartbeat()
             return
         else:

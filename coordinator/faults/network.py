@@ -34,7 +34,7 @@ FIRST_FREE_PORT = 40_000
 
 
 @dataclass(slots=True)
-class Weather:
+class NetworkConditions:
     """How the network is just now."""
 
     delay_s: float
@@ -53,7 +53,7 @@ class _Socket:
         return self._name
 
 
-class Listening:
+class Listener:
     """An address on which a process accepts; the twin of asyncio.Server."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Listening:
         self._network = network
 
     def close(self) -> None:
-        self._network.forget(self)
+        self._network.remove_listener(self)
 
 
 class End(asyncio.Transport):
@@ -85,7 +85,7 @@ class End(asyncio.Transport):
         self.protocol: Any = None
         self.peer: End
         self.closed = False
-        self.wired = True
+        self.is_wired = True
         """False: nothing written here arrives, and nobody is told."""
         self._network = network
         self._inbox: deque[tuple[float, bytes | None]] = deque()
@@ -105,14 +105,14 @@ class End(asyncio.Transport):
         process = self.process
         if self.closed or (process is not None and not process.alive):
             return
-        if not self.wired:
-            self._network.written_into_the_void(self)
+        if not self.is_wired:
+            self._network.on_write_to_dead_line(self)
             return
         peer = self.peer
         if peer.closed:
-            self._network.after_delay(self.lose, self.context)
+            self._network.after_delay(self.reset, self.context)
             return
-        peer.arrive(bytes(data))
+        peer.enqueue(bytes(data))
         if not self.is_full and peer.inbox_bytes > WINDOW_BYTES + self._high:
             self.is_full = True
             self.protocol.pause_writing()
@@ -129,7 +129,7 @@ class End(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._reading = True
-        self._arm()
+        self._schedule_delivery()
 
     def is_reading(self) -> bool:
         return self._reading
@@ -148,54 +148,54 @@ class End(asyncio.Transport):
 
     def close(self) -> None:
         if not self.closed:
-            self._gone(None)
-            if self.wired and not self.peer.closed:
-                self.peer.arrive(None)
+            self._close(None)
+            if self.is_wired and not self.peer.closed:
+                self.peer.enqueue(None)
 
     def abort(self) -> None:
         if not self.closed:
-            self._gone(None)
-            if self.wired and not self.peer.closed:
-                self.peer.forget_inbox()
-                self._network.after_delay(self.peer.lose, self.peer.context)
+            self._close(None)
+            if self.is_wired and not self.peer.closed:
+                self.peer.drop_inbox()
+                self._network.after_delay(self.peer.reset, self.peer.context)
 
     # --- what happens to it -------------------------------------------------------------------------------------------
 
-    def arrive(self, data: bytes | None) -> None:
+    def enqueue(self, data: bytes | None) -> None:
         """Bytes, or the end of them, set out for this end."""
         due = self._network.now_s() + self._network.delay_s()
         if self._inbox:
             due = max(due, self._inbox[-1][0])
         self._inbox.append((due, data))
         self.inbox_bytes += len(data or b"")
-        self._arm()
+        self._schedule_delivery()
 
     def stall(self, seconds: float) -> None:
         """Nothing arrives here for so long."""
         self._stalled_until = max(self._stalled_until, self._network.now_s() + seconds)
 
-    def lose(self) -> None:
+    def reset(self) -> None:
         """The connection is reset, and this end learns of it."""
         if not self.closed:
-            self._gone(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+            self._close(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
-    def vanish(self) -> None:
+    def close_silently(self) -> None:
         """The process that had this end is no more; nobody is told."""
         self.closed = True
-        self.forget_inbox()
+        self.drop_inbox()
 
-    def forget_inbox(self) -> None:
+    def drop_inbox(self) -> None:
         """What was on its way to here is lost."""
         self._inbox.clear()
         self.inbox_bytes = 0
 
-    def _gone(self, error: Exception | None) -> None:
+    def _close(self, error: Exception | None) -> None:
         self.closed = True
-        self.forget_inbox()
+        self.drop_inbox()
         if self.protocol is not None:
             self._network.loop.call_soon(self.protocol.connection_lost, error, context=self.context)
 
-    def _arm(self) -> None:
+    def _schedule_delivery(self) -> None:
         if self._timer is None and self._inbox and self._reading and not self.closed:
             due = max(self._inbox[0][0], self._stalled_until)
             self._timer = self._network.loop.call_at(due, self._deliver, context=self.context)
@@ -206,16 +206,16 @@ class End(asyncio.Transport):
         if self.closed or not self._reading:
             return
         if now_s >= self._stalled_until:
-            data, is_over = self._take(now_s)
+            data, is_over = self._take_due(now_s)
             if data:
-                self._network.note(self.number, data)
+                self._network.trace_delivery(self.number, data)
                 self.protocol.data_received(data)
             if is_over and not self.closed and not self.protocol.eof_received():
                 self.close()
-            self._tell_writer()
-        self._arm()
+            self._resume_writer()
+        self._schedule_delivery()
 
-    def _take(self, now_s: float) -> tuple[bytes, bool]:
+    def _take_due(self, now_s: float) -> tuple[bytes, bool]:
         """What is due, joined, and whether nothing will follow it."""
         inbox, pieces, is_over = self._inbox, [], False
         while inbox and inbox[0][0] <= now_s:
@@ -234,64 +234,69 @@ class End(asyncio.Transport):
         self.inbox_bytes -= len(data)
         return data, is_over
 
-    def _tell_writer(self) -> None:
+    def _resume_writer(self) -> None:
         peer = self.peer
         if peer.is_full and not peer.closed and peer.get_write_buffer_size() <= peer.low_bytes:
-            peer.is_full = False
-            self._network.loop.call_soon(peer.protocol.resume_writing, context=peer.context)
+            self._network.loop.call_soon(peer.resume_writer, context=peer.context)
+
+    def resume_writer(self) -> None:
+        """Tells the protocol that its buffer has drained; like a real transport, once after each `pause_writing`."""
+        if self.is_full:
+            self.is_full = False
+            self.protocol.resume_writing()
 
 
 class SimulatedNetwork:
     """All addresses and connections. `weather` may be changed at any time."""
 
-    def __init__(self, loop: SimulatedLoop, random: Random, weather: Weather) -> None:
+    def __init__(self, loop: SimulatedLoop, random: Random, conditions: NetworkConditions) -> None:
         self.loop = loop
-        self.weather = weather
+        self.conditions = conditions
         self.trace = hashlib.sha256()
         """Every byte that was delivered, with its time and its end."""
         self.connections = 0
         self._random = random
-        self._listening: dict[tuple[str, int], Listening] = {}
+        self._listeners: dict[tuple[str, int], Listener] = {}
         self._clients: dict[int, End] = {}
         """The client's ends, by number."""
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
-    def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: Context) -> Listening:
+    def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: Context) -> Listener:
         """OSError if another process listens there."""
-        while not port or (host, port) in self._listening:
+        while not port or (host, port) in self._listeners:
             if port:
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-            port = FIRST_FREE_PORT + len(self._listening)
-        listening = Listening(self, factory, host, port, context)
-        self._listening[host, port] = listening
-        return listening
+            port = FIRST_FREE_PORT + len(self._listeners)
+        listener = Listener(self, factory, host, port, context)
+        self._listeners[host, port] = listener
+        return listener
 
-    def forget(self, listening: Listening) -> None:
+    def remove_listener(self, listener: Listener) -> None:
         """Accepts no more there."""
-        name = listening.sockets[0].getsockname()
-        if self._listening.get(name) is listening:
-            del self._listening[name]
+        name = listener.sockets[0].getsockname()
+        if self._listeners.get(name) is listener:
+            del self._listeners[name]
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int, client_host: str) -> tuple[End, Any]:
         """Opens a connection from a client; ConnectionRefusedError if nobody listens."""
         await asyncio.sleep(self.delay_s())
-        listening = self._listening.get((host, port))
-        if listening is None:
+        listener = self._listeners.get((host, port))
+        if listener is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         self.connections += 1
         number = self.connections
         client = End(self, 2 * number, copy_context(), (host, port))
-        server = End(self, 2 * number + 1, listening.context, (client_host, FIRST_FREE_PORT + number))
+        server = End(self, 2 * number + 1, listener.context, (client_host, FIRST_FREE_PORT + number))
         client.peer, server.peer = server, client
-        server.process = listening.process
+        server.process = listener.process
         client.protocol = factory()
 
         def accept() -> None:
-            server.protocol = listening.factory()
+            server.protocol = listener.factory()
             server.protocol.connection_made(server)
 
-        self.loop.call_soon(accept, context=listening.context)
+        self.loop.call_soon(accept, context=listener.context)
         client.protocol.connection_made(client)
         self._clients[number] = client
         return client, client.protocol
@@ -300,16 +305,16 @@ class SimulatedNetwork:
         """The client's ends of the connections that both sides believe in, oldest first."""
         for number in [number for number, end in self._clients.items() if end.closed and end.peer.closed]:
             del self._clients[number]
-        return [end for end in self._clients.values() if end.wired and not end.closed]
+        return [end for end in self._clients.values() if end.is_wired and not end.closed]
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def cut(self, client: End) -> None:
         """A reset: both ends learn of it, each in its own time."""
         for end in (client, client.peer):
-            end.wired = False
-            end.forget_inbox()
-            self.after_delay(end.lose, end.context)
+            end.is_wired = False
+            end.drop_inbox()
+            self.after_delay(end.reset, end.context)
 
     def cut_all(self) -> None:
         """Every connection, also those that are half open, or given up with something still on its way."""
@@ -319,8 +324,8 @@ class SimulatedNetwork:
     def half_open(self, client: End) -> None:
         """The line is dead and nobody is told."""
         for end in (client, client.peer):
-            end.wired = False
-            end.forget_inbox()
+            end.is_wired = False
+            end.drop_inbox()
 
     def abandon(self, client: End, seconds: float) -> None:
         """The client gives up; what it has sent arrives so much later all the same."""
@@ -329,25 +334,25 @@ class SimulatedNetwork:
 
     def process_died(self, process: Process, *, silently: bool) -> None:
         """Its connections end: closed by the operating system, or `silently` when that is gone as well."""
-        for listening in [each for each in self._listening.values() if each.process is process]:
-            self.forget(listening)
+        for listener in [each for each in self._listeners.values() if each.process is process]:
+            self.remove_listener(listener)
         for client in list(self._clients.values()):
             server = client.peer
             if server.process is not process or server.closed:
                 continue
-            server.vanish()
+            server.close_silently()
             if silently:
-                client.wired = False
+                client.is_wired = False
             elif self._random.random() < 0.5:
-                client.arrive(None)
+                client.enqueue(None)
             else:
-                client.forget_inbox()
-                self.after_delay(client.lose, client.context)
+                client.drop_inbox()
+                self.after_delay(client.reset, client.context)
 
-    def written_into_the_void(self, end: End) -> None:
+    def on_write_to_dead_line(self, end: End) -> None:
         """To a machine that lost its power: once it is back it does not know the connection."""
-        if end.peer.closed and end.peer.process is not None and self._listening:
-            self.after_delay(end.lose, end.context)
+        if end.peer.closed and end.peer.process is not None and self._listeners:
+            self.after_delay(end.reset, end.context)
 
     # --- chance -------------------------------------------------------------------------------------------------------
 
@@ -356,16 +361,16 @@ class SimulatedNetwork:
 
     def delay_s(self) -> float:
         """How long a piece travels."""
-        return self._random.expovariate(1 / self.weather.delay_s)
+        return self._random.expovariate(1 / self.conditions.delay_s)
 
     def split(self, size: int) -> int:
         """How many of so many bytes are handed over now."""
-        if size < 2 or self._random.random() >= self.weather.split:
+        if size < 2 or self._random.random() >= self.conditions.split:
             return size
         return 1 if self._random.random() < 0.2 else self._random.randrange(1, size)
 
     def after_delay(self, callback: Callable[[], None], context: Context) -> None:
         self.loop.call_later(self.delay_s(), callback, context=context)
 
-    def note(self, number: int, data: bytes) -> None:
+    def trace_delivery(self, number: int, data: bytes) -> None:
         self.trace.update(b"%d %.9f " % (number, self.loop.time()) + data)

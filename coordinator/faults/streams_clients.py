@@ -11,9 +11,9 @@ The topology's own topics are not there at first: the server has to make them, o
 
 from typing import Any
 
-from coordinator.faults.clients import ASK_AGAIN, ORDERS, TOPICS, World
+from coordinator.faults.clients import ORDERS, RETRIABLE, TOPICS, World
 from coordinator.faults.consumer_clients import JOINING, ConsumerMember, Ownership, Partition
-from coordinator.faults.wire import Lost
+from coordinator.faults.wire import NoResponse
 from coordinator.protocol.messages import Message, StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest
 
 _Topology = StreamsGroupHeartbeatRequest.Topology
@@ -41,7 +41,7 @@ class StreamsMember(ConsumerMember):
         self.reports = False
 
     @property
-    def wants(self) -> set[Partition]:
+    def wanted(self) -> set[Partition]:
         return {(topic, index) for topic in self.sources.values() for index in range(TOPICS[ORDERS])}
 
     # --- the protocol -------------------------------------------------------------------------------------------------
@@ -50,16 +50,16 @@ class StreamsMember(ConsumerMember):
         history = self.world.history
         # Given up before it is said.
         self.positions = {each: at for each, at in self.positions.items() if each in self.assigned}
-        believed, joins = set(self.positions), self.epoch == JOINING
+        owned_then, joins = set(self.positions), self.epoch == JOINING
         request = StreamsGroupHeartbeatRequest(
             group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch, instance_id=self.instance_id
         )
-        if joins or self.tells:
+        if joins or self.sends_everything:
             request.rebalance_timeout_ms = self.world.plan.rebalance_ms
             request.process_id = self.process_id
         if joins:
             request.topology = self._topology()
-        if joins or self.tells or self.acknowledges:
+        if joins or self.sends_everything or self.must_acknowledge:
             request.active_tasks = self._owned_tasks()
             request.standby_tasks = [_TaskIds(each, numbers) for each, numbers in sorted(self.standby.items())]
             request.warmup_tasks = []
@@ -70,28 +70,28 @@ class StreamsMember(ConsumerMember):
         member_id, asked = self.member_id, history.tick()
         response = await self.call(request, 1)
         if response.error_code:
-            self._refused("StreamsGroupHeartbeat", response.error_code)
+            self._on_error("StreamsGroupHeartbeat", response.error_code)
             return
         if not joins:
-            self.ownership.heard(self.group_id, member_id, believed, asked, "heartbeat")
-        self.ownership.epoch(self.group_id, member_id, response.member_epoch, asked)
-        self.tells = self.acknowledges = self.reports = False
+            self.ownership.accepted(self.group_id, member_id, owned_then, asked, "heartbeat")
+        self.ownership.epoch_received(self.group_id, member_id, response.member_epoch, asked)
+        self.sends_everything = self.must_acknowledge = self.reports = False
         self.epoch = response.member_epoch
         if response.active_tasks is not None:
-            await self._hear(response)
-        self.stable = not self.acknowledges
+            await self._apply_assignment(response)
+        self.stable = not self.must_acknowledge
 
-    async def _hear(self, told: Any) -> None:
-        standby = {each.subtopology_id: each.partitions for each in told.standby_tasks}
+    async def _apply_assignment(self, response: Any) -> None:
+        standby = {each.subtopology_id: each.partitions for each in response.standby_tasks}
         self.assigned = {
-            (self.sources[each.subtopology_id], index) for each in told.active_tasks for index in each.partitions
+            (self.sources[each.subtopology_id], index) for each in response.active_tasks for index in each.partitions
         }
-        self.acknowledges = self.assigned != set(self.positions) or standby != self.standby
+        self.must_acknowledge = self.assigned != set(self.positions) or standby != self.standby
         self.standby = standby
         gained = self.assigned - self.positions.keys()
         if not gained:
             return
-        self.ownership.told(self.group_id, self.member_id, gained)
+        self.ownership.granted(self.group_id, self.member_id, gained)
         self.positions |= dict.fromkeys(sorted(gained), 0)
         self.world.event(f"{self.name} {self.member_id[:4]} {self.epoch}: has {len(self.assigned)} tasks")
         await self._read()
@@ -114,7 +114,7 @@ class StreamsMember(ConsumerMember):
 
     # --- what also happens --------------------------------------------------------------------------------------------
 
-    def _change(self) -> None:
+    def _change_subscription(self) -> None:
         self.reports = True
 
     def _leaving(self, epoch: int) -> Message:
@@ -127,6 +127,6 @@ class StreamsMember(ConsumerMember):
     async def describe(self) -> Any:
         """The group. Raises Lost."""
         response = await self.call(StreamsGroupDescribeRequest([self.group_id]), 1)
-        if response.groups[0].error_code in ASK_AGAIN:
-            raise Lost
+        if response.groups[0].error_code in RETRIABLE:
+            raise NoResponse
         return response.groups[0]

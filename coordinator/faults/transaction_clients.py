@@ -19,18 +19,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from coordinator.faults.clients import ASK_AGAIN, World
+from coordinator.faults.clients import RETRIABLE, World
 from coordinator.faults.data_clients import READ_COMMITTED, IdempotentClient, PartitionReader
-from coordinator.faults.wire import Lost
-from coordinator.log.batch import (
-    TRANSACTIONAL,
-    BatchHeader,
-    CorruptBatch,
-    encode_batch,
-    key_values,
-    read_end_transaction,
-    split,
-)
+from coordinator.faults.history import OnBroken
+from coordinator.faults.wire import NoResponse
+from coordinator.log.batch import TRANSACTIONAL, BatchHeader, CorruptBatch, key_values, split
+from coordinator.log.batch_builder import encode_batch
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.record import LogRecord
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import EndTxnRequest, InitProducerIdRequest, ProduceRequest
@@ -42,7 +37,7 @@ LEDGER, PARTITIONS = "ledger", 2
 CONFIGS = {"cleanup.policy": "compact", "segment.ms": "200"}
 INVARIANT = "I10 transactions"
 TIMEOUT_MS = 15_000
-_AGAIN = ASK_AGAIN | {
+_RETRIABLE = RETRIABLE | {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -82,7 +77,7 @@ class Transaction:
 class Ledger:
     """All transactions of a run."""
 
-    def __init__(self, broken: Callable[[str, str], None]) -> None:
+    def __init__(self, broken: OnBroken) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.committed = 0
         self._broken = broken
@@ -126,7 +121,7 @@ class Ledger:
         }
 
 
-def hanging(server: Server) -> list[str]:
+def hanging_transactions(server: Server) -> list[str]:
     """Transactions that are open in a partition and that their coordinator does not know of: nobody will end them."""
     shards = server.transactions.shards
     if any(shard.status is not Status.ACTIVE for shard in shards):
@@ -137,7 +132,7 @@ def hanging(server: Server) -> list[str]:
     return [
         f"producer {producer.producer_id} at {producer.first_offset} of {partition.name}"
         for partition in partitions
-        if partition is not None and partition.state is State.ACTIVE and partition.producers_known
+        if partition is not None and partition.state is State.ACTIVE and partition.producers_loaded
         for producer in partition.producers
         if producer.first_offset >= 0 and producer.producer_id not in known
     ]
@@ -150,47 +145,47 @@ class Accountant(IdempotentClient):
         super().__init__(world, f"accountant-{number}", PARTITIONS)
         self.ledger = ledger
 
-    async def _until_known(self, ask: Callable[[], Any]) -> tuple[Any, ErrorCode, bool]:
+    async def _retry_until_answered(self, ask: Callable[[], Any]) -> tuple[Any, ErrorCode, bool]:
         """Asks until there is an answer that says something: it, its error, and whether it was asked more than once."""
         again = False
         while True:
             try:
                 answer, code = await ask()
-            except Lost:
+            except NoResponse:
                 code = None
-            if code is not None and code not in _AGAIN:
+            if code is not None and code not in _RETRIABLE:
                 return answer, code, again
             again = True
             await self.think()
 
-    async def _begin(self) -> None:
+    async def _init_producer_id(self) -> None:
         request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=TIMEOUT_MS)
         response = await self.call(request, self.random.choice([4, 5]))
         code = ErrorCode(response.error_code)
         if code is not ErrorCode.NONE:
-            if code not in _AGAIN:
+            if code not in _RETRIABLE:
                 self.unexpected("InitProducerId", code)
-            raise Lost
-        self._take_epoch(response.producer_id, response.producer_epoch)
+            raise NoResponse
+        self._set_producer(response.producer_id, response.producer_epoch)
 
-    def _take_epoch(self, producer_id: int, epoch: int) -> None:
+    def _set_producer(self, producer_id: int, epoch: int) -> None:
         self._producer_id, self._epoch, self._sequences = producer_id, epoch, [0] * PARTITIONS
 
-    async def _go_on(self) -> None:
+    async def _next_operation(self) -> None:
         """A transaction."""
         self._count += 1
         transaction = self.ledger.begin(f"{self.name} {self._count}")
         for step in range(self.random.randint(1, 4)):
             if not await self._produce(transaction, step):
-                self._give_up(transaction)
+                self._abandon(transaction)
                 return
             await self.think()
-        if not self.world.calm and self.random.random() < 0.1:
-            self._give_up(transaction)
+        if not self.world.is_healed and self.random.random() < 0.1:
+            self._abandon(transaction)
             return
         await self._end(transaction, committed=self.random.random() < 0.7)
 
-    def _give_up(self, transaction: Transaction) -> None:
+    def _abandon(self, transaction: Transaction) -> None:
         """Its commit was never asked for."""
         self.ledger.ended(transaction, Outcome.ABORTED)
         self._producer_id = -1
@@ -219,7 +214,7 @@ class Accountant(IdempotentClient):
             answer = response.responses[0].partition_responses[0]
             return answer, ErrorCode(answer.error_code)
 
-        answer, code, _ = await self._until_known(ask)
+        answer, code, _ = await self._retry_until_answered(ask)
         if code is not ErrorCode.NONE:
             if code not in _FENCED:
                 self.unexpected("Produce", code)
@@ -240,10 +235,10 @@ class Accountant(IdempotentClient):
             response = await self.call(request, 5)
             return response, ErrorCode(response.error_code)
 
-        response, code, again = await self._until_known(ask)
+        response, code, again = await self._retry_until_answered(ask)
         if code is ErrorCode.NONE:
             self.ledger.ended(transaction, Outcome.COMMITTED if committed else Outcome.ABORTED)
-            self._take_epoch(response.producer_id, response.producer_epoch)
+            self._set_producer(response.producer_id, response.producer_epoch)
             self.answered_s = self.world.loop.time()
             return
         if code not in _FENCED:
@@ -297,6 +292,6 @@ class CommittedReader(PartitionReader):
             batches = [(header, key_values(content, at, header)) for at, header in split(content)]
         except CorruptBatch as error:
             self.world.broken(INVARIANT, f"partition {partition} at {offset}: {error}")
-            raise Lost from None
+            raise NoResponse from None
         left_out = sorted((one.first_offset, one.producer_id) for one in answer.aborted_transactions or [])
         return batches, left_out, answer.last_stable_offset

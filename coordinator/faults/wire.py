@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from coordinator.faults.history import OnBroken
 from coordinator.faults.network import End, SimulatedNetwork
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import Message
@@ -16,11 +17,11 @@ from coordinator.protocol.messages import Message
 API_VERSIONS_KEY = 18
 
 
-class Lost(Exception):
+class NoResponse(Exception):
     """No answer came, and nobody knows what became of the request."""
 
 
-class _Asked(NamedTuple):
+class _Pending(NamedTuple):
     correlation_id: int
     name: str
     version: int
@@ -30,10 +31,10 @@ class _Asked(NamedTuple):
 class ClientProtocol(asyncio.Protocol):
     """Sends requests and completes each one's future with its answer, or with Lost."""
 
-    def __init__(self, client_id: str, broken: Callable[[str, str], None]) -> None:
+    def __init__(self, client_id: str, broken: OnBroken) -> None:
         self._client_id = client_id.encode()
         self._broken = broken
-        self._asked: deque[_Asked] = deque()
+        self._pending: deque[_Pending] = deque()
         self._buffer = b""
         self._sent = 0
         self._transport: Any = None
@@ -42,15 +43,15 @@ class ClientProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
 
-    def ask(self, request: Message, version: int) -> "asyncio.Future[Any]":
+    def send(self, request: Message, version: int) -> "asyncio.Future[Any]":
         """Sends the request; the future is the decoded answer."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.lost:
-            answer.set_exception(Lost())
+            answer.set_exception(NoResponse())
             return answer
         self._sent += 1
         name = request.NAME
-        self._asked.append(_Asked(self._sent, name.removesuffix("Request"), version, answer))
+        self._pending.append(_Pending(self._sent, name.removesuffix("Request"), version, answer))
         self._transport.write(frame(request, version, self._sent, self._client_id))
         return answer
 
@@ -65,30 +66,32 @@ class ClientProtocol(asyncio.Protocol):
 
     def _answered(self, body: bytes) -> None:
         correlation_id = int.from_bytes(body[:4], "big")
-        if not self._asked or self._asked[0].correlation_id != correlation_id:
-            awaited = self._asked[0].correlation_id if self._asked else None
+        if not self._pending or self._pending[0].correlation_id != correlation_id:
+            awaited = self._pending[0].correlation_id if self._pending else None
             self._broken("I14 answered once, in order", f"answer {correlation_id} came, {awaited} was awaited")
             return
-        asked = self._asked.popleft()
-        codec, response = Codec.of(), f"{asked.name}Response"
-        start = 5 if codec.is_flexible(response, asked.version) and asked.name != "ApiVersions" else 4
+        pending = self._pending.popleft()
+        codec, response = Codec.of(), f"{pending.name}Response"
+        start = 5 if codec.is_flexible(response, pending.version) and pending.name != "ApiVersions" else 4
         try:
-            message, end = codec.decoder(response, asked.version)(body, start)
+            message, end = codec.decoder(response, pending.version)(body, start)
         except DecodeError as error:
-            self._broken("I15 replies are decodable", f"{response} v{asked.version}: {error}")
+            self._broken("I15 replies are decodable", f"{response} v{pending.version}: {error}")
             return
         if end != len(body):
-            self._broken("I15 replies are decodable", f"{response} v{asked.version}: {len(body) - end} bytes too many")
-        if not asked.answer.done():
-            asked.answer.set_result(message)
+            self._broken(
+                "I15 replies are decodable", f"{response} v{pending.version}: {len(body) - end} bytes too many"
+            )
+        if not pending.answer.done():
+            pending.answer.set_result(message)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self.lost = True
-        for asked in self._asked:
-            if not asked.answer.done():
-                asked.answer.set_exception(Lost())
-                asked.answer.exception()  # some are not awaited any more
-        self._asked.clear()
+        for pending in self._pending:
+            if not pending.answer.done():
+                pending.answer.set_exception(NoResponse())
+                pending.answer.exception()  # some are not awaited any more
+        self._pending.clear()
 
 
 def frame(request: Message, version: int, correlation_id: int, client_id: bytes) -> bytes:
@@ -112,7 +115,7 @@ class Caller:
         network: SimulatedNetwork,
         client_id: str,
         address: tuple[str, int],
-        broken: Callable[[str, str], None],
+        broken: OnBroken,
         linger_s: Callable[[], float],
     ) -> None:
         """`linger_s()`: how late what was sent on a connection that is given up arrives; 0 for never."""
@@ -132,9 +135,9 @@ class Caller:
                     lambda: ClientProtocol(self.client_id, self._broken), *self._address, "10.0.0.1"
                 )
             except ConnectionRefusedError:
-                raise Lost from None
+                raise NoResponse from None
         assert self._protocol is not None
-        return self._protocol.ask(request, version)
+        return self._protocol.send(request, version)
 
     async def answer(self, answer: "asyncio.Future[Any]", within_s: float) -> Any:
         """The answer, or Lost; then the connection is given up."""
@@ -142,7 +145,7 @@ class Caller:
             return await asyncio.wait_for(answer, within_s)
         except TimeoutError:
             self.give_up()
-            raise Lost from None
+            raise NoResponse from None
 
     async def call(self, request: Message, version: int, within_s: float) -> Any:
         return await self.answer(await self.send(request, version), within_s)
@@ -158,9 +161,9 @@ class Caller:
         if self._protocol is not None:
             self._protocol.lost = True
 
-    async def open_deaf(self) -> End:
+    async def open_raw(self) -> End:
         """A connection of one's own, on which nothing is heard. Raises Lost."""
         try:
             return (await self._network.connect(asyncio.Protocol, *self._address, "10.0.0.66"))[0]
         except ConnectionRefusedError:
-            raise Lost from None
+            raise NoResponse from None

@@ -8,24 +8,16 @@ transactions do not hinder; they go, too.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import ClassicGroup, State, pending_disarmed
-from coordinator.groups.consumer.group import ConsumerGroup
-from coordinator.groups.consumer.group import State as ConsumerState
-from coordinator.groups.consumer.records import group_tombstones
+from coordinator.groups.group import Group
 from coordinator.groups.offsets.records import offset_commit_tombstone
-from coordinator.groups.records import group_metadata_tombstone
-from coordinator.groups.streams.group import State as StreamsState
-from coordinator.groups.streams.group import StreamsGroup, initial_delay_key
-from coordinator.groups.streams.records import group_tombstones as streams_group_tombstones
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DeleteGroupsResponse
 from coordinator.runtime.result import Fact, Record, RequestContext, Result, Timer
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 _Result = DeleteGroupsResponse.DeletableGroupResult
-_EMPTY = (State.EMPTY, ConsumerState.EMPTY, StreamsState.EMPTY)
 
 
 def delete_groups(groups: "Groups", group_ids: Sequence[str], context: RequestContext, now_ms: int) -> Result:
@@ -35,7 +27,7 @@ def delete_groups(groups: "Groups", group_ids: Sequence[str], context: RequestCo
     timers: list[Timer] = []
     facts: list[Fact] = []
     for group_id in group_ids:
-        group = groups.group(group_id)
+        group = groups.by_id.get(group_id)
         code = _why_not(group)
         results.append(_Result(group_id, code))
         if group is not None and code is ErrorCode.NONE:
@@ -43,23 +35,14 @@ def delete_groups(groups: "Groups", group_ids: Sequence[str], context: RequestCo
                 (*groups.offsets.by_group.get(group_id, ()), *groups.offsets.pending.partitions(group_id))
             )
             records += [offset_commit_tombstone(group_id, topic, partition) for topic, partition in committed]
-            tombstones, disarmed = ended(group)
+            tombstones, disarmed = groups.end(group)
             records += tombstones
             timers += disarmed
             facts.append(Fact("group_deleted", {"group_id": group_id, "offsets": len(committed)}))
     return Result(DeleteGroupsResponse(results=results), records, timers, facts=facts)
 
 
-def ended(group: ClassicGroup | ConsumerGroup | StreamsGroup) -> tuple[list[Record], Sequence[Timer]]:
-    """The records by which a group without members is no more, and its timers, disarmed."""
-    if isinstance(group, ConsumerGroup):
-        return group_tombstones(group, ()), ()
-    if isinstance(group, StreamsGroup):
-        return streams_group_tombstones(group.group_id), (Timer(initial_delay_key(group.group_id), None),)
-    return [group_metadata_tombstone(group.group_id)], pending_disarmed(group)
-
-
-def _why_not(group: ClassicGroup | ConsumerGroup | StreamsGroup | None) -> ErrorCode:
+def _why_not(group: Group | None) -> ErrorCode:
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    return ErrorCode.NONE if group.state in _EMPTY else ErrorCode.NON_EMPTY_GROUP
+    return ErrorCode.NONE if group.is_empty else ErrorCode.NON_EMPTY_GROUP

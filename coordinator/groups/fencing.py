@@ -27,15 +27,16 @@ lost since or never had. `fencing.require.ownership` ends that.
 Offsets that a producer commits in a transaction are its consumer's, who is named in the request (KIP-447), so the same rules
 hold, with two exceptions of Kafka's. The state of a classic group does not matter. And who names nobody is let through, also
 in a group that has members: clients before Kafka 2.5 cannot (TxnOffsetCommit v0-2), and later ones need not. Nothing fences
-such a producer's consumer; `Groups.txn_commits` counts them, and `fencing.require.member` refuses them.
+such a producer's consumer; `CommitCounters.txn_requests` counts them, and `fencing.require.member` refuses them.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import ClassicGroup, State
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.groups.classic.group import ClassicGroup, State, find_classic_group
+from coordinator.groups.consumer.group import ConsumerGroup, find_consumer_group
+from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.settings import (
     ASSIGNMENT_EPOCH,
@@ -44,14 +45,14 @@ from coordinator.groups.settings import (
     ConsumerSettings,
     StreamsSettings,
 )
-from coordinator.groups.streams.group import StreamsGroup
+from coordinator.groups.streams.group import StreamsGroup, find_streams_group
 from coordinator.groups.streams.partitions import as_reader
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest, TxnOffsetCommitRequest
 from coordinator.runtime.result import Timer
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 _EMPTY = State.EMPTY  # Looking a name up in an enum costs more than the comparison.
 _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE
@@ -103,9 +104,9 @@ def fence_generation(group: ClassicGroup, generation: int) -> None:
 
 def fence_commit(groups: "Groups", request: OffsetCommitRequest, api_version: int) -> Sequence[Timer]:
     """Raises unless the caller may commit offsets; returns the timers by which a member's commit keeps its session."""
-    group = groups.classic.get(request.group_id)
+    group = find_classic_group(groups, request.group_id)
     if group is None:
-        modern = groups.consumer.get(request.group_id) or groups.streams.get(request.group_id)
+        modern = find_consumer_group(groups, request.group_id) or find_streams_group(groups, request.group_id)
         if modern is not None:
             _fence_modern_commit(groups, modern, request, api_version)
             return ()
@@ -190,7 +191,7 @@ def _stale_because(
     )
     why_not = stale_because(member, epoch, partitions, settings)
     if why_not is not None:
-        groups.count_fenced(why_not)
+        groups.counters.count_fenced(why_not)
     return why_not
 
 
@@ -239,12 +240,14 @@ def fence_commit_in_transaction(groups: "Groups", request: TxnOffsetCommitReques
     """Raises unless the consumer whose offsets a producer commits may commit them."""
     group_id, epoch = request.group_id, request.generation_id_or_member_epoch
     is_nobodys = names_nobody(request)
-    groups.count_txn_commit(OLD_VERSION if api_version < TXN_MEMBER_SINCE else NO_MEMBER if is_nobodys else MEMBER)
+    groups.counters.count_txn_request(
+        OLD_VERSION if api_version < TXN_MEMBER_SINCE else NO_MEMBER if is_nobodys else MEMBER
+    )
     if is_nobodys and groups.settings.consumer(group_id).require_member:
-        groups.count_fenced(NAMES_NO_MEMBER)
+        groups.counters.count_fenced(NAMES_NO_MEMBER)
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, NAMES_NO_MEMBER)
-    modern = groups.consumer.get(group_id) or groups.streams.get(group_id)
-    group = groups.classic.get(group_id)
+    modern = find_consumer_group(groups, group_id) or find_streams_group(groups, group_id)
+    group = find_classic_group(groups, group_id)
     if modern is not None:
         if not is_nobodys and (epoch >= 0 or modern.members):
             _fence_modern_in_transaction(groups, modern, request, api_version)
@@ -275,7 +278,7 @@ def fence_fetch(groups: "Groups", group_id: str, member_id: str | None, epoch: i
 
     Whoever does not claim to be a member may read, and classic groups let everybody.
     """
-    group = groups.consumer.get(group_id) or groups.streams.get(group_id)
+    group = find_consumer_group(groups, group_id) or find_streams_group(groups, group_id)
     if group is None or (member_id is None and epoch < 0):
         return
     member = reader_of(groups, group, member_id or "")

@@ -1,4 +1,4 @@
-"""The record batch (version 2): the unit in which records are written, checked, served and compacted.
+"""The record batch (version 2): the format, its checks and its decoding. Batches are written, served and compacted whole.
 
     offset  size  field
          0     8  base offset: of the first record
@@ -16,34 +16,31 @@
         57     4  record count
         61        records
 
-The checksum leaves out the first 21 bytes so that a server can give a producer's batch its offset without touching what
-the producer signed (`restamp`). A record carries only what differs from its batch: timestamp and offset as deltas.
+The checksum does not cover the first 21 bytes, so that a server can give a producer's batch its offset without
+recomputing the checksum (`restamp`). A record stores its timestamp and its offset as deltas to those of its batch.
 
-Batches are written without compression; the coordinator's records are small and are read back more often than they are
-shipped. Of compressed ones gzip is readable; the other three need libraries that this project does without, and say so
-(`UnsupportedCompression`) instead of being skipped.
+All four codecs of Kafka are readable: gzip, snappy, lz4 and zstd (codecs.py). Only a codec number that Kafka does not have
+raises `UnsupportedCompression`. The server's own batches are written uncompressed (batch_builder.py), because its records
+are small and are read back more often than they are shipped.
 
-A transaction ends in a log with a control batch: one record whose key says commit or abort, and whose value says which
-coordinator decided it (`end_transaction`).
+Kafka's classes: `DefaultRecordBatch` for the batch, `DefaultRecord` for a record in it.
 
-Two paths are hot. `BatchBuilder` turns the records of one turn of the event loop into one batch: one `join` and one checksum
-in all. `key_values` is how a load reads them back: a flat loop with one- and two-byte varints inlined,
-returning a list per batch. Plain slicing beats a memoryview here: records are short, and views cost more than copies.
+`key_values` is the hot path of a load: a flat loop with one- and two-byte varints inlined, returning a list per batch.
+Plain slicing beats a memoryview here: records are short, and views cost more than copies.
 """
 
-from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
 from coordinator.log import codecs
-from coordinator.log.record import LogRecord, raw_varint, unzigzag, varint
+from coordinator.log.record import LogRecord, raw_varint, unzigzag
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
 PREFIX_BYTES = 12
-"""Base offset and length: what a batch's `batch_length` does not count."""
+"""Size of the base offset and the length, which `batch_length` does not include."""
 CHECKSUM_FROM = 21
 MAGIC = 2
 
@@ -57,39 +54,13 @@ DELETE_HORIZON = 0x40
 COMPRESSION_NAMES = codecs.NAMES
 DECOMPRESSED_BYTES_MAX = codecs.DECOMPRESSED_BYTES_MAX
 
-ABORT_MARKER, COMMIT_MARKER = 0, 1
-"""Types of control records (KIP-98); others are not about transactions."""
-
-_PREFIX = Struct(">qiiBI")
-_MARKER_KEY = Struct(">hh")
-_MARKER_VALUE = Struct(">hi")
-_NO_SEQUENCE = -1
-_BODY = Struct(">hiqqqhii")
-_NULL = varint(-1)
-_TABLED = 4096
-"""Lengths and deltas below this are looked up; their varints have one or two bytes."""
-NEAR = 64
-"""Places in a batch below this have one byte, those behind it two."""
-_VARINTS = (
-    *(bytes((number << 1,)) for number in range(NEAR)),
-    *(bytes((number << 1 & 127 | 128, number >> 6)) for number in range(NEAR, _TABLED)),
-)
-DELTAS = _VARINTS
-"""The places' bytes, as far as they are looked up."""
-_SIZES = tuple(number + (1 if number < NEAR else 2) for number in range(_TABLED))
-"""Of so many bytes together with their length."""
-_BEGINNINGS = tuple(b"\0\0" + delta for delta in _VARINTS)
-"""Of a record behind its length: no attributes, no timestamp delta, its offset delta."""
-_BEGINNING_SIZES = tuple(len(beginning) + 1 for beginning in _BEGINNINGS)
-"""The same in bytes, with the count of headers at the record's end."""
-
 
 class CorruptBatch(ValueError):
-    """The bytes are not a whole, unharmed record batch of version 2."""
+    """The bytes are not a complete, intact record batch of version 2 (Kafka: `CorruptRecordException`)."""
 
 
 class UnsupportedCompression(ValueError):
-    """The records are compressed in a way this server cannot read."""
+    """The attributes name a codec that Kafka does not have."""
 
 
 class BatchHeader(NamedTuple):
@@ -111,12 +82,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch, in bytes."""
         return self.batch_length + PREFIX_BYTES
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record the batch was made with; compaction may have taken it out since."""
+        """Offset of the last record that the batch was written with; compaction may have dropped the record since."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -131,17 +102,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction: its fate is in a later control batch."""
+        """Whether the batch is part of a transaction, whose outcome is in a later control batch."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Holds a marker (commit or abort), not data."""
+        """Whether the batch holds a marker (commit or abort) and no data."""
         return bool(self.attributes & CONTROL)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones in here may go, if compaction has met them before."""
+        """Wall-clock time from which compaction may drop the batch's tombstones; None if it has not met them yet."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 
@@ -149,208 +120,13 @@ _unpack_header = HEADER.unpack_from
 _make_header = BatchHeader._make
 
 
-class BatchBuilder:
-    """Collects the records of one batch."""
-
-    __slots__ = ("_parts", "count", "size_bytes")
-
-    def __init__(self, count: int = 0) -> None:
-        """`count`: the place of the first record, if these are not all that the batch will have."""
-        self._parts: list[bytes] = []
-        self.count = count
-        self.size_bytes = HEADER_BYTES
-
-    def add(self, key: bytes | None, value: bytes | None) -> None:
-        """Adds a record, whose offset will be the base offset plus the records before it."""
-        self.add_all(((key, value),))
-
-    def add_all(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """The same for many, by key and value."""
-        parts: list[Any] = self._parts
-        count, size_bytes = self.count, self.size_bytes
-        for key, value in records:
-            try:
-                key_bytes, value_bytes = len(key), len(value)  # type: ignore[arg-type]  # None is for the one below
-                length = _SIZES[key_bytes] + _SIZES[value_bytes] + _BEGINNING_SIZES[count]
-                # The zero at the end: the count of headers.
-                parts += (
-                    _VARINTS[length], _BEGINNINGS[count], _VARINTS[key_bytes], key, _VARINTS[value_bytes], value, b"\0",
-                )  # fmt: skip
-                size_bytes += _SIZES[length]
-            except (IndexError, TypeError):
-                record = _unusual_record(count, key, value)
-                parts.append(record)
-                size_bytes += len(record)
-            count += 1
-        self.count, self.size_bytes = count, size_bytes
-
-    def add_encoded(self, records: bytes, count: int) -> None:
-        """Adds records that are in their wire form already, for the places that come next (record_form.py)."""
-        self._parts.append(records)
-        self.count += count
-        self.size_bytes += len(records)
-
-    def records(self) -> bytes:
-        """The records added so far, in their wire form."""
-        return b"".join(self._parts)
-
-    def build(
-        self,
-        base_offset: int,
-        timestamp_ms: int,
-        *,
-        leader_epoch: int = 0,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-        base_sequence: int = 0,
-        attributes: int = 0,
-    ) -> bytes:
-        """The batch of all records added, which all bear `timestamp_ms`.
-
-        Plain batches of a coordinator have producer -1, epoch -1 and yet base sequence 0, as Kafka's have.
-        """
-        count = self.count
-        return seal(
-            base_offset,
-            leader_epoch,
-            _BODY.pack(
-                attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, base_sequence, count
-            ),
-            self._parts,
-        )
-
-    def clear(self) -> None:
-        """Makes the builder ready for another batch."""
-        self._parts = []
-        self.count = 0
-        self.size_bytes = HEADER_BYTES
-
-
-def _unusual_record(offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:
-    """A record without a key or a value, or with more than the tables know."""
-    parts = [b"\0\0", varint(offset_delta)]
-    parts += [_NULL if field is None else varint(len(field)) + field for field in (key, value)]
-    body = b"".join((*parts, b"\0"))
-    return varint(len(body)) + body
-
-
-def end_transaction(
-    base_offset: int,
-    timestamp_ms: int,
-    *,
-    producer_id: int,
-    producer_epoch: int,
-    commit: bool,
-    coordinator_epoch: int,
-    leader_epoch: int = 0,
-) -> bytes:
-    """The control batch that ends a producer's transaction in a log; it has no sequence number, as in Kafka."""
-    builder = BatchBuilder()
-    builder.add(
-        _MARKER_KEY.pack(0, COMMIT_MARKER if commit else ABORT_MARKER), _MARKER_VALUE.pack(0, coordinator_epoch)
-    )
-    return builder.build(
-        base_offset,
-        timestamp_ms,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=_NO_SEQUENCE,
-        attributes=TRANSACTIONAL | CONTROL,
-    )
-
-
-def read_end_transaction(key: bytes | None, value: bytes | None) -> tuple[bool, int] | None:
-    """Whether a control record commits, and its coordinator's epoch; None for control records of other types."""
-    if key is None or len(key) < _MARKER_KEY.size:
-        raise CorruptBatch("a control record without a type")
-    kind = _MARKER_KEY.unpack_from(key)[1]
-    if kind not in (ABORT_MARKER, COMMIT_MARKER):
-        return None
-    if value is None or len(value) < _MARKER_VALUE.size:
-        raise CorruptBatch("the marker of a transaction without its coordinator's epoch")
-    return kind == COMMIT_MARKER, _MARKER_VALUE.unpack_from(value)[1]
-
-
-def seal(base_offset: int, leader_epoch: int, body_header: bytes, records: Sequence[bytes]) -> bytes:
-    """A batch from its parts: `body_header` is the 40 bytes from the attributes on."""
-    body = b"".join((body_header, *records))
-    return _PREFIX.pack(base_offset, len(body) + 9, leader_epoch, MAGIC, crc32c(body)) + body
-
-
-def encode_records(records: Sequence[LogRecord], base_offset: int, base_timestamp: int) -> list[bytes]:
-    """Records in their wire form, relative to a base; offsets must ascend and may have gaps."""
-    out = []
-    for record in records:
-        parts = [b"\0", varint(record.timestamp - base_timestamp), varint(record.offset - base_offset)]
-        parts += [_NULL if field is None else varint(len(field)) + field for field in (record.key, record.value)]
-        parts.append(varint(len(record.headers)))
-        for name, content in record.headers:
-            encoded = name.encode()
-            parts.append(varint(len(encoded)) + encoded)
-            parts.append(_NULL if content is None else varint(len(content)) + content)
-        body = b"".join(parts)
-        out.append(varint(len(body)) + body)
-    return out
-
-
-def encode_batch(
-    records: Sequence[LogRecord],
-    *,
-    leader_epoch: int = 0,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = 0,
-    attributes: int = 0,
-) -> bytes:
-    """A batch of records that have their own timestamps and headers; the first one's offset is the base offset."""
-    base_offset, base_timestamp = records[0].offset, records[0].timestamp
-    body_header = _BODY.pack(
-        attributes,
-        records[-1].offset - base_offset,
-        base_timestamp,
-        max(record.timestamp for record in records),
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
-    )
-    return seal(base_offset, leader_epoch, body_header, encode_records(records, base_offset, base_timestamp))
-
-
-def reduce_batch(header: BatchHeader, kept: Sequence[LogRecord], delete_horizon_ms: int | None) -> bytes:
-    """What compaction leaves of a batch: fewer records, and the same offsets, producer and sequence as before.
-
-    First and last offset stay those of the batch as it was written, so that the log keeps its shape; with a delete
-    horizon the base timestamp is the horizon and the records' deltas count from there. Nothing may be left.
-    """
-    attributes = header.attributes & ~DELETE_HORIZON
-    base_timestamp = header.base_timestamp
-    if not kept:
-        attributes &= ~COMPRESSION
-    if delete_horizon_ms is not None:
-        attributes |= DELETE_HORIZON
-        base_timestamp = delete_horizon_ms
-    body_header = _BODY.pack(
-        attributes,
-        header.last_offset_delta,
-        base_timestamp,
-        header.max_timestamp if attributes & LOG_APPEND_TIME or not kept else max(record.timestamp for record in kept),
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        len(kept),
-    )
-    records = encode_records(kept, header.base_offset, base_timestamp)
-    if attributes & COMPRESSION:
-        records = [codecs.compress(attributes & COMPRESSION, b"".join(records))]
-    return seal(header.base_offset, header.leader_epoch, body_header, records)
-
-
 def read_header(buffer: bytes, position: int = 0) -> BatchHeader:
-    """The header at `position`, with its plain facts checked but not its checksum; the records need not be there."""
+    """The header at `position`. The checksum is not verified, and the buffer may end behind the header.
+
+    Raises CorruptBatch if the buffer is too short, the magic is not 2, or a length, count or offset is impossible.
+    """
     if len(buffer) - position < HEADER_BYTES:
-        raise CorruptBatch(f"{len(buffer) - position} bytes, fewer than a batch's header")
+        raise CorruptBatch(f"{len(buffer) - position} bytes, too few for a batch header")
     header = BatchHeader._make(HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
         raise CorruptBatch(f"magic {header.magic}, not {MAGIC}")
@@ -362,25 +138,25 @@ def read_header(buffer: bytes, position: int = 0) -> BatchHeader:
 
 
 def check_batch(buffer: bytes, position: int = 0) -> BatchHeader:
-    """The header at `position`, if a whole batch with the right checksum lies there; else CorruptBatch."""
+    """The header of the complete batch at `position`. Raises CorruptBatch if it is incomplete or its checksum is wrong."""
     header = read_header(buffer, position)
     verify(buffer, position, header)
     return header
 
 
 def verify(buffer: bytes, position: int, header: BatchHeader) -> None:
-    """CorruptBatch unless the batch with this header is whole and its checksum right."""
+    """Raises CorruptBatch unless the batch with this header is complete and its checksum is right."""
     end = position + header.batch_length + PREFIX_BYTES
     if end > len(buffer):
-        raise CorruptBatch(f"{len(buffer) - position} bytes of a batch of {header.size_bytes}")
+        raise CorruptBatch(f"only {len(buffer) - position} bytes of a batch of {header.size_bytes} bytes")
     if crc32c(buffer[position + CHECKSUM_FROM : end]) != header.crc:
         raise CorruptBatch("wrong checksum")
 
 
 def next_batch(buffer: bytes, position: int, expected_offset: int) -> BatchHeader | None:
-    """The header at `position` if all is well there: a whole batch of records, sound, with the offset that is expected.
+    """The header at `position` if an intact batch with the expected base offset is there; None in all other cases.
 
-    One call for what a load does most. None says only that the case is not the usual one.
+    One call for the common case of a load. None does not mean that the batch is corrupt: check it with `check_batch`.
     """
     if len(buffer) - position < HEADER_BYTES:
         return None
@@ -401,7 +177,7 @@ def next_batch(buffer: bytes, position: int, expected_offset: int) -> BatchHeade
 
 
 def split(buffer: bytes) -> list[tuple[int, BatchHeader]]:
-    """Position and checked header of each batch in a buffer that holds whole batches and nothing else."""
+    """Position and verified header of each batch in a buffer of complete batches. Raises CorruptBatch."""
     out, position = [], 0
     while position < len(buffer):
         header = check_batch(buffer, position)
@@ -411,12 +187,12 @@ def split(buffer: bytes) -> list[tuple[int, BatchHeader]]:
 
 
 def restamp(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
-    """A producer's batch with the offset the log gives it; its checksum holds, as it does not cover these fields."""
+    """A producer's batch with the base offset and leader epoch that the log assigns. The checksum covers neither."""
     return b"".join((base_offset.to_bytes(8), batch[8:12], leader_epoch.to_bytes(4), batch[16:]))
 
 
 def with_log_append_time(batch: bytes, timestamp_ms: int) -> bytes:
-    """A batch whose records all bear the time of the append (`message.timestamp.type=LogAppendTime`)."""
+    """The batch with the time of the append as the timestamp of all records (`message.timestamp.type=LogAppendTime`)."""
     body = bytearray(batch[CHECKSUM_FROM:])
     body[1] |= LOG_APPEND_TIME
     body[14:22] = timestamp_ms.to_bytes(8, signed=True)
@@ -424,13 +200,18 @@ def with_log_append_time(batch: bytes, timestamp_ms: int) -> bytes:
 
 
 def record_bytes(buffer: bytes, position: int, header: BatchHeader) -> bytes:
-    """The records of a batch, uncompressed."""
+    """The batch's records, decompressed but still encoded.
+
+    Raises UnsupportedCompression, and CorruptBatch for data that its codec cannot read.
+    """
     content = buffer[position + HEADER_BYTES : position + header.batch_length + PREFIX_BYTES]
     compression = header.attributes & COMPRESSION
     if not compression:
         return content
     if compression >= len(COMPRESSION_NAMES):
-        raise UnsupportedCompression(f"batch at offset {header.base_offset} is compressed with {compression}")
+        raise UnsupportedCompression(
+            f"the batch at offset {header.base_offset} is compressed with {compression}, an unknown codec"
+        )
     try:
         return codecs.decompress(compression, content)
     except codecs.BadCompression as error:
@@ -438,7 +219,10 @@ def record_bytes(buffer: bytes, position: int, header: BatchHeader) -> bytes:
 
 
 def key_values(buffer: bytes, position: int, header: BatchHeader) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of each record of the batch at `position`; timestamps and headers are passed over."""
+    """Offset, key and value of each record of the batch at `position`, without timestamps and headers.
+
+    Raises CorruptBatch and UnsupportedCompression. The checksum is not verified.
+    """
     if header.attributes & COMPRESSION:
         content = record_bytes(buffer, position, header)
     else:
@@ -507,7 +291,10 @@ def key_values(buffer: bytes, position: int, header: BatchHeader) -> list[tuple[
 
 
 def decode_records(buffer: bytes, position: int, header: BatchHeader) -> list[LogRecord]:
-    """All there is to know of each record of the batch at `position`."""
+    """The complete records of the batch at `position`.
+
+    Raises CorruptBatch and UnsupportedCompression. The checksum is not verified.
+    """
     content = record_bytes(buffer, position, header)
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
     out: list[LogRecord] = []

@@ -1,9 +1,8 @@
-"""A small blocking Kafka client: one request, one answer, at the newest version that both sides speak.
+"""A small blocking Kafka client: one request at a time, in the newest version that both sides support.
 
-Commands need no more: no pipelining, no background threads, no cache of metadata beyond the command's life. Client
-libraries hide what a coordinator answers (they retry, rejoin, swallow codes) and would be a dependency; our own codec
-speaks every message already. What it does repeat, until the time is up, is what asks to be repeated: a coordinator that
-loads or has moved.
+The commands need no more: no pipelining, no background threads, and no cached metadata after the command has finished.
+Client libraries would be a dependency and hide the responses of a coordinator, because they retry, rejoin and discard error
+codes. This client only retries, until the timeout, while a coordinator is loading or has moved.
 """
 
 import socket
@@ -12,6 +11,7 @@ import time
 from contextlib import suppress
 from typing import Any, Self, cast
 
+from coordinator.config.settings import joined
 from coordinator.protocol.codec import Codec, DecodeError, EncodeError
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -26,19 +26,19 @@ from coordinator.protocol.messages import (
 
 Address = tuple[str, int]
 CLIENT_ID = "coordinator-cli"
-ANSWER_BYTES_MAX = 256 << 20
+RESPONSE_BYTES_MAX = 256 << 20
 RETRY_S = 0.1
-ASK_AGAIN = frozenset(
+RETRIABLE = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
 
 
 class OperationFailed(Exception):
-    """The command cannot do what it was asked; one line for a person."""
+    """The command failed. The text is one line for the user."""
 
 
-def named(code: int) -> str:
-    """An error code in Kafka's words."""
+def error_name(code: int) -> str:
+    """Kafka's name of an error code."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -46,21 +46,23 @@ def named(code: int) -> str:
 
 
 def refuse_error(code: int, doing: str, message: str | None = None) -> None:
-    """Raises OperationFailed for a code other than NONE."""
+    """Raises OperationFailed unless the code is NONE."""
     if code:
-        raise OperationFailed(f"{doing}: {named(code)}{f' ({message})' if message else ''}")
+        raise OperationFailed(f"{doing}: {error_name(code)}{f' ({message})' if message else ''}")
 
 
 class Connection:
-    """A connection to one server, and the versions it speaks."""
+    """A connection to one server, and the API versions that the server supports."""
 
     def __init__(self, address: Address, timeout_s: float) -> None:
         self.address = address
+        self.name = joined(*address)
+        """HOST:PORT."""
         self._correlation_id = 0
         try:
             self._socket = socket.create_connection(address, timeout=timeout_s)
         except OSError as error:
-            raise OperationFailed(f"cannot connect to {_joined(address)}: {error.strerror or error}") from error
+            raise OperationFailed(f"cannot connect to {self.name}: {error.strerror or error}") from error
         self._socket.settimeout(timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
@@ -70,19 +72,22 @@ class Connection:
             raise
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
-    def speaks(self, request: type[Message]) -> bool:
-        """Whether there is a version of this API that both sides speak."""
+    def supports(self, request: type[Message]) -> bool:
+        """Whether there is a version of this API that both sides support."""
         return self.version_of(request, request.VERSIONS[1]) >= 0
 
     def ask(self, request: Message, *, version_max: int | None = None) -> Any:
-        """The answer, whatever error it holds. `version_max`: a newest version that is older than ours."""
+        """Sends a request and returns the response, with whatever error codes it has.
+
+        `version_max` limits the version of the request.
+        """
         version = self.version_of(type(request), request.VERSIONS[1] if version_max is None else version_max)
         if version < 0:
-            raise OperationFailed(f"{_joined(self.address)} does not speak {_api(request)} in a version known here")
+            raise OperationFailed(f"{self.name} supports no version of {_api(request)} that this command supports")
         return self._ask(request, version)
 
     def version_of(self, request: type[Message], version_max: int) -> int:
-        """The version in which `ask` would ask; -1 if there is none."""
+        """The version in which `ask` would send the request, or -1 if there is none."""
         assert request.API_KEY is not None
         low, high = self._versions.get(request.API_KEY, (0, -1))
         newest = min(high, version_max)
@@ -98,24 +103,22 @@ class Connection:
         try:
             body = codec.encoder(f"{name}Request", version)(request)
         except EncodeError as error:
-            raise OperationFailed(
-                f"{_joined(self.address)} speaks {name} only to version {version}: {error}"
-            ) from error
+            raise OperationFailed(f"{self.name} supports {name} only up to version {version}: {error}") from error
         try:
             self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
             size = int.from_bytes(self._exactly(4), signed=True)
-            if not 4 <= size <= ANSWER_BYTES_MAX:
-                raise OperationFailed(f"{_joined(self.address)} answers something that is not Kafka's protocol")
+            if not 4 <= size <= RESPONSE_BYTES_MAX:
+                raise OperationFailed(f"{self.name} does not speak Kafka's protocol")
             answer = self._exactly(size)
         except TimeoutError as error:
-            raise OperationFailed(f"{_joined(self.address)} does not answer {name} in time") from error
+            raise OperationFailed(f"{self.name} did not respond to {name} in time") from error
         except OSError as error:
-            raise OperationFailed(f"{_joined(self.address)}: {error.strerror or error}") from error
+            raise OperationFailed(f"{self.name}: {error.strerror or error}") from error
         tagged = name != "ApiVersions" and codec.is_flexible(f"{name}Response", version)
         try:
             message, _ = codec.decoder(f"{name}Response", version)(answer, 5 if tagged else 4)
         except DecodeError as error:
-            raise OperationFailed(f"{_joined(self.address)} answers {name} with something else: {error}") from error
+            raise OperationFailed(f"{self.name} sent a response that is not one to {name}: {error}") from error
         return message
 
     def _exactly(self, count: int) -> bytes:
@@ -123,7 +126,7 @@ class Connection:
         while len(data) < count:
             piece = self._socket.recv(min(1 << 20, count - len(data)))
             if not piece:
-                raise OperationFailed(f"{_joined(self.address)} closed the connection: is it a Kafka server?")
+                raise OperationFailed(f"{self.name} closed the connection: is it a Kafka server?")
             data += piece
         return bytes(data)
 
@@ -133,13 +136,13 @@ class Connection:
 
 
 class Client:
-    """A cluster, found by any of its servers. All methods raise OperationFailed."""
+    """A client of a cluster, found through any of its servers. All methods raise OperationFailed."""
 
     def __init__(self, bootstrap: str, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._connections: dict[Address, Connection] = {}
         self._coordinators: dict[str, Address] = {}
-        self._first = self._bootstrap([address(part) for part in bootstrap.split(",")])
+        self._first = self._bootstrap([parse_address(part) for part in bootstrap.split(",")])
 
     def __enter__(self) -> Self:
         return self
@@ -149,30 +152,30 @@ class Client:
             connection.close()
 
     def any(self) -> Connection:
-        """A connection to some server."""
+        """The connection to a bootstrap server."""
         return self.to(self._first)
 
-    def to(self, where: Address) -> Connection:
-        """The connection to a server."""
-        if where not in self._connections:
-            self._connections[where] = Connection(where, self._timeout_s)
-        return self._connections[where]
+    def to(self, address: Address) -> Connection:
+        """The connection to this server."""
+        if address not in self._connections:
+            self._connections[address] = Connection(address, self._timeout_s)
+        return self._connections[address]
 
     def metadata(self, topics: list[str] | None = None) -> MetadataResponse:
-        """Servers, and partitions with their leaders (of no topic if none is named); makes no topics."""
+        """The servers, and the partitions of these topics with their leaders. It does not create topics."""
         wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics or []]
         return cast(MetadataResponse, self.any().ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False)))
 
     def brokers(self) -> list[Address]:
-        """Where each server of the cluster says that it is."""
+        """The addresses of all servers in the cluster."""
         return [(broker.host, broker.port) for broker in self.metadata().brokers]
 
     def ask_coordinator(self, group_id: str, request: Message, *, version_max: int | None = None) -> Any:
-        """Asks the coordinator of a group; again while the answer says that it loads or has moved."""
+        """Sends a request to the coordinator of a group, and retries while that is loading or has moved."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             answer = self.coordinator(group_id, deadline).ask(request, version_max=version_max)
-            if _codes(answer).isdisjoint(ASK_AGAIN) or time.monotonic() > deadline:
+            if _codes(answer).isdisjoint(RETRIABLE) or time.monotonic() > deadline:
                 return answer
             self._coordinators.pop(group_id, None)
             time.sleep(RETRY_S)
@@ -181,11 +184,11 @@ class Client:
         """The connection to the coordinator of a group."""
         deadline = time.monotonic() + self._timeout_s if deadline is None else deadline
         while group_id not in self._coordinators:
-            # Version 3 is the last that asks for one key and needs no batches.
+            # Version 3 is the last one with a single key; later ones have batches.
             found = cast(
                 FindCoordinatorResponse, self.any().ask(FindCoordinatorRequest(key=group_id, key_type=0), version_max=3)
             )
-            if found.error_code in ASK_AGAIN and time.monotonic() < deadline:
+            if found.error_code in RETRIABLE and time.monotonic() < deadline:
                 time.sleep(RETRY_S)
                 continue
             refuse_error(found.error_code, f"cannot find the coordinator of group {group_id}", found.error_message)
@@ -194,26 +197,22 @@ class Client:
 
     def _bootstrap(self, addresses: list[Address]) -> Address:
         problems = []
-        for where in addresses:
+        for each in addresses:
             try:
-                self.to(where)
+                self.to(each)
             except OperationFailed as error:
                 problems.append(str(error))
             else:
-                return where
+                return each
         raise OperationFailed("; ".join(problems))
 
 
-def address(text: str) -> Address:
-    """ "host:port", IPv6 in brackets."""
+def parse_address(text: str) -> Address:
+    """The host and port of "host:port", with IPv6 in brackets. Raises OperationFailed."""
     host, _, port = text.strip().rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise OperationFailed(f"{text!r}: a bootstrap server is HOST:PORT")
+        raise OperationFailed(f"{text!r}: a bootstrap server must be HOST:PORT")
     return host.strip("[]"), int(port)
-
-
-def _joined(where: Address) -> str:
-    return f"[{where[0]}]:{where[1]}" if ":" in where[0] else f"{where[0]}:{where[1]}"
 
 
 def _api(request: Message) -> str:
@@ -221,7 +220,7 @@ def _api(request: Message) -> str:
 
 
 def _codes(answer: Any) -> set[int]:
-    """Every error code in an answer, however deep."""
+    """All error codes in a response, at any depth."""
     found = {answer.error_code} if hasattr(answer, "error_code") else set()
     for name in answer.__slots__:
         items = getattr(answer, name)

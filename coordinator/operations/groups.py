@@ -1,18 +1,18 @@
-"""Groups as a client of the Kafka protocol sees them: listed, described, deleted, their offsets shown and reset.
+"""Lists, describes and deletes groups over the Kafka protocol, and shows and resets their offsets.
 
-Groups live on several servers in a real cluster, so listing asks all of them, and everything about one group goes to its
-coordinator. Requests that name topics use the newest version that does it by name: ids of topics would have to be
-looked up, and offsets of deleted topics have none.
+In a cluster the groups are on several servers. To list them, all servers are asked; requests for one group go to its
+coordinator. Requests use the newest version that has the names of topics, because deleted topics that still have offsets
+have no ids.
 
-Resetting is a plan first: a row per partition with the old and the new offset, kept within what the log has. Only
-`commit` changes anything, and only for a group without members, whose commits would otherwise follow.
+A reset starts as a plan with the old and the new offset of each partition, within the bounds of the log. Only `commit`
+changes anything. The command refuses it while the group has members, because they would overwrite the offsets.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from coordinator.operations.client import Client, Connection, OperationFailed, named, refuse_error
+from coordinator.operations.client import Client, Connection, OperationFailed, error_name, refuse_error
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     ConsumerGroupDescribeRequest,
@@ -36,9 +36,9 @@ from coordinator.protocol.subscription import parse_assignment
 from coordinator.protocol.wire import DecodeError
 
 EARLIEST, LATEST = -2, -1
-"""ListOffsets' timestamps for the two ends of a log."""
+"""The timestamps of ListOffsets for the start and the end of a log."""
 _BY_NAME = 9
-"""The newest version of OffsetCommit and OffsetFetch that names topics."""
+"""The newest version of OffsetCommit and OffsetFetch that has topic names."""
 
 Partition = tuple[str, int]
 DOES_NOT_EXIST = "Dead"
@@ -46,7 +46,7 @@ DOES_NOT_EXIST = "Dead"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedGroup:
-    """One row of a list. An old server says neither type nor state: empty."""
+    """A row of the list. Old servers report neither type nor state, which are empty then."""
 
     group_id: str
     type: str
@@ -56,8 +56,11 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """`assignment` is None where it is not a consumer's and so not ours to read; of a member of a streams group it is what its
-    active tasks read. `tasks`, of such a member only: kind (`active`, `standby`, `warmup`) -> subtopology -> numbers."""
+    """A member.
+
+    `assignment` is None if it is not one of the consumer protocol. In a streams group it has the partitions that the
+    active tasks of the member read, and `tasks` maps `active`, `standby` and `warmup` to subtopology -> task numbers.
+    """
 
     member_id: str
     instance_id: str | None
@@ -70,7 +73,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
-    """A group. `epoch`: of a consumer or streams group; a classic one's generation is not told."""
+    """A group. `epoch` is None for a classic group, because Kafka's protocol does not report generations."""
 
     group_id: str
     type: str
@@ -84,7 +87,7 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """Where a group is in one partition. `end` is None where the topic is gone."""
+    """The position of a group in one partition. `end` is None if the topic no longer exists."""
 
     topic: str
     partition: int
@@ -100,7 +103,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """What a reset does to one partition. `old` is None where nothing was committed."""
+    """The reset of one partition. `old` is None if the group had no offset for it."""
 
     topic: str
     partition: int
@@ -110,30 +113,34 @@ class Reset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which partitions a reset is about: topic -> partitions (empty: all of them); no topic: all with an offset."""
+    """The partitions to reset: topic -> partitions, or topic -> () for all of them.
+
+    Without topics: all partitions for which the group has an offset.
+    """
 
     topics: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where a reset goes: to a ListOffsets timestamp, to an offset, or by a distance; exactly one is set."""
+    """The target of a reset: a timestamp of ListOffsets, an offset, or a distance. Exactly one is set."""
 
     timestamp: int | None = None
     offset: int | None = None
     shift: int | None = None
 
 
-# --- looking ----------------------------------------------------------------------------------------------------------
+# --- show -------------------------------------------------------------------------------------------------------------
 
 
 def list_groups(client: Client, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
-    """Every group of the cluster, by name."""
+    """All groups of the cluster, in the order of their names."""
     found: list[ListedGroup] = []
-    for where in client.brokers():
+    for address in client.brokers():
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-        answer = cast(ListGroupsResponse, client.to(where).ask(request))
-        refuse_error(answer.error_code, f"cannot list the groups of {where[0]}:{where[1]}")
+        connection = client.to(address)
+        answer = cast(ListGroupsResponse, connection.ask(request))
+        refuse_error(answer.error_code, f"cannot list the groups of {connection.name}")
         found += [
             ListedGroup(
                 group_id=group.group_id,
@@ -147,18 +154,20 @@ def list_groups(client: Client, states: Sequence[str] = (), types: Sequence[str]
 
 
 def describe(client: Client, group_id: str) -> DescribedGroup:
-    """One group. OperationFailed if there is none, or if it is of a kind that is not described here (share groups)."""
+    """A group. Raises OperationFailed if it does not exist or is a share group, which this command does not support."""
     group = find(client, group_id)
     if group is not None:
         return group
     listed = next((each for each in list_groups(client) if each.group_id == group_id), None)
     if listed is not None:
-        raise OperationFailed(f"group {group_id} is a {listed.type} group ({listed.state}): not described here")
+        raise OperationFailed(
+            f"group {group_id} is a {listed.type} group ({listed.state}), which this command cannot describe"
+        )
     raise OperationFailed(f"there is no group {group_id}")
 
 
 def find(client: Client, group_id: str) -> DescribedGroup | None:
-    """A classic, consumer or streams group, or None."""
+    """A classic, consumer or streams group, or None if there is none of this name."""
     answer = cast(DescribeGroupsResponse, client.ask_coordinator(group_id, DescribeGroupsRequest(groups=[group_id])))
     connection = client.coordinator(group_id)
     [group] = answer.groups
@@ -166,16 +175,16 @@ def find(client: Client, group_id: str) -> DescribedGroup | None:
         refuse_error(group.error_code, f"cannot describe group {group_id}", group.error_message)
         if group.group_state != DOES_NOT_EXIST:
             return _classic(group, connection)
-    if connection.speaks(ConsumerGroupDescribeRequest):
+    if connection.supports(ConsumerGroupDescribeRequest):
         consumers = client.ask_coordinator(group_id, ConsumerGroupDescribeRequest(group_ids=[group_id]))
         [consumer] = cast(ConsumerGroupDescribeResponse, consumers).groups
         if consumer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             refuse_error(consumer.error_code, f"cannot describe group {group_id}", consumer.error_message)
             return _consumer(consumer, connection)
-    if connection.speaks(StreamsGroupDescribeRequest):
+    if connection.supports(StreamsGroupDescribeRequest):
         several = client.ask_coordinator(group_id, StreamsGroupDescribeRequest(group_ids=[group_id]))
         [streams] = cast(StreamsGroupDescribeResponse, several).groups
-        # A server that knows the request and does not serve such groups has none.
+        # A server can know the API although streams groups are switched off.
         if streams.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             refuse_error(streams.error_code, f"cannot describe group {group_id}", streams.error_message)
             return _streams(streams, connection)
@@ -191,7 +200,7 @@ def _classic(group: DescribeGroupsResponse.DescribedGroup, connection: Connectio
         protocol_type=group.protocol_type,
         protocol=group.protocol_data,
         epoch=None,
-        coordinator="{}:{}".format(*connection.address),
+        coordinator=connection.name,
         members=[
             Member(
                 member_id=member.member_id,
@@ -214,71 +223,74 @@ def _assignment(data: bytes) -> Mapping[str, Sequence[int]] | None:
 
 
 def _consumer(group: ConsumerGroupDescribeResponse.DescribedGroup, connection: Connection) -> DescribedGroup:
-    return DescribedGroup(
-        group_id=group.group_id,
-        type="consumer",
-        state=group.group_state,
-        protocol_type="consumer",
-        protocol=group.assignor_name,
-        epoch=group.group_epoch,
-        coordinator="{}:{}".format(*connection.address),
-        members=[
-            Member(
-                member_id=member.member_id,
-                instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                epoch=member.member_epoch,
-                assignment={each.topic_name: each.partitions for each in member.assignment.topic_partitions},
-            )
-            for member in group.members
-        ],
-    )
+    members = [
+        _member(member, {each.topic_name: each.partitions for each in member.assignment.topic_partitions})
+        for member in group.members
+    ]
+    return _described("consumer", group, members, connection)
 
 
 def _streams(group: StreamsGroupDescribeResponse.DescribedGroup, connection: Connection) -> DescribedGroup:
-    """What a member reads follows from its active tasks: the partitions of those numbers of its subtopologies' topics."""
+    """A task reads the partitions with its number in the topics of its subtopology."""
     parts = (group.topology.subtopologies or ()) if group.topology is not None else ()
     inputs = {
         part.subtopology_id: [*part.source_topics, *(topic.name for topic in part.repartition_source_topics)]
         for part in parts
     }
+    members = []
+    for member in group.members:
+        held = member.assignment
+        by_kind = {"active": held.active_tasks, "standby": held.standby_tasks, "warmup": held.warmup_tasks}
+        tasks = {
+            kind: {each.subtopology_id: each.partitions for each in of_kind}
+            for kind, of_kind in by_kind.items()
+            if of_kind
+        }
+        members.append(_member(member, _partitions_read(held.active_tasks, inputs), tasks))
+    return _described("streams", group, members, connection)
+
+
+def _described(
+    kind: str,
+    group: ConsumerGroupDescribeResponse.DescribedGroup | StreamsGroupDescribeResponse.DescribedGroup,
+    members: Sequence[Member],
+    connection: Connection,
+) -> DescribedGroup:
     return DescribedGroup(
         group_id=group.group_id,
-        type="streams",
+        type=kind,
         state=group.group_state,
-        protocol_type="streams",
+        protocol_type=kind,
         protocol=group.assignor_name or "",
         epoch=group.group_epoch,
-        coordinator="{}:{}".format(*connection.address),
-        members=[
-            Member(
-                member_id=member.member_id,
-                instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                epoch=member.member_epoch,
-                assignment=_read_by(member.assignment.active_tasks, inputs),
-                tasks={
-                    kind: {each.subtopology_id: each.partitions for each in tasks}
-                    for kind, tasks in (
-                        ("active", member.assignment.active_tasks),
-                        ("standby", member.assignment.standby_tasks),
-                        ("warmup", member.assignment.warmup_tasks),
-                    )
-                    if tasks
-                },
-            )
-            for member in group.members
-        ],
+        coordinator=connection.name,
+        members=members,
     )
 
 
-def _read_by(
+def _member(
+    member: ConsumerGroupDescribeResponse.Member | StreamsGroupDescribeResponse.Member,
+    assignment: Mapping[str, Sequence[int]],
+    tasks: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
+) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        epoch=member.member_epoch,
+        assignment=assignment,
+        tasks=tasks,
+    )
+
+
+def _partitions_read(
     active: Iterable[StreamsGroupDescribeResponse.TaskIds], inputs: Mapping[str, Iterable[str]]
 ) -> dict[str, list[int]]:
-    """A topic with fewer partitions than its subtopology has tasks is read by the first of them, and how many that are only
-    the topic says: here are numbers, too, that it has not."""
+    """The partitions that active tasks read, by topic.
+
+    A topic can have fewer partitions than its subtopology has tasks, so some of these may not exist.
+    """
     read: dict[str, set[int]] = {}
     for each in active:
         for topic in inputs.get(each.subtopology_id, ()):
@@ -287,7 +299,7 @@ def _read_by(
 
 
 def offsets(client: Client, group_id: str, members: Iterable[Member] = ()) -> list[CommittedOffset]:
-    """What a group has committed or been assigned, by partition, with the ends of the logs."""
+    """The partitions that a group has committed or is assigned, with their log end offsets."""
     committed = _committed(client, group_id)
     owners = {
         (topic, partition): member.member_id
@@ -297,7 +309,7 @@ def offsets(client: Client, group_id: str, members: Iterable[Member] = ()) -> li
     }
     wanted = sorted(committed.keys() | owners.keys())
     ends = positions(client, dict.fromkeys(wanted, LATEST))
-    # A task may have a number that one of the topics it reads has not.
+    # Leave out partitions that do not exist; see _partitions_read.
     wanted = [key for key in wanted if key in committed or key in ends]
     return [
         CommittedOffset(
@@ -334,9 +346,9 @@ def _committed(client: Client, group_id: str) -> dict[Partition, tuple[int, str 
 
 
 def positions(client: Client, wanted: Mapping[Partition, int]) -> dict[Partition, int]:
-    """Partition -> offset for a ListOffsets timestamp; those that do not exist are left out.
+    """The offset in each partition for its timestamp of ListOffsets. Partitions that do not exist are left out.
 
-    An offset of -1 says that the partition has no record so late.
+    An offset of -1 means that the partition has no record at or after the timestamp.
     """
     if not wanted:
         return {}
@@ -374,39 +386,42 @@ def _list_offsets(topics: Mapping[str, Sequence[tuple[int, int]]]) -> ListOffset
 
 
 def _leaders(client: Client, topics: list[str]) -> dict[Partition, tuple[str, int]]:
-    """Partition -> the server to ask, of the topics that exist."""
+    """Partition -> address of its leader, for the topics that exist."""
     metadata = client.metadata(topics)
     servers = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
     leaders = {}
     for topic in metadata.topics:
-        assert topic.name is not None, "topics were asked for by name"
+        assert topic.name is not None, "the request has names"
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             continue
         refuse_error(topic.error_code, f"cannot look up topic {topic.name}")
         for partition in topic.partitions:
             if partition.leader_id not in servers:
-                raise OperationFailed(f"{topic.name}-{partition.partition_index} has no leader now")
+                raise OperationFailed(f"{topic.name}-{partition.partition_index} has no leader at the moment")
             leaders[topic.name, partition.partition_index] = servers[partition.leader_id]
     return leaders
 
 
-# --- changing ---------------------------------------------------------------------------------------------------------
+# --- change -----------------------------------------------------------------------------------------------------------
 
 
 def delete(client: Client, group_ids: Sequence[str]) -> dict[str, str | None]:
-    """Group -> None if it is gone, else why not."""
+    """Deletes groups. Returns group -> None if it was deleted, else the reason why not."""
     outcome: dict[str, str | None] = {}
     for group_id in group_ids:
         answer = cast(
             DeleteGroupsResponse, client.ask_coordinator(group_id, DeleteGroupsRequest(groups_names=[group_id]))
         )
         code = answer.results[0].error_code
-        outcome[group_id] = (answer.results[0].error_message or named(code)) if code else None
+        outcome[group_id] = (answer.results[0].error_message or error_name(code)) if code else None
     return outcome
 
 
 def plan_reset(client: Client, group_id: str, selection: Selection, target: Target) -> list[Reset]:
-    """What `commit` would do. OperationFailed if a named topic or partition does not exist, or nothing is selected."""
+    """The resets that `commit` would carry out.
+
+    Raises OperationFailed if a topic or partition does not exist, or if there is nothing to reset.
+    """
     old = {key: offset for key, (offset, _) in _committed(client, group_id).items()}
     selected = _selected(client, group_id, selection, old)
     earliest = positions(client, dict.fromkeys(selected, EARLIEST))
@@ -426,7 +441,7 @@ def plan_reset(client: Client, group_id: str, selection: Selection, target: Targ
         else:
             assert target.shift is not None
             if key not in old:
-                raise OperationFailed(f"group {group_id} has no offset in {key[0]}-{key[1]} to shift from")
+                raise OperationFailed(f"group {group_id} has no offset for {key[0]}-{key[1]}, so it cannot be shifted")
             wanted = old[key] + target.shift
         new = min(max(wanted, earliest[key]), latest[key])
         plan.append(Reset(topic=key[0], partition=key[1], old=old.get(key), new=new))
@@ -436,7 +451,7 @@ def plan_reset(client: Client, group_id: str, selection: Selection, target: Targ
 def _selected(client: Client, group_id: str, selection: Selection, old: Mapping[Partition, int]) -> list[Partition]:
     if not selection.topics:
         if not old:
-            raise OperationFailed(f"group {group_id} has no offsets; name the topics")
+            raise OperationFailed(f"group {group_id} has no offsets; specify the topics")
         leaders = _leaders(client, sorted({topic for topic, _ in old}))
         return sorted(key for key in old if key in leaders)
     leaders = _leaders(client, sorted(selection.topics))
@@ -453,7 +468,7 @@ def _selected(client: Client, group_id: str, selection: Selection, old: Mapping[
 
 
 def refuse_active(client: Client, group_id: str) -> None:
-    """OperationFailed if the group has members; one that does not exist yet may be given offsets."""
+    """Raises OperationFailed if the group has members. A group that does not exist yet can get offsets."""
     group = find(client, group_id)
     if group is not None and group.members:
         raise OperationFailed(
@@ -462,7 +477,7 @@ def refuse_active(client: Client, group_id: str) -> None:
 
 
 def commit(client: Client, group_id: str, plan: Sequence[Reset]) -> None:
-    """Commits the new offsets. OperationFailed names the first partition that was refused."""
+    """Commits the new offsets. Raises OperationFailed with the first partition that the server refuses."""
     topics: dict[str, list[OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
     for reset in plan:
         topics.setdefault(reset.topic, []).append(

@@ -1,4 +1,4 @@
-"""`coordinator groups ...`: the answers of `groups.py` as tables a person reads, or as JSON."""
+"""`coordinator groups ...`: prints the results of groups.py as tables or as JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from coordinator.operations.json_values import table
 
 
 def show_list(client: Client, states: Sequence[str], types: Sequence[str], *, as_json: bool) -> int:
-    """Every group: name, type, protocol type, state."""
+    """Prints all groups with type, protocol type and state."""
     found = groups.list_groups(client, states, types)
     if as_json:
         _print_json({"groups": [asdict(group) for group in found]})
@@ -26,7 +26,7 @@ def show_list(client: Client, states: Sequence[str], types: Sequence[str], *, as
 
 
 def show_description(client: Client, group_ids: Sequence[str], *, as_json: bool) -> int:
-    """State, members and offsets of groups."""
+    """Prints state, members and offsets of groups."""
     found = [groups.describe(client, group_id) for group_id in group_ids]
     held = [groups.offsets(client, group.group_id, group.members) for group in found]
     if as_json:
@@ -78,7 +78,7 @@ def _print_group(group: DescribedGroup, rows: Sequence[CommittedOffset]) -> None
 
 
 def _held(assignment: Any) -> str | None:
-    """orders:0,1 events:0"""
+    """For example "orders:0,1 events:0"."""
     if assignment is None:
         return None
     return (
@@ -87,12 +87,12 @@ def _held(assignment: Any) -> str | None:
 
 
 def _tasks(tasks: Mapping[str, Any]) -> str:
-    """active 0:0,1 1:0; standby 0:2"""
+    """For example "active 0:0,1 1:0; standby 0:2"."""
     return "; ".join(f"{kind} {_held(of_kind)}" for kind, of_kind in tasks.items()) or "nothing"
 
 
 def show_offsets(client: Client, group_id: str, *, as_json: bool) -> int:
-    """What a group has committed, and how far behind it is."""
+    """Prints the committed offsets of a group and its lag."""
     group = groups.describe(client, group_id)
     rows = groups.offsets(client, group_id, group.members)
     if as_json:
@@ -120,7 +120,7 @@ def _offset(each: CommittedOffset) -> dict[str, Any]:
 
 
 def show_deletion(client: Client, group_ids: Sequence[str], *, as_json: bool) -> int:
-    """Deletes groups; 1 if one could not be."""
+    """Deletes groups. Returns 1 if one could not be deleted."""
     outcome = groups.delete(client, group_ids)
     if as_json:
         _print_json({"groups": [{"group_id": group, "error": error} for group, error in outcome.items()]})
@@ -133,7 +133,7 @@ def show_deletion(client: Client, group_ids: Sequence[str], *, as_json: bool) ->
 def show_reset(
     client: Client, group_id: str, selection: Selection, target: Target, *, execute: bool, as_json: bool
 ) -> int:
-    """The plan of a reset; does it only if told to."""
+    """Prints the plan of a reset and, with `execute`, carries it out."""
     if execute:
         groups.refuse_active(client, group_id)
     plan = groups.plan_reset(client, group_id, selection, target)
@@ -144,14 +144,16 @@ def show_reset(
         return 0
     header = ("TOPIC", "PARTITION", "OLD", "NEW")
     print(table(header, [(reset.topic, reset.partition, reset.old, reset.new) for reset in plan]))
-    print("done" if execute else "nothing was changed; --execute does it")
+    print("done" if execute else "this is a plan, and nothing was changed; use --execute to carry it out")
     return 0
 
 
 def selection(topics: Sequence[str], *, all_topics: bool) -> Selection:
-    """Of --topic TOPIC[:PARTITION,...] and --all-topics. Raises OperationFailed."""
+    """The partitions of --topic TOPIC[:PARTITION,...] and --all-topics. Raises OperationFailed."""
     if bool(topics) is all_topics:
-        raise OperationFailed("say which partitions: --topic TOPIC[:PARTITION,...] (may be repeated) or --all-topics")
+        raise OperationFailed(
+            "specify partitions with --topic TOPIC[:PARTITION,...], which can be repeated, or --all-topics"
+        )
     wanted: dict[str, list[int]] = {}
     for text in topics:
         topic, colon, numbers = text.partition(":")
@@ -162,7 +164,7 @@ def selection(topics: Sequence[str], *, all_topics: bool) -> Selection:
 
 
 def target(to: str | None, to_offset: int | None, to_datetime: str | None, shift_by: int | None) -> Target:
-    """Of the flags of `reset-offsets`, of which one is given. Raises OperationFailed."""
+    """The target of a reset, of which one flag is set. Raises OperationFailed."""
     if to is not None:
         return Target(timestamp={"earliest": EARLIEST, "latest": LATEST}[to])
     if to_datetime is not None:
@@ -171,7 +173,7 @@ def target(to: str | None, to_offset: int | None, to_datetime: str | None, shift
 
 
 def _timestamp(text: str) -> int:
-    """Milliseconds of an ISO 8601 time; one without a zone is UTC."""
+    """An ISO 8601 time in milliseconds. A time without a zone is UTC."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Messages and bytes as values that JSON has, for people and scripts.
+"""Messages and bytes as JSON values and tables, for people and scripts.
 
-Only the fields that exist in a message's version are shown, in the order of its definition. Bytes are base64, ids of
-topics are Kafka's 22 characters: both are what Kafka's own tools take and print.
+A message is shown with the fields that exist in its version, in the order of its definition. Bytes are base64, and topic ids
+are Kafka's 22 characters; Kafka's tools print and accept both.
 """
 
 from base64 import b64encode, urlsafe_b64encode
@@ -13,8 +13,8 @@ from coordinator.protocol.schema import Definition, Field, Structure
 _MAX_SHOWN = 2000
 
 
-def as_plain(message: Message, definition: Definition, version: int) -> dict[str, Any]:
-    """The message as nested dicts and lists; names are Kafka's in snake_case."""
+def message_as_json(message: Message, definition: Definition, version: int) -> dict[str, Any]:
+    """The message as nested dicts and lists. Field names are Kafka's in snake_case."""
 
     def structure(value: Any, shape: Structure) -> dict[str, Any]:
         return {
@@ -41,12 +41,12 @@ def as_plain(message: Message, definition: Definition, version: int) -> dict[str
 
 
 def topic_id_text(topic_id: bytes) -> str:
-    """A topic's id as Kafka writes it."""
+    """A topic id as Kafka's tools print it."""
     return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
-def bytes_as_plain(content: bytes | None) -> Any:
-    """Text where the bytes are printable text, else `{"base64": ...}`; None stays None."""
+def bytes_as_json(content: bytes | None) -> Any:
+    """Text if the bytes are printable text, else `{"base64": ...}`. None stays None."""
     if content is None:
         return None
     try:
@@ -57,7 +57,7 @@ def bytes_as_plain(content: bytes | None) -> Any:
 
 
 def table(header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
-    """Columns as wide as their widest value, numbers to the right; None is a dash. What strangers chose stays one line."""
+    """A table with aligned columns, in which None is a dash. A value that contains line breaks stays on one line."""
     cells = [tuple("-" if value is None else _printable(str(value)) for value in row) for row in rows]
     widths = [max(len(row[i]) for row in [header, *cells]) for i in range(len(header))]
     right = [{type(row[i]) for row in rows} - {type(None)} == {int} for i in range(len(header))]

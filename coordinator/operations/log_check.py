@@ -1,9 +1,9 @@
-"""`coordinator log check`: is every byte of these logs what was written, and does every record mean something?
+"""`coordinator log check`: verifies that logs are intact and that all records can be decoded.
 
-It verifies every checksum, the order of offsets over batches and files, and decodes every record's key and value. What
-a start would cut (a torn tail), what it would refuse (damage) and records that are not what they claim to be are told
-apart, each with file, position and last good offset. Records compressed in a way that this project does not read are
-counted; their batches' checksums are verified all the same.
+It verifies all checksums and the order of offsets across batches and files, and decodes the key and value of each record. It
+distinguishes a torn tail, which the server would cut when it starts; damage, with which it would not start; and records that
+cannot be decoded. Each problem has a file, a position and the last good offset. If the compression of a batch is not
+supported, its checksum is verified and its records are only counted.
 """
 
 import json
@@ -15,14 +15,14 @@ from typing import Any
 from coordinator.log.batch import BatchHeader, CorruptBatch, UnsupportedCompression, decode_records
 from coordinator.operations.json_values import table
 from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, find_log_folders
-from coordinator.operations.log_records import kind_of, show_control, shower
+from coordinator.operations.log_records import kind_of, record_decoder, show_control
 from coordinator.operations.progress import Advance, progress
 from coordinator.protocol.codec import DecodeError
 
 
 @dataclass(slots=True)
 class CheckedLog:
-    """What one partition's folder holds."""
+    """The result for the folder of one partition."""
 
     folder: LogFolder
     segments: int = 0
@@ -32,24 +32,24 @@ class CheckedLog:
     first_offset: int | None = None
     next_offset: int | None = None
     unknown: int = 0
-    """Records of a type or version without a definition."""
+    """Records whose type or version has no definition."""
     compressed: int = 0
-    """Batches whose records cannot be looked into here."""
+    """Batches whose compression is not supported."""
     missing: list[tuple[int, int]] = field(default_factory=list)
-    """State offsets from, to: what was decided between may lack its events. Told by the event log itself."""
+    """Ranges (from, to) of state offsets for which events may be missing, as the event log reports them."""
     undone: list[tuple[int, int]] = field(default_factory=list)
-    """Offsets from, to: events that never came true. Told by the event log itself."""
+    """Ranges (from, to) of offsets of events that did not take effect, as the event log reports them."""
     problems: list[Problem] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
 
     @property
     def verdict(self) -> str:
-        """In a word or two: the worst that was found."""
+        """The worst kind of problem, or "good"."""
         kinds = {problem.kind for problem in self.problems}
         return next((kind for kind in ("damage", "unreadable record", "torn tail") if kind in kinds), "good")
 
-    def as_plain(self) -> dict[str, Any]:
-        """For JSON."""
+    def as_json(self) -> dict[str, Any]:
+        """The result as a JSON value."""
         return {
             "folder": str(self.folder.path),
             "verdict": self.verdict,
@@ -78,14 +78,14 @@ class CheckedLog:
 
 
 def check(folders: Iterable[LogFolder], advance: Advance = lambda _: None) -> Iterator[CheckedLog]:
-    """Looks through each folder; `advance` is told the bytes done."""
+    """Checks each folder. Calls `advance` with the number of bytes that it has read."""
     for folder in folders:
         yield _check_one(folder, advance)
 
 
 def _check_one(folder: LogFolder, advance: Advance) -> CheckedLog:
     checked = CheckedLog(folder, len(folder.segments), folder.size_bytes, unfinished=folder.unfinished)
-    show = shower(kind_of(folder.topic))
+    show = record_decoder(kind_of(folder.topic))
 
     def visit(segment: SegmentFile, header: BatchHeader, position: int) -> None:
         checked.batches += 1
@@ -120,7 +120,7 @@ def _check_one(folder: LogFolder, advance: Advance) -> CheckedLog:
 
 
 def _note_opening(checked: CheckedLog, offset: int, opened: dict[str, Any]) -> None:
-    """What an event log says at its opening of what is before it."""
+    """Notes what an event log reports about earlier events each time it is opened."""
     covered = max(opened["covered_state_offset"], 0)
     if covered < opened["state_offset"]:
         checked.missing.append((covered, opened["state_offset"]))
@@ -129,12 +129,12 @@ def _note_opening(checked: CheckedLog, offset: int, opened: dict[str, Any]) -> N
 
 
 def run(path: Path, *, as_json: bool) -> int:
-    """Prints what was found; 0 if all is good, 1 if anything is not. Raises NoLogFolder and OSError."""
+    """Prints the results. Returns 0 if there is no problem, else 1. Raises NoLogFolder and OSError."""
     folders = find_log_folders(path)
     with progress("checking", sum(folder.size_bytes for folder in folders)) as advance:
         logs = list(check(folders, advance))
     if as_json:
-        print(json.dumps({"path": str(path), "logs": [log.as_plain() for log in logs]}, indent=2))
+        print(json.dumps({"path": str(path), "logs": [log.as_json() for log in logs]}, indent=2))
     else:
         _print(logs)
     return 1 if any(log.problems for log in logs) else 0
@@ -162,17 +162,17 @@ def _print(logs: list[CheckedLog]) -> None:
         for problem in log.problems:
             print(problem)
         if log.unknown:
-            print(f"{log.folder.path}: {log.unknown} records of a type or version that is not known here")
+            print(f"{log.folder.path}: {log.unknown} records have an unknown type or version")
         if log.compressed:
-            print(f"{log.folder.path}: {log.compressed} compressed batches were verified, not looked into")
+            print(f"{log.folder.path}: the records of {log.compressed} compressed batches were not decoded")
         for first, end in log.missing:
-            print(f"{log.folder.path}: events may be missing of what was decided at state offsets {first} to {end - 1}")
+            print(f"{log.folder.path}: events may be missing for the state offsets {first} to {end - 1}")
         for first, end in log.undone:
-            print(f"{log.folder.path}: the events {first} to {end - 1} never came true")
+            print(f"{log.folder.path}: the events {first} to {end - 1} did not take effect")
         if log.unfinished:
-            print(f"{log.folder.path}: an unfinished compaction ({', '.join(log.unfinished)}); the next start ends it")
+            print(f"{log.folder.path}: unfinished compaction ({', '.join(log.unfinished)}); the next start finishes it")
     bad = sum(1 for log in logs if log.problems)
     records = sum(log.records for log in logs)
     empty = len(logs) - len(held)
-    verdict = f"{bad} not good" if bad else "all good"
+    verdict = f"{bad} with problems" if bad else "no problems"
     print(f"{len(logs)} logs ({empty} empty), {records} records: {verdict}")

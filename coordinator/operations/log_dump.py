@@ -1,8 +1,7 @@
-"""`coordinator log dump`: every record of a log folder or a data folder, one line each, in the order of the log.
+"""`coordinator log dump`: prints the records of a log folder or a data folder, one per line, in the order of the log.
 
-Internal topics are shown as the messages they hold, other topics as text; of a transaction's records the producer, id and
-epoch, by which they find their marker. What is wrong is said on stderr where it is met, and the dump goes on with the next
-file.
+Records of internal topics are shown as messages, those of other topics as text. Records of a transaction have the id and
+epoch of their producer, as its marker does. Problems are printed on stderr, and the dump continues with the next file.
 """
 
 import json
@@ -12,42 +11,36 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from coordinator.log.batch import (
-    COMPRESSION_NAMES,
-    BatchHeader,
-    CorruptBatch,
-    UnsupportedCompression,
-    decode_records,
-)
+from coordinator.log.batch import COMPRESSION_NAMES, BatchHeader, CorruptBatch, UnsupportedCompression, decode_records
 from coordinator.log.record import LogRecord
-from coordinator.operations.json_values import bytes_as_plain
+from coordinator.operations.json_values import bytes_as_json
 from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, find_log_folders
-from coordinator.operations.log_records import ShownRecord, kind_of, show_control, shower
+from coordinator.operations.log_records import ShownRecord, kind_of, record_decoder, show_control
 from coordinator.protocol.codec import DecodeError
 
 Write = Callable[[dict[str, Any]], None]
 
 
 def run(path: Path, *, as_json: bool, kind: str | None = None) -> int:
-    """Prints the records; 0 if all could be read, 1 if not. `kind`: of log_records.KINDS, else by the folder's name.
+    """Prints the records. Returns 0 if all could be read, else 1. Raises NoLogFolder and OSError.
 
-    Raises NoLogFolder and OSError.
+    `kind` is one of log_records.KINDS. By default the name of the folder determines it.
     """
-    whole = True
+    intact = True
 
     def report(problem: Problem) -> None:
-        nonlocal whole
-        whole = False
+        nonlocal intact
+        intact = False
         print(problem, file=sys.stderr)
 
     for folder in find_log_folders(path):
         dump(folder, _print_json if as_json else _print_line, report, kind)
-    return 0 if whole else 1
+    return 0 if intact else 1
 
 
 def dump(folder: LogFolder, write: Write, report: Callable[[Problem], None], kind: str | None = None) -> None:
-    """Hands every record of a folder to `write` and whatever is wrong to `report`."""
-    show = shower(kind or kind_of(folder.topic))
+    """Calls `write` for each record of a folder, and `report` for each problem."""
+    show = record_decoder(kind or kind_of(folder.topic))
 
     def visit(segment: SegmentFile, header: BatchHeader, position: int) -> None:
         batch = _batch(folder, segment, header, position)
@@ -64,7 +57,7 @@ def dump(folder: LogFolder, write: Write, report: Callable[[Problem], None], kin
                 shown = show_control(record) if header.is_control else show(record)
             except DecodeError as error:
                 report(_unreadable(segment, position, record.offset, error))
-                shown = ShownRecord("unreadable", bytes_as_plain(record.key), bytes_as_plain(record.value))
+                shown = ShownRecord("unreadable", bytes_as_json(record.key), bytes_as_json(record.value))
             write(_row(batch, record, shown))
 
     for problem in folder.walk(visit):
@@ -105,7 +98,7 @@ def _row(batch: dict[str, Any], record: LogRecord, shown: ShownRecord) -> dict[s
         "type": shown.type,
         "key": shown.key,
         "value": shown.value,
-        "headers": [{"name": name, "value": bytes_as_plain(value)} for name, value in record.headers],
+        "headers": [{"name": name, "value": bytes_as_json(value)} for name, value in record.headers],
     }
 
 
@@ -136,7 +129,7 @@ def _compact(value: Any) -> str:
 
 
 def _time(timestamp_ms: int) -> str:
-    """ISO 8601 in UTC; the number itself where a calendar has no such day."""
+    """A timestamp as ISO 8601 in UTC, or as a number if it is outside the calendar."""
     try:
         return (
             datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

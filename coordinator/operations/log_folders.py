@@ -1,11 +1,10 @@
-"""Log folders as they lie on the disk, ours or Kafka's: found, opened for reading only, walked batch by batch.
+"""Log folders of this server or of Kafka: finds them, and reads them batch by batch.
 
-`Log.open` would be the wrong tool: it repairs. What is here opens every file read-only, so a folder may be looked at
-that is damaged, is on a read-only medium, or belongs to a server that runs (whose last batch may then be half
-written: it shows as a torn tail and is gone at the next look).
+`Log.open` would repair a log, so this module opens all files read-only. It can read a folder that is damaged, is on a
+read-only medium, or belongs to a running server. The last batch of a running server may be incomplete; it looks like a torn
+tail and is intact the next time.
 
-What counts as a torn tail and what as damage is judged by the rules of `log/recovery.py`, so that `check` says what a
-start would do.
+`log/recovery.py` has the rules that distinguish a torn tail from damage, so `check` reports what a start would do.
 """
 
 import os
@@ -25,15 +24,15 @@ _NOWHERE = 1 << 62
 _ALL_CHECKSUMS = -1
 
 Visit = Callable[["SegmentFile", BatchHeader, int], None]
-"""`visit(segment, header, position)`, for each good batch."""
+"""`visit(segment, header, position)` is called for each intact batch."""
 
 
 class NoLogFolder(Exception):
-    """There is nothing here that is a log; the text says where was looked."""
+    """There is no log at this path. The text has the path."""
 
 
 class ReadableFile:
-    """A file opened for reading."""
+    """A file that is open for reading."""
 
     __slots__ = ("_descriptor", "size_bytes")
 
@@ -42,7 +41,7 @@ class ReadableFile:
         self.size_bytes = os.fstat(self._descriptor).st_size
 
     def pread(self, offset: int, count: int) -> bytes:
-        """Up to `count` bytes at `offset`; fewer only where the file ends."""
+        """`count` bytes at `offset`, or fewer at the end of the file."""
         data = os.pread(self._descriptor, count, offset)
         while 0 < len(data) < count:
             more = os.pread(self._descriptor, count - len(data), offset + len(data))
@@ -57,20 +56,23 @@ class ReadableFile:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """One segment file while it is walked."""
+    """A segment file that is open."""
 
     path: Path
     base_offset: int
     file: ReadableFile
 
     def batch(self, position: int, header: BatchHeader) -> bytes:
-        """The whole batch at a position."""
+        """The bytes of the batch at a position."""
         return self.file.pread(position, header.size_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something wrong in a file. `kind`: "torn tail" (a start cuts it), "damage" (a start refuses), "unreadable record"."""
+    """A problem in a file.
+
+    `kind` is "torn tail" (the server cuts it when it starts), "damage" (the server does not start) or "unreadable record".
+    """
 
     kind: str
     file: str
@@ -95,18 +97,18 @@ class LogFolder:
 
     @property
     def topic(self) -> str:
-        """The topic's name, as the folder's name says it."""
+        """The name of the topic, which is part of the name of the folder."""
         match = _PARTITION.fullmatch(self.name)
         return match[1] if match else self.name
 
     @property
     def segments(self) -> list[Path]:
-        """The segment files, in order."""
+        """The segment files in order."""
         return sorted(path for path in self.path.iterdir() if _is_segment(path))
 
     @property
     def unfinished(self) -> list[str]:
-        """Files of a compaction that did not come to its end; the next start deals with them."""
+        """Files of an unfinished compaction, which the next start completes or removes."""
         return sorted(path.name for path in self.path.iterdir() if path.suffix in {CLEANED_SUFFIX, SWAP_SUFFIX})
 
     @property
@@ -115,14 +117,14 @@ class LogFolder:
 
     @property
     def checkpoint(self) -> checkpoint.Offsets | None:
-        """What our own server noted; None in a folder of Kafka's."""
+        """The checkpoint of this server, or None in a folder of Kafka."""
         path = self.path / checkpoint.NAME
         return checkpoint.parse(path.read_bytes()) if path.is_file() else None
 
     def walk(self, visit: Visit, read: Callable[[int], object] = lambda _: None) -> Iterator[Problem]:
-        """Calls `visit` for every good batch and yields what is wrong; goes on with the next file behind a fault.
+        """Calls `visit` for each intact batch and yields the problems. After a problem it continues with the next file.
 
-        Every checksum is verified. `read(bytes)` is told the progress.
+        It verifies all checksums. It calls `read` with the number of bytes that it has read.
         """
         noted = self.checkpoint
         dense_from = noted.dense_offset if noted is not None else _NOWHERE
@@ -132,7 +134,7 @@ class LogFolder:
         for path in paths:
             base_offset = int(path.name.removesuffix(SUFFIX))
             if expected is not None and (base_offset < expected or base_offset > expected >= dense_from):
-                reason = f"the file begins at offset {base_offset} where {expected} is next"
+                reason = f"the file starts at offset {base_offset} instead of {expected}"
                 yield Problem(kind="damage", file=str(path), position=0, last_good_offset=expected - 1, reason=reason)
             file = ReadableFile(path)
             try:
@@ -151,7 +153,7 @@ class LogFolder:
             finally:
                 file.close()
         if expected is not None and expected < recovery_offset:
-            reason = f"the log ends before offset {recovery_offset}, which was made durable"
+            reason = f"the log ends before offset {recovery_offset}, although it was synced up to there"
             yield Problem(
                 kind="damage", file=str(paths[-1]), position=paths[-1].stat().st_size, last_good_offset=expected - 1,
                 reason=reason,
@@ -161,31 +163,29 @@ class LogFolder:
 def _examine(
     segment: SegmentFile, dense_from: int, visit: Visit, read: Callable[[int], object]
 ) -> tuple[int, Fault | None]:
-    """As `recovery.examine`; what `read` is told adds up to the size of the file."""
-    told = 0
+    """Like `recovery.examine`. The calls of `read` add up to the size of the file."""
+    reported = 0
 
     def each(header: BatchHeader, position: int) -> None:
-        nonlocal told
+        nonlocal reported
         visit(segment, header, position)
         read(header.size_bytes)
-        told += header.size_bytes
+        reported += header.size_bytes
 
     found = examine(segment.file, segment.file.size_bytes, segment.base_offset, _ALL_CHECKSUMS, dense_from, each)
-    read(segment.file.size_bytes - told)
+    read(segment.file.size_bytes - reported)
     return found
 
 
 def find_log_folders(path: Path) -> list[LogFolder]:
-    """The folder itself, if it holds segments, or the partitions' folders in it, by name. Raises NoLogFolder."""
+    """The folder itself if it contains segments, else the partition folders in it, in order. Raises NoLogFolder."""
     if not path.is_dir():
-        raise NoLogFolder(f"{path} is no folder")
+        raise NoLogFolder(f"{path} is not a folder")
     if any(map(_is_segment, path.iterdir())):
         return [LogFolder(path)]
     folders = [child for child in path.iterdir() if child.is_dir() and _PARTITION.fullmatch(child.name)]
     if not folders:
-        raise NoLogFolder(
-            f"{path} holds neither segment files (20 digits and .log) nor folders of partitions (TOPIC-N)"
-        )
+        raise NoLogFolder(f"{path} contains neither segment files (20 digits and .log) nor partition folders (TOPIC-N)")
     return [LogFolder(folder) for folder in sorted(folders, key=_by_partition)]
 
 

@@ -1,8 +1,8 @@
-"""What the records of a log say: the messages of Kafka's internal topics, text of everybody else's.
+"""Decodes the records of a log: those of internal topics as messages, those of other topics as text.
 
-The topic decides how a record is read. `__consumer_offsets` may hold more kinds than our server serves (share groups of
-a real Kafka): all that have a definition are shown. What has none, or is in a version that its definition does not have,
-is shown as bytes and said to be unknown; only bytes that are not the message they claim to be are an error.
+The topic determines how records are decoded. `__consumer_offsets` of a real Kafka can have records that this server does not
+write, such as those of share groups; if there is a definition, they are decoded. Records of an unknown type or version are
+shown as bytes and called unknown. It is an error only if the bytes do not match the definition.
 """
 
 from base64 import b64decode, b64encode
@@ -10,9 +10,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from coordinator.log.batch import CorruptBatch, read_end_transaction
+from coordinator.log.batch import CorruptBatch
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.record import LogRecord, raw_varint
-from coordinator.operations.json_values import as_plain, bytes_as_plain
+from coordinator.operations.json_values import bytes_as_json, message_as_json
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import Message
@@ -21,7 +22,7 @@ from coordinator.transactions.transaction import NAMES as STATE_NAMES
 
 OFFSETS, TRANSACTIONS, METADATA, PLAIN = "offsets", "transactions", "metadata", "plain"
 KINDS = (OFFSETS, TRANSACTIONS, METADATA, PLAIN)
-"""How a log's records can be read."""
+"""The ways to decode the records of a log."""
 _KIND_OF_TOPIC = {
     "__consumer_offsets": OFFSETS,
     "__coordinator_events": OFFSETS,
@@ -41,7 +42,7 @@ _METADATA_RECORDS = ("TopicRecord", "PartitionRecord", "ConfigRecord", "RemoveTo
 
 
 class ShownRecord(NamedTuple):
-    """A record in words. `type` is the message's name without Key or Value, "unknown ..." or "" for plain bytes."""
+    """A decoded record. `type` is the name of the message without Key or Value, "unknown ..." or "" for plain bytes."""
 
     type: str
     key: Any
@@ -49,17 +50,17 @@ class ShownRecord(NamedTuple):
 
 
 def kind_of(topic: str) -> str:
-    """How the records of a topic are read."""
+    """The way to decode the records of a topic."""
     return _KIND_OF_TOPIC.get(topic, PLAIN)
 
 
-def shower(kind: str) -> Callable[[LogRecord], ShownRecord]:
-    """The function that reads one record of such a log. Raises DecodeError for bytes that are not what they claim."""
+def record_decoder(kind: str) -> Callable[[LogRecord], ShownRecord]:
+    """The function that decodes a record. It raises DecodeError if the bytes do not match the definition."""
     return {OFFSETS: _coordinator, TRANSACTIONS: _transaction, METADATA: _metadata, PLAIN: _plain}[kind]
 
 
 def show_control(record: LogRecord) -> ShownRecord:
-    """A marker: its key is int16 version, int16 type; the end of a transaction says whose decision it is."""
+    """Decodes a control record, whose key is int16 version and int16 type. Raises DecodeError."""
     key = record.key or b""
     number = int.from_bytes(key[2:4], signed=True) if len(key) >= 4 else -1
     name = _CONTROL_NAMES.get(number, f"type {number}")
@@ -67,12 +68,12 @@ def show_control(record: LogRecord) -> ShownRecord:
         end = read_end_transaction(record.key, record.value)
     except CorruptBatch as error:
         raise DecodeError(str(error)) from error
-    value = bytes_as_plain(record.value) if end is None else {"coordinator_epoch": end[1]}
+    value = bytes_as_json(record.value) if end is None else {"coordinator_epoch": end[1]}
     return ShownRecord(f"control: {name}", None, value)
 
 
 def _plain(record: LogRecord) -> ShownRecord:
-    return ShownRecord("", bytes_as_plain(record.key), bytes_as_plain(record.value))
+    return ShownRecord("", bytes_as_json(record.key), bytes_as_json(record.value))
 
 
 @cache
@@ -104,21 +105,21 @@ def _transaction(record: LogRecord) -> ShownRecord:
 
 
 def _keyed(record: LogRecord, key_names: dict[int, str]) -> ShownRecord:
-    """A key is int16 type + message, a value int16 version + message."""
+    """Decodes a record of a coordinator: the key is int16 type + message, the value int16 version + message."""
     key, value = record.key, record.value
     if key is None or len(key) < 2:
-        raise DecodeError("a coordinator's record has a key of at least two bytes")
+        raise DecodeError("the key of a coordinator record has fewer than two bytes")
     number = int.from_bytes(key[:2], signed=True)
     name = key_names.get(number)
     if name is None:
         return ShownRecord(f"unknown type {number}", _base64(key), _base64(value))
     key_message = _whole(name, 0, key, 2)
     kind = name.removesuffix("Key")
-    shown_key = as_plain(key_message, Codec.of().definition(name), 0)
+    shown_key = message_as_json(key_message, Codec.of().definition(name), 0)
     if value is None:
         return ShownRecord(kind, shown_key, None)
     if len(value) < 2:
-        raise DecodeError(f"the value of {name} has no version")
+        raise DecodeError(f"the value for {name} has no version")
     version = int.from_bytes(value[:2], signed=True)
     value_name = f"{kind}Value"
     if value_name not in Codec.of().schemas.names or version not in Codec.of().versions(value_name):
@@ -127,12 +128,12 @@ def _keyed(record: LogRecord, key_names: dict[int, str]) -> ShownRecord:
     return ShownRecord(
         kind,
         shown_key,
-        {"version": version, **as_plain(value_message, Codec.of().definition(value_name), version)},
+        {"version": version, **message_as_json(value_message, Codec.of().definition(value_name), version)},
     )
 
 
 def _metadata(record: LogRecord) -> ShownRecord:
-    """A value is a frame: frame version, type and version as unsigned varints, then the message."""
+    """Decodes a metadata record. The value is frame version, type and version as unsigned varints, and the message."""
     value = record.value
     if value is None:
         return _plain(record)
@@ -141,13 +142,13 @@ def _metadata(record: LogRecord) -> ShownRecord:
         api_key, position = raw_varint(value, position)
         version, position = raw_varint(value, position)
     except (IndexError, ValueError) as error:
-        raise DecodeError(f"a metadata record without its frame: {error}") from error
+        raise DecodeError(f"the frame of a metadata record is incomplete: {error}") from error
     name = _metadata_names().get(api_key) if frame_version == 1 else None
     if name is None or version not in Codec.of().versions(name):
-        return ShownRecord(f"unknown type {api_key} version {version}", bytes_as_plain(record.key), _base64(value))
+        return ShownRecord(f"unknown type {api_key} version {version}", bytes_as_json(record.key), _base64(value))
     message = _whole(name, version, value, position)
-    shown = {"version": version, **as_plain(message, Codec.of().definition(name), version)}
-    return ShownRecord(name.removesuffix("Record"), bytes_as_plain(record.key), shown)
+    shown = {"version": version, **message_as_json(message, Codec.of().definition(name), version)}
+    return ShownRecord(name.removesuffix("Record"), bytes_as_json(record.key), shown)
 
 
 @cache
@@ -158,12 +159,12 @@ def _metadata_names() -> dict[int | None, str]:
 def _whole(name: str, version: int, data: bytes, position: int) -> Message:
     message, end = Codec.of().decoder(name, version)(data, position)
     if end != len(data):
-        raise DecodeError(f"{len(data) - end} bytes behind {name}")
+        raise DecodeError(f"{len(data) - end} bytes after {name}")
     return message
 
 
 def _open_members(value: dict[str, Any]) -> None:
-    """What consumers said and were given, in words, where their bytes are what consumers send."""
+    """Adds topics and partitions to the members of a group of consumers, if their bytes can be decoded."""
     if value.get("protocol_type") != "consumer":
         return
     for member in value.get("members", ()):

@@ -1,20 +1,20 @@
-"""A bar on a terminal, for work that a person would otherwise wonder about; nothing where stderr is no terminal."""
+"""A progress bar for work that takes a while, if stderr is a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SHOWN_AFTER_S = 0.5
-"""Work that is over by then needs no bar."""
+"""Work that takes less time has no progress bar."""
 
 
 Advance = Callable[[int], object]
-"""Tells of bytes done."""
+"""Adds a number of bytes to the progress."""
 
 
 @contextmanager
 def progress(what: str, total_bytes: int) -> Iterator[Advance]:
     """`with progress("checking", size) as advance: advance(bytes)`."""
-    from tqdm import tqdm  # noqa: PLC0415 - costs more to import than most checks take
+    from tqdm import tqdm  # noqa: PLC0415 - importing it takes longer than most checks
 
     with tqdm(
         total=total_bytes, desc=what, unit="B", unit_scale=True, disable=None, delay=SHOWN_AFTER_S, leave=False

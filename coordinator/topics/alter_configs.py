@@ -1,10 +1,12 @@
-"""Changing settings: what is asked of a resource becomes what its settings shall be, and that becomes records.
+"""Changes settings: a request becomes the new settings of a resource, and these become records.
 
-Two requests do it. IncrementalAlterConfigs names the changes; AlterConfigs, its predecessor, names all that shall be
-set, and everything else falls back to the server's value. Both are a `Plan` here: a function from the settings there are
-to those that change. It is asked when its turn comes (`MetadataLog.in_turn`), so that two changes at once both count.
+Two requests do this. IncrementalAlterConfigs names the changes; AlterConfigs, its predecessor, names all settings that shall
+be set, and everything else falls back to the server's value. Both are a `Plan` here: a function from the present settings to
+the changes. It is called when its turn comes (`MetadataLog.in_turn`), so that two changes at the same time both count.
 
-A resource's changes are one batch of the metadata log: all or none, in force when they are durable.
+The changes of one resource are one batch of the metadata log: all of them apply or none, once they are durable.
+
+This is Kafka's ConfigurationControlManager.incrementalAlterConfigs and legacyAlterConfigs.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,13 +20,13 @@ from coordinator.topics.engine import Topics
 from coordinator.topics.metadata_records import TOPIC_RESOURCE
 
 Changes = dict[str, str | None]
-"""Name -> new value; None: the resource has none of its own any more."""
+"""Name -> new value. None removes the resource's own value."""
 Plan = Callable[[Mapping[str, str]], Changes]
 Done = Callable[[KafkaError | None], None]
 
 
-class Operation(IntEnum):
-    """What to do with one setting, in Kafka's numbers."""
+class ConfigOp(IntEnum):
+    """What to do with one setting (Kafka's AlterConfigOp.OpType)."""
 
     SET = 0
     DELETE = 1
@@ -32,7 +34,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """One entry of an incremental change."""
 
     name: str
@@ -40,21 +42,24 @@ class Change(NamedTuple):
     value: str | None
 
 
-def check_entries(entries: Iterable[Change]) -> None:
-    """What must be so whatever the resource is. Raises KafkaError."""
+def check_entries(entries: Iterable[ConfigChange]) -> None:
+    """Checks that hold for every kind of resource. Raises INVALID_REQUEST."""
     entries = list(entries)
     if len({entry.name for entry in entries}) < len(entries):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    nulls = [entry.name for entry in entries if entry.value is None and entry.operation != Operation.DELETE]
+    nulls = [entry.name for entry in entries if entry.value is None and entry.operation != ConfigOp.DELETE]
     if nulls:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
     for entry in entries:
-        if entry.operation not in set(Operation):
+        if entry.operation not in set(ConfigOp):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {entry.operation}")
 
 
-def incremental(entries: Iterable[Change], lists: Mapping[str, str]) -> Plan:
-    """The changes that entries make; `lists` has the settings that are lists, with their defaults."""
+def incremental(entries: Iterable[ConfigChange], lists: Mapping[str, str]) -> Plan:
+    """The plan of IncrementalAlterConfigs. `lists`: the settings of type LIST, with their defaults.
+
+    The plan raises INVALID_CONFIG for an APPEND or SUBTRACT to another type.
+    """
 
     def plan(current: Mapping[str, str]) -> Changes:
         return {entry.name: _changed(current.get(entry.name), entry, lists) for entry in entries}
@@ -63,7 +68,7 @@ def incremental(entries: Iterable[Change], lists: Mapping[str, str]) -> Plan:
 
 
 def replacing(values: Mapping[str, str]) -> Plan:
-    """The changes after which these are all the settings a resource has of its own."""
+    """The plan of AlterConfigs: afterwards these are all settings that the resource overrides."""
 
     def plan(current: Mapping[str, str]) -> Changes:
         return dict.fromkeys(current) | dict(values)
@@ -71,19 +76,19 @@ def replacing(values: Mapping[str, str]) -> Plan:
     return plan
 
 
-def _changed(current: str | None, entry: Change, lists: Mapping[str, str]) -> str | None:
-    if entry.operation == Operation.SET:
+def _changed(current: str | None, entry: ConfigChange, lists: Mapping[str, str]) -> str | None:
+    if entry.operation == ConfigOp.SET:
         return entry.value
-    if entry.operation == Operation.DELETE or entry.value is None:
+    if entry.operation == ConfigOp.DELETE or entry.value is None:
         return None
     if entry.name not in lists:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"Can't {Operation(entry.operation).name} to key {entry.name} because its type is not LIST.",
+            f"Can't {ConfigOp(entry.operation).name} to key {entry.name} because its type is not LIST.",
         )
     items = [item for item in (lists[entry.name] if current is None else current).split(",") if item]
     for item in entry.value.split(","):
-        if entry.operation == Operation.SUBTRACT:
+        if entry.operation == ConfigOp.SUBTRACT:
             if item in items:
                 items.remove(item)
         elif item not in items:
@@ -92,7 +97,14 @@ def _changed(current: str | None, entry: Change, lists: Mapping[str, str]) -> st
 
 
 def alter_topic(topics: Topics, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
-    """Changes a topic's settings; `done(None)` when they are in force."""
+    """Changes a topic's settings. Calls `done` with None when they apply, or with a KafkaError:
+
+    INVALID_REQUEST               the empty name, which stands for defaults of all topics
+    INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION
+    INVALID_CONFIG
+    POLICY_VIOLATION              the topic's partitions are the logs of shards
+    KAFKA_STORAGE_ERROR           the metadata log cannot be written
+    """
 
     def check(after: Mapping[str, str]) -> None:
         if not name:
@@ -122,9 +134,9 @@ def alter(
     *,
     validate_only: bool,
 ) -> None:
-    """Changes the settings of any resource that keeps them in the registry.
+    """Changes the settings of any resource that has them in the registry. Calls `done` as `alter_topic` does.
 
-    `check` is given what the resource's own settings would be, and raises KafkaError if that cannot be.
+    `check` gets the settings that the resource would override, and raises KafkaError if they are not valid.
     """
 
     def turn() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsConfig:
-    """Settings of topics, Produce and Fetch. Sizes in bytes, times in milliseconds."""
+    """Sizes are in bytes, times in milliseconds. config/settings.py documents the settings."""
 
     num_partitions: int = 1
     auto_create_topics_enable: bool = True
@@ -28,13 +28,10 @@ class TopicsConfig:
     log_message_timestamp_after_max_ms: int = 3_600_000
     compression_type: str = "producer"
     fetch_max_bytes: int = 57_671_680
-    """Caps one Fetch answer whatever its asker wants; a larger first batch passes, or nobody could read it."""
     max_incremental_fetch_session_cache_slots: int = 1_000
     producer_id_expiration_ms: int = 86_400_000
-    """A producer that wrote nothing to a partition so long is forgotten there."""
     producer_id_block_size: int = 1_000
-    """Producer ids reserved by one record of the metadata log (Kafka reserves 1000 as well)."""
+    """Kafka's constant `PRODUCER_ID_BLOCK_SIZE`, which is 1000 too."""
     limit_partitions: int = 100_000
-    """Partitions of all topics together; each costs memory from the start, a written one a folder and files."""
     topic_partitions_max: int = 10_000
-    """Most partitions that one request may ask for (Kafka's MAX_PARTITIONS_PER_BATCH)."""
+    """Kafka's constant `MAX_PARTITIONS_PER_BATCH`."""

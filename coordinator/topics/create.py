@@ -1,8 +1,8 @@
-"""CreateTopics: every topic of the request is judged by itself, and those that pass are made.
+"""CreateTopics: every topic of the request is validated by itself, and the valid ones are created.
 
-Order of the checks is Kafka's: a name twice in one request, the number of partitions in all, the name, existence,
-collision, settings, and last partitions, replicas and a manual assignment. With one node there is one way to place a replica,
-so a manual assignment says how many partitions there are and nothing else.
+This is Kafka's ReplicationControlManager.createTopics, with its order of checks: a name twice in one request, the total number
+of partitions, the name, existence, collision, settings, and last partitions, replicas and a manual assignment. One node leaves
+one way to place replicas, so a manual assignment determines nothing but the number of partitions.
 """
 
 from collections import Counter
@@ -21,25 +21,34 @@ _Result = CreateTopicsResponse.CreatableTopicResult
 
 
 def create_topics(topics: Topics, request: CreateTopicsRequest, reply: Callable[[CreateTopicsResponse], None]) -> None:
-    """Replies when every topic that could be made is there for everybody."""
+    """Calls `reply` when all valid topics are created and visible. The response has the errors of the others:
+
+    INVALID_REQUEST              a duplicate name, a contradictory assignment, or `__cluster_metadata`
+    POLICY_VIOLATION             too many partitions for one request, or for the server
+    INVALID_TOPIC_EXCEPTION      an illegal name, or one that collides with another
+    TOPIC_ALREADY_EXISTS
+    INVALID_CONFIG
+    INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT
+    KAFKA_STORAGE_ERROR          the metadata log cannot be written
+    """
     results: dict[str, _Result] = {}
-    wanted: list[Topic] = []
-    asked = Counter(topic.name for topic in request.topics)
-    partitions_asked = sum(_count(topics, topic) for topic in request.topics)
+    valid: list[Topic] = []
+    times_named = Counter(topic.name for topic in request.topics)
+    partitions_requested = sum(_count(topics, topic) for topic in request.topics)
     for creatable in request.topics:
         name = creatable.name
         if name in results:
             continue
         try:
-            _check_request(topics, asked[name], partitions_asked)
-            topic = _checked(topics, creatable)
+            _check_request(topics, times_named[name], partitions_requested)
+            topic = _valid_topic(topics, creatable)
         except KafkaError as error:
             results[name] = refusal(name, error)
         else:
-            results[name] = _described(topics, topic)
+            results[name] = _result(topics, topic)
             if not request.validate_only:
-                wanted.append(topic)
-    left = len(wanted)
+                valid.append(topic)
+    left = len(valid)
 
     def answer() -> None:
         reply(CreateTopicsResponse(topics=list(results.values())))
@@ -52,18 +61,18 @@ def create_topics(topics: Topics, request: CreateTopicsRequest, reply: Callable[
         if not left:
             answer()
 
-    if not wanted:
+    if not valid:
         answer()
-    for topic in wanted:
+    for topic in valid:
         if names.collision_key(topic.name) in topics.claimed:
-            # Two names of this request that differ in '.' and '_' only: the first one has claimed the key.
+            # Two names of this request differ only in '.' and '_': the first one has claimed the key.
             finished(topic, ErrorCode.INVALID_TOPIC_EXCEPTION)
         else:
             topics.create(topic, lambda error, topic=topic: finished(topic, error))  # type: ignore[misc]
 
 
 def refusal(name: str, error: KafkaError) -> CreateTopicsResponse.CreatableTopicResult:
-    """One topic's result when it was not made."""
+    """The result of a topic that was not created."""
     return _Result(name=name, error_code=error.code, error_message=error.message)
 
 
@@ -73,16 +82,16 @@ def _count(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> int
     return topics.config.num_partitions if creatable.num_partitions == _DEFAULT else max(0, creatable.num_partitions)
 
 
-def _check_request(topics: Topics, times_named: int, partitions_asked: int) -> None:
+def _check_request(topics: Topics, times_named: int, partitions_requested: int) -> None:
     if times_named > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-    if partitions_asked > topics.config.topic_partitions_max:
+    if partitions_requested > topics.config.topic_partitions_max:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-    if not topics.may_add(partitions_asked):
+    if not topics.may_add(partitions_requested):
         raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
 
 
-def _checked(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> Topic:
+def _valid_topic(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> Topic:
     name = creatable.name
     if name == names.CLUSTER_METADATA:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
@@ -143,7 +152,7 @@ def _check_assignment(topics: Topics, creatable: CreateTopicsRequest.CreatableTo
 
 
 def check_brokers(node_id: int, broker_ids: list[int]) -> None:
-    """Refuses a manual assignment of one partition that is none to the one node. Raises KafkaError."""
+    """Checks that a manual assignment of one partition names just this node. Raises INVALID_REPLICA_ASSIGNMENT."""
     includes = "The manual partition assignment includes "
     if not broker_ids:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, includes + "an empty replica list.")
@@ -157,7 +166,7 @@ def check_brokers(node_id: int, broker_ids: list[int]) -> None:
             )
 
 
-def _described(topics: Topics, topic: Topic) -> _Result:
+def _result(topics: Topics, topic: Topic) -> _Result:
     return _Result(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -165,7 +174,7 @@ def _described(topics: Topics, topic: Topic) -> _Result:
         num_partitions=topic.partitions,
         replication_factor=1,
         configs=[
-            CreateTopicsResponse.CreatableTopicConfigs(name=told.name, value=told.value, config_source=told.source)
-            for told in topic_settings.describe(topic.configs, topics.config)
+            CreateTopicsResponse.CreatableTopicConfigs(name=value.name, value=value.value, config_source=value.source)
+            for value in topic_settings.describe(topic.configs, topics.config)
         ],
     )

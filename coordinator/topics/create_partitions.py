@@ -1,7 +1,9 @@
-"""CreatePartitions: more partitions for topics that are there. There is no way to have fewer.
+"""CreatePartitions: adds partitions to existing topics, whose number can never shrink.
 
-The topics that pass are given their partitions by one batch of the metadata log. With one node there is one way to place
-a replica, so a manual assignment is checked and says nothing new.
+This is Kafka's ReplicationControlManager.createPartitions.
+
+The valid topics get their partitions in one batch of the metadata log. One node leaves one way to place replicas, so a
+manual assignment is checked but determines nothing.
 """
 
 from collections import Counter
@@ -19,12 +21,20 @@ _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 def create_partitions(
     topics: Topics, request: CreatePartitionsRequest, reply: Callable[[CreatePartitionsResponse], None]
 ) -> None:
-    """Replies when the new partitions are there for everybody."""
+    """Calls `reply` when the new partitions are visible. The response has the errors of the topics that were not extended:
+
+    INVALID_REQUEST               a duplicate name
+    POLICY_VIOLATION              too many partitions for one request or for the server, or the log of a shard
+    UNKNOWN_TOPIC_OR_PARTITION
+    INVALID_PARTITIONS            the topic has as many already, or more
+    INVALID_REPLICA_ASSIGNMENT
+    KAFKA_STORAGE_ERROR           the metadata log cannot be written
+    """
     topics.metadata.in_turn(lambda: _create(topics, request, reply))
 
 
 def refusal(name: str, error: KafkaError) -> CreatePartitionsResponse.CreatePartitionsTopicResult:
-    """One topic's result when it did not grow."""
+    """The result of a topic that was not extended."""
     return _Result(name=name, error_code=error.code, error_message=error.message)
 
 
@@ -82,7 +92,7 @@ def _check(topics: Topics, wanted: CreatePartitionsRequest.CreatePartitionsTopic
             f"{wanted.count} would not be an increase.",
         )
     if topics.is_served_by_shards(topic.name):
-        # A group lives in the partition that its name hashes to: it would not be found again.
+        # A group is stored in the partition that its name hashes to, and would no longer be found.
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"The partitions of internal topic {topic.name} are its shards.")
     if wanted.assignments is not None:
         more = wanted.count - topic.partitions

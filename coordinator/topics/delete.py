@@ -1,7 +1,9 @@
-"""DeleteTopics: by name, and since version 6 by id; every topic is judged by itself.
+"""DeleteTopics: by name, and since version 6 also by id; every topic is validated by itself.
 
-The answer waits until the topic is gone for everybody and its folders with it, so that a test that deletes and creates
-again in the next line gets an empty topic. Internal topics are the coordinator's memory and are not deleted.
+This is Kafka's ControllerApis.deleteTopics and ReplicationControlManager.deleteTopics.
+
+The response waits until the topic and its folders are gone, so that a test that deletes a topic and creates it again in the
+next line gets an empty one. Internal topics are the coordinator's memory and cannot be deleted.
 """
 
 from collections import Counter
@@ -15,11 +17,11 @@ from coordinator.topics.engine import Topics
 from coordinator.topics.registry import NO_ID, Topic
 
 _Result = DeleteTopicsResponse.DeletableTopicResult
-_DISABLED_IS_TOLD_SINCE = 3
+_DISABLED_SINCE = 3
 
 
 class _Wanted(NamedTuple):
-    """What one entry of the request names: a topic, a name or an id."""
+    """One entry of the request: a topic by name or by id."""
 
     name: str | None
     topic_id: bytes
@@ -31,19 +33,26 @@ def delete_topics(
     api_version: int,
     reply: Callable[[DeleteTopicsResponse], None],
 ) -> None:
-    """Replies when every topic that could be removed is gone."""
+    """Calls `reply` when all valid topics are deleted. The response has the errors of the others:
+
+        INVALID_REQUEST               neither or both of name and id, a duplicate, or an internal topic
+        UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID
+        KAFKA_STORAGE_ERROR           the metadata log cannot be written
+
+    Raises TOPIC_DELETION_DISABLED (before version 3: INVALID_REQUEST) if the settings forbid deletion.
+    """
     if not topics.config.delete_topic_enable:
-        told = api_version >= _DISABLED_IS_TOLD_SINCE
-        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if told else ErrorCode.INVALID_REQUEST)
+        has_code = api_version >= _DISABLED_SINCE
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST)
     asked = Counter(wanted(request))
     named_by_id = {entry.topic_id for entry in asked if entry.name is None}
     for entry in [*asked]:
         topic = topics.registry.by_id.get(entry.topic_id)
         if entry.name is None and topic is not None and _Wanted(topic.name, NO_ID) in asked:
-            # Named by its name as well: that entry gets the error, and this one no answer (as in Kafka).
+            # It is also named by its name: that entry gets the error and this one no result, as in Kafka.
             del asked[entry]
     results: list[_Result] = []
-    doomed: list[tuple[Topic, _Result]] = []
+    valid: list[tuple[Topic, _Result]] = []
     for entry, count in asked.items():
         try:
             found = _found(topics, entry, count, named_by_id)
@@ -52,8 +61,8 @@ def delete_topics(
         else:
             result = _Result(found.name, found.topic_id)
             results.append(result)
-            doomed.append((found, result))
-    left = len(doomed)
+            valid.append((found, result))
+    left = len(valid)
 
     def finished(result: _Result, error: ErrorCode) -> None:
         nonlocal left
@@ -62,9 +71,9 @@ def delete_topics(
         if not left:
             reply(DeleteTopicsResponse(responses=results))
 
-    if not doomed:
+    if not valid:
         reply(DeleteTopicsResponse(responses=results))
-    for topic, result in doomed:
+    for topic, result in valid:
         topics.remove(topic, lambda error, result=result: finished(result, error))  # type: ignore[misc]
 
 
@@ -99,6 +108,6 @@ def _found(topics: Topics, entry: _Wanted, count: int, named_by_id: set[bytes]) 
     if topic.is_internal:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic {topic.name} is internal and cannot be deleted.")
     if names.collision_key(topic.name) in topics.claimed:
-        # It is being removed already, at the wish of another request.
+        # Another request is deleting it already.
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     return topic

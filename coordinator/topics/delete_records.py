@@ -1,8 +1,8 @@
-"""DeleteRecords: what is before an offset is out of sight at once, and durably so when the answer leaves.
+"""DeleteRecords: deletes the records before an offset (Kafka's ReplicaManager.deleteRecords).
 
-The disk's space comes back by whole segments. Only what readers may see can be deleted (-1 stands for all of it), and
-only from topics that delete by age or size anyway: of a topic that is compacted alone, Kafka promises the last record of
-each key. Deleting what is already gone is no error.
+They are invisible at once, and durably so when the response is sent; disk space is freed in whole segments. Only records that
+readers can see can be deleted (-1 stands for all of them), and only from topics that delete by age or size anyway: of a topic
+that is only compacted, Kafka guarantees the last record of each key. Deleting records that are gone already is no error.
 """
 
 from coordinator.log.log import OffsetOutOfRange
@@ -19,7 +19,11 @@ _Partition = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
 def delete_records(topics: Topics, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Every partition by itself; of one that is named twice the last entry counts."""
+    """Deletes, and returns the response; the last entry counts for a partition that is named twice.
+
+    The response has the errors of single partitions: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (the log of a shard),
+    OFFSET_OUT_OF_RANGE, POLICY_VIOLATION (the topic is only compacted), KAFKA_STORAGE_ERROR.
+    """
     response = DeleteRecordsResponse()
     by_name: dict[str, dict[int, int]] = {}
     for topic in request.topics:
@@ -31,7 +35,7 @@ def delete_records(topics: Topics, request: DeleteRecordsRequest) -> DeleteRecor
 
 
 def refusal(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsResponse:
-    """The same error for every partition."""
+    """A response with the same error for every partition."""
     return DeleteRecordsResponse(
         topics=[
             _Topic(name=topic.name, partitions=[_refused(entry.partition_index, error) for entry in topic.partitions])
@@ -52,7 +56,7 @@ def _deleted(topics: Topics, name: str, index: int, offset: int) -> DeleteRecord
 
 
 def _delete(topics: Topics, name: str, index: int, offset: int) -> int:
-    """The partition's new start offset."""
+    """Deletes, and returns the partition's new start offset."""
     partition = topics.user_partition(name, index)
     if partition is None:
         known = topics.partition(name, index) is not None

@@ -1,7 +1,9 @@
-"""DescribeProducers: what a partition remembers of its producers, and where their open transactions begin.
+"""DescribeProducers: the producers of a partition, and where their open transactions begin.
 
-This is how a hanging transaction is found: one that is open here and that no coordinator knows of. A producer that was
-silent for `producer.id.expiration.ms` is not told of any more.
+This is Kafka's ReplicaManager.activeProducerState.
+
+This is how a hanging transaction is found: one that is open in a partition but unknown to every coordinator. Producers that
+have not appended for `producer.id.expiration.ms` are not listed.
 """
 
 from collections.abc import Callable
@@ -11,7 +13,7 @@ from coordinator.protocol.messages import DescribeProducersRequest, DescribeProd
 from coordinator.topics import names
 from coordinator.topics.engine import Topics
 from coordinator.topics.partition import State
-from coordinator.topics.producer_state import Remembered
+from coordinator.topics.producer_state import ProducerEntry
 
 _NO_SEQUENCE = -1
 
@@ -23,13 +25,16 @@ _Producer = DescribeProducersResponse.ProducerState
 def describe_producers(
     topics: Topics, request: DescribeProducersRequest, reply: Callable[[DescribeProducersResponse], None]
 ) -> None:
-    """Replies when it is known what was done in all the partitions, mostly at once."""
+    """Calls `reply` when the producers of all partitions are loaded: usually at once.
+
+    The response has the errors of single partitions: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+    """
     wanted = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
-    topics.know_producers(wanted, lambda: reply(_answer(topics, request)))
+    topics.load_producers(wanted, lambda: reply(_answer(topics, request)))
 
 
 def refusal(request: DescribeProducersRequest, error: ErrorCode, message: str | None) -> DescribeProducersResponse:
-    """The same error for every partition."""
+    """A response with the same error for every partition."""
     return DescribeProducersResponse(
         topics=[
             _Topic(name=topic.name, partitions=[_refused(index, error, message) for index in topic.partition_indexes])
@@ -54,21 +59,21 @@ def _refused(index: int, error: ErrorCode, message: str | None = None) -> Descri
 
 
 def _described(topics: Topics, name: str, index: int) -> DescribeProducersResponse.PartitionResponse:
-    complaint = names.why_invalid(name)
-    if complaint is not None:
-        return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {complaint}")
+    reason = names.why_invalid(name)
+    if reason is not None:
+        return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
     if topics.topic_id(name) is None:
-        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This server has no topic of the name {name}")
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This server has no topic named {name}")
     partition = topics.partition(name, index)
     if partition is None:
         return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.state is not State.ACTIVE:
         return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR)
     producers = sorted(partition.producers, key=lambda producer: producer.producer_id)
-    return _Partition(partition_index=index, active_producers=[_told(producer) for producer in producers])
+    return _Partition(partition_index=index, active_producers=[_described_producer(producer) for producer in producers])
 
 
-def _told(producer: Remembered) -> DescribeProducersResponse.ProducerState:
+def _described_producer(producer: ProducerEntry) -> DescribeProducersResponse.ProducerState:
     return _Producer(
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,

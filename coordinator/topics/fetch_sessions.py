@@ -1,15 +1,17 @@
 """Fetch sessions (KIP-227): a client that fetches the same partitions again and again names them once.
 
-A full request (epoch 0) that is answered with a session id has begun a session: the server remembers the partitions with
-their offsets and what it last said of them. The next request carries that id and epoch 1 and names only what changed
-(an offset moved, a partition is new or to be forgotten), and the answer holds only partitions of which there is
-something new. Epochs number the requests: one that comes twice, or was lost, is found out, and its client begins anew.
-A request with epoch -1 belongs to no session and ends the one it names.
+A full request (epoch 0) whose response has a session id begins a session: the server remembers the partitions with their
+offsets and what it last returned for them. The next request has that id and epoch 1 and names only what changed (an offset
+moved, a partition is added or removed), and the response has only partitions with something new. Epochs number the requests,
+so a repeated or lost request is detected, and the client begins again. A request with epoch -1 belongs to no session and ends
+the one that it names.
 
-Sessions are memory, so there is a bound on their number (`max.incremental.fetch.session.cache.slots`) and one on the
-partitions in all of them together. Where there is no room, one unused for two minutes goes; else, as in Kafka, the
-smallest of those that exist for two minutes, if the new one is no smaller: what a session saves grows with its size.
-Otherwise the answer has session id 0, and its client goes on with full requests.
+Sessions cost memory, so their number is bounded (`max.incremental.fetch.session.cache.slots`), and so is the number of
+partitions in all of them. Where there is no room, a session unused for two minutes is evicted; else, as in Kafka, the smallest
+of those that are two minutes old, unless the new one is smaller: what a session saves grows with its size. Otherwise the
+response has session id 0, and the client continues with full requests.
+
+This is Kafka's FetchManager, FetchSessionCacheShard and FetchSession.
 """
 
 from collections import OrderedDict
@@ -22,34 +24,34 @@ from coordinator.topics.partition import Partition
 
 NO_SESSION = 0
 FULL, FINAL = 0, -1
-"""Epochs that do not continue a session: one begins it, one ends it."""
+"""Epochs that do not continue a session: FULL begins one, FINAL ends it."""
 EVICTABLE_AFTER_MS = 120_000
 PARTITIONS_MAX = 100_000
-"""Partitions in all sessions together: thirty megabytes or so."""
+"""The most partitions in all sessions together; they take about thirty megabytes."""
 _EPOCH_MAX = 2**31 - 1
-_NOT_TOLD = -1
+_NOT_REPORTED = -1
 
 Key = tuple[str | bytes, int]
-"""Name or id of a topic, as the request has it, and a partition."""
+"""A topic's name or id, whichever the request has, and a partition."""
 
 
-class Wanted:
-    """A partition that is fetched, as its client asked, and what it was last told of it."""
+class FetchedPartition:
+    """A partition of a request or session: what the client asks for, and what was last returned (Kafka's CachedPartition)."""
 
-    __slots__ = ("asked", "high_watermark", "key", "log_start_offset", "partition", "topic", "topic_id")
+    __slots__ = ("high_watermark", "key", "log_start_offset", "partition", "requested", "topic", "topic_id")
 
-    def __init__(self, key: Key, topic: str | None, topic_id: bytes, asked: FetchRequest.FetchPartition) -> None:
+    def __init__(self, key: Key, topic: str | None, topic_id: bytes, requested: FetchRequest.FetchPartition) -> None:
         self.key = key
         self.topic = topic
-        """The topic's name; None while its id is not known."""
+        """The topic's name; None while its id is unknown."""
         self.topic_id = topic_id
-        self.asked = asked
+        self.requested = requested
         self.partition: Partition | InternalPartition | None = None
-        self.high_watermark = _NOT_TOLD
-        self.log_start_offset = _NOT_TOLD
+        self.high_watermark = _NOT_REPORTED
+        self.log_start_offset = _NOT_REPORTED
 
-    def told(self, data: FetchResponse.PartitionData) -> bool:
-        """Notes what the client is told; whether it is anything new."""
+    def update(self, data: FetchResponse.PartitionData) -> bool:
+        """Remembers what is returned; returns whether any of it is new (CachedPartition.maybeUpdateResponseData)."""
         is_new = bool(
             data.records
             or data.error_code
@@ -62,32 +64,34 @@ class Wanted:
 
 
 class Session:
-    """One session: its partitions in the order in which they are read."""
+    """One session. `partitions` is in the order in which they are read."""
 
     __slots__ = ("created_ms", "epoch", "id", "partitions", "used_ms", "uses_ids")
 
-    def __init__(self, session_id: int, partitions: dict[Key, Wanted], *, uses_ids: bool, now_ms: int) -> None:
+    def __init__(
+        self, session_id: int, partitions: dict[Key, FetchedPartition], *, uses_ids: bool, now_ms: int
+    ) -> None:
         self.id = session_id
         self.partitions = partitions
         self.uses_ids = uses_ids
         self.epoch = 1
-        """Of the next request."""
+        """The epoch of the next request."""
         self.created_ms = self.used_ms = now_ms
 
-    def told(self, wanted: Wanted, data: FetchResponse.PartitionData) -> bool:
-        """As of the partition; one that gave records is read last the next time, so that each has its turn."""
-        if data.records and self.partitions.pop(wanted.key, None) is not None:
-            self.partitions[wanted.key] = wanted
-        return wanted.told(data)
+    def update(self, fetched: FetchedPartition, data: FetchResponse.PartitionData) -> bool:
+        """Like `FetchedPartition.update`. A partition that returned records is read last the next time, to be fair to all."""
+        if data.records and self.partitions.pop(fetched.key, None) is not None:
+            self.partitions[fetched.key] = fetched
+        return fetched.update(data)
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch of the request after this one."""
+    """The epoch that follows this one."""
     return 1 if epoch == _EPOCH_MAX else epoch + 1
 
 
 class FetchSessions:
-    """All sessions of this server, those first that were not used for longest."""
+    """All sessions of this server, in the order of their last use."""
 
     __slots__ = ("_partitions", "_random_bytes", "_sessions", "_slots")
 
@@ -100,8 +104,8 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, partitions: dict[Key, Wanted], *, uses_ids: bool, now_ms: int) -> int:
-        """A new session's id, or 0 if there is no room for it."""
+    def begin(self, partitions: dict[Key, FetchedPartition], *, uses_ids: bool, now_ms: int) -> int:
+        """Begins a session and returns its id, or 0 if there is no room (FetchSessionCacheShard.maybeCreateSession)."""
         if not self._make_room(len(partitions), now_ms):
             return NO_SESSION
         session_id = NO_SESSION
@@ -112,22 +116,26 @@ class FetchSessions:
         return session_id
 
     def end(self, session_id: int) -> None:
-        """Forgets a session, if there is one of this id."""
+        """Ends the session with this id, if there is one."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partitions -= len(session.partitions)
 
-    def go_on(
+    def resume(
         self,
         session_id: int,
         epoch: int,
-        changed: dict[Key, Wanted],
+        changed: dict[Key, FetchedPartition],
         forgotten: list[Key],
         *,
         uses_ids: bool,
         now_ms: int,
     ) -> Session | None:
-        """The session, changed as its next request says; None if nothing is left in it. Raises KafkaError."""
+        """Returns the session, updated by its next request, or None if it has no partitions left (FetchManager.newContext).
+
+        Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, or FETCH_SESSION_TOPIC_ID_ERROR if the client changed
+        between topic names and topic ids.
+        """
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -136,12 +144,12 @@ class FetchSessions:
         if uses_ids != session.uses_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self._partitions -= len(session.partitions)
-        for key, wanted in changed.items():
+        for key, fetched in changed.items():
             known = session.partitions.get(key)
             if known is None:
-                session.partitions[key] = wanted
+                session.partitions[key] = fetched
             else:
-                known.asked = wanted.asked
+                known.requested = fetched.requested
         for key in forgotten:
             session.partitions.pop(key, None)
         if not session.partitions:
@@ -152,24 +160,24 @@ class FetchSessions:
         session.used_ms = now_ms
         session.epoch = next_epoch(epoch)
         if self._partitions > PARTITIONS_MAX:
-            # It grew beyond what all may have together: this answer is its last.
+            # It grew beyond the bound of all sessions: this response is its last.
             self.end(session_id)
         return session
 
     def _make_room(self, size: int, now_ms: int) -> bool:
         while len(self._sessions) >= self._slots or self._partitions + size > PARTITIONS_MAX:
-            leaving = self._least_worth(size, now_ms)
-            if leaving is None:
+            evicted = self._evictable(size, now_ms)
+            if evicted is None:
                 return False
-            self.end(leaving.id)
+            self.end(evicted.id)
         return True
 
-    def _least_worth(self, size: int, now_ms: int) -> Session | None:
-        """A session that may go for one of this size."""
+    def _evictable(self, size: int, now_ms: int) -> Session | None:
+        """A session that may be evicted for one of this size (FetchSessionCacheShard.tryEvict)."""
         before_ms = now_ms - EVICTABLE_AFTER_MS
         longest_unused = next(iter(self._sessions.values()), None)
         if longest_unused is None or longest_unused.used_ms < before_ms:
             return longest_unused
-        evictable = [session for session in self._sessions.values() if session.created_ms < before_ms]
-        smallest = min(evictable, key=lambda session: len(session.partitions), default=None)
+        old = [session for session in self._sessions.values() if session.created_ms < before_ms]
+        smallest = min(old, key=lambda session: len(session.partitions), default=None)
         return smallest if smallest is not None and len(smallest.partitions) <= size else None

@@ -1,19 +1,18 @@
-"""A shard's log as consumers see it: a partition of an internal topic that can be read and not written to.
+"""A shard's log as consumers see it: a partition of an internal topic, which can be read but not written to.
 
-Monitoring tools read `__consumer_offsets`. What they get is what is durable, as from any other partition; who asks for
-what is committed gets it up to the first open transaction. The shard has its own idea of transactions, so what its log
-says of them is looked up only when somebody wants to know: the first time from the beginning, then what came since.
+Monitoring tools read `__consumer_offsets`. They get what is durable, as from any other partition; readers of committed records
+get it up to the first open transaction. The shard has its own view of transactions, so the log is read for them only when
+somebody asks: the first time from the beginning, later from where the last read ended.
 """
 
 from collections.abc import Callable, Sequence
 
 from coordinator.log.aborted import Aborted, overlapping
-from coordinator.log.batch import CorruptBatch
-from coordinator.log.log import DamagedLog, Log
+from coordinator.log.log import Log
 from coordinator.log.segment import Segment
 from coordinator.topics.partition import Reader, State
 from coordinator.topics.producer_state import ProducerState
-from coordinator.topics.producer_walk import WALK_BYTES, Walk
+from coordinator.topics.producer_walk import Walk
 from coordinator.world.worker import RunInWorker
 
 _NEVER_MS = 1 << 62
@@ -23,8 +22,8 @@ class InternalPartition:
     """A shard's log as consumers see it: read-only, up to what is durable."""
 
     __slots__ = (
-        "_aborted", "_awaited", "_closed", "_known_to", "_run_in_worker", "_syncs", "index", "log", "producers", "readers",
-        "stable_readers",
+        "_aborted", "_closed_segments", "_loaded_to", "_run_in_worker", "_syncs", "_waiting", "index", "log", "producers",
+        "readers", "stable_readers",
     )  # fmt: skip
 
     def __init__(self, index: int, log: Log, run_in_worker: RunInWorker, *, syncs: bool) -> None:
@@ -34,15 +33,15 @@ class InternalPartition:
         self.stable_readers: dict[Reader, None] = {}
         self._run_in_worker = run_in_worker
         self._syncs = syncs
-        self._awaited: list[Callable[[], None]] = []
+        self._waiting: list[Callable[[], None]] = []
         self._forget()
 
     def _forget(self) -> None:
         self.producers = ProducerState(_NEVER_MS)
         self._aborted: list[Aborted] = []
-        self._known_to = 0
-        self._closed: Sequence[Segment] = ()
-        """The segments that were complete when they were read: others in their place have lost records."""
+        self._loaded_to = 0
+        self._closed_segments: Sequence[Segment] = ()
+        """The segments that were closed when they were read. Others in their place were compacted and lack records."""
 
     @property
     def state(self) -> State:
@@ -57,71 +56,65 @@ class InternalPartition:
         return self.log.synced_offset if self._syncs else self.log.end_offset
 
     @property
-    def producers_known(self) -> bool:
-        """Whether `last_stable_offset` may be asked for."""
-        closed = self._closed
-        return self._known_to >= self.high_watermark and list(self.log.segments[: len(closed)]) == list(closed)
+    def producers_loaded(self) -> bool:
+        """Whether `last_stable_offset` is valid."""
+        return self._loaded_to >= self.high_watermark and not self._segments_changed
+
+    @property
+    def _segments_changed(self) -> bool:
+        closed = self._closed_segments
+        return list(self.log.segments[: len(closed)]) != list(closed)
 
     @property
     def last_stable_offset(self) -> int:
         first_open_offset = self.producers.first_open_offset
-        return self._known_to if first_open_offset is None else max(first_open_offset, self.start_offset)
+        return self._loaded_to if first_open_offset is None else max(first_open_offset, self.start_offset)
 
     def aborted_between(self, offset: int, offset_end: int) -> list[Aborted]:
-        """As of a log."""
+        """The aborted transactions that a reader of these offsets must skip."""
         return overlapping(self._aborted, offset, offset_end)[0]
 
-    def grew(self, now_ms: int) -> None:
-        """More of the log became durable."""
+    def on_durable(self, now_ms: int) -> None:
+        """More of the log is durable: notifies the readers."""
         for reader in list(self.readers):
-            reader.arrived(1)
+            reader.notify(1)
         if not self.stable_readers:
             return
         before = self.last_stable_offset
 
-        def known() -> None:
+        def on_loaded() -> None:
             if self.last_stable_offset > before:
                 for reader in list(self.stable_readers):
-                    reader.arrived(1)
+                    reader.notify(1)
 
-        self.know_producers(now_ms, known)
+        self.load_producers(now_ms, on_loaded)
 
-    def know_producers(self, now_ms: int, then: Callable[[], None]) -> None:
-        """Calls `then` when the transactions up to the high watermark are known, or cannot be."""
-        if self.producers_known:
+    def load_producers(self, now_ms: int, then: Callable[[], None]) -> None:
+        """Calls `then` when the transactions up to the high watermark are loaded, or cannot be."""
+        if self.producers_loaded:
             then()
             return
-        self._awaited.append(then)
-        if len(self._awaited) > 1:
+        self._waiting.append(then)
+        if len(self._waiting) > 1:
             return
-        if list(self.log.segments[: len(self._closed)]) != list(self._closed):
+        if self._segments_changed:
             self._forget()
         end_offset = self.high_watermark
-        walk = Walk(self.log.segments, self._known_to, end_offset, self.producers, now_ms)
-        closed = list(self.log.segments[:-1])
+        walk = Walk(self.log.segments, self._loaded_to, end_offset, self.producers, now_ms)
+        closed_segments = list(self.log.segments[:-1])
 
-        def walked(outcome: BaseException | None) -> None:
-            walk.release()
-            if outcome is None:
+        def on_walked(error: Exception | None) -> None:
+            if error is None:
                 self.producers = walk.producers
                 self._aborted += [entry for _, entry in walk.aborted]
-                self._known_to, self._closed = end_offset, closed
+                self._loaded_to, self._closed_segments = end_offset, closed_segments
             else:
                 self._forget()
-                if not isinstance(outcome, OSError | DamagedLog | CorruptBatch):
-                    raise outcome
-            awaited, self._awaited = self._awaited, []
-            for waiting in awaited:
-                waiting()
+            waiting, self._waiting = self._waiting, []
+            for go_on in waiting:
+                go_on()
 
-        if walk.bytes_left > WALK_BYTES:
-            # Meanwhile others look at what is known so far.
+        if walk.is_long:
+            # Others read the present state meanwhile.
             walk.producers = self.producers.copy()
-            self._run_in_worker(walk.go, walked)
-            return
-        try:
-            walk.go()
-        except (OSError, DamagedLog, CorruptBatch) as error:
-            walked(error)
-        else:
-            walked(None)
+        walk.run(self._run_in_worker, on_walked)

@@ -1,9 +1,8 @@
-"""ListOffsets: which offset stands at a time, or at one of the places that have a number below zero.
+"""ListOffsets: the offset at a timestamp, or at one of the special places with a negative number (ReplicaManager.fetchOffset).
 
-The places came with the versions; an older version that asks for a newer place gets UNSUPPORTED_VERSION for that
-partition. There is no tiered storage, so "local" is all there is, and the tiered places have no offset (-1). Only what
-is durable counts, and for who asks for what is committed only what is stable: a record that a reader cannot fetch has no
-offset yet.
+The special places came with later versions; an older version that asks for one gets UNSUPPORTED_VERSION for that partition.
+There is no tiered storage, so everything is "local", and the places in tiered storage have no offset (-1). Only durable records
+count, and for readers of committed records only stable ones: a record that a reader cannot fetch has no offset yet.
 """
 
 from collections.abc import Callable
@@ -20,25 +19,29 @@ _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _NO_EPOCH = -1
 _EPOCH_SINCE = 4
 
-_Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
+_Response = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
 def list_offsets(
     topics: Topics, request: ListOffsetsRequest, api_version: int, reply: Callable[[ListOffsetsResponse], None]
 ) -> None:
-    """Replies at once, or when it is known what is stable. Raises KafkaError for an error of the whole request."""
+    """Calls `reply` at once, or when the producers are loaded, so that it is known what is stable.
+
+    The response has the errors of single partitions: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST (a partition named twice),
+    UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH, UNSUPPORTED_VERSION, KAFKA_STORAGE_ERROR. Raises UNKNOWN_SERVER_ERROR for an
+    unknown isolation level.
+    """
     if request.isolation_level not in {_READ_UNCOMMITTED, _READ_COMMITTED}:
-        # Kafka finds no name for it and says no more than this.
+        # As in Kafka, which has no error code for this.
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     if request.isolation_level != _READ_COMMITTED:
         reply(_offsets(topics, request, api_version))
         return
     asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
-    topics.know_producers(asked, lambda: reply(_offsets(topics, request, api_version)))
+    topics.load_producers(asked, lambda: reply(_offsets(topics, request, api_version)))
 
 
 def _offsets(topics: Topics, request: ListOffsetsRequest, api_version: int) -> ListOffsetsResponse:
-    """Every partition by itself; one that the request names twice is an error of the client's."""
     committed = request.isolation_level == _READ_COMMITTED
     response = ListOffsetsResponse()
     by_name: dict[str, dict[int, list[ListOffsetsRequest.ListOffsetsPartition]]] = {}
@@ -47,50 +50,50 @@ def _offsets(topics: Topics, request: ListOffsetsRequest, api_version: int) -> L
         for partition in topic.partitions:
             partitions.setdefault(partition.partition_index, []).append(partition)
     for name, partitions in by_name.items():
-        answers = [
-            _Answer(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
+        responses = [
+            _Response(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
             if len(asked) > 1
-            else _answer(topics, name, asked[0], api_version, committed=committed)
+            else _partition_response(topics, name, asked[0], api_version, committed=committed)
             for index, asked in partitions.items()
         ]
-        response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=name, partitions=answers))
+        response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=name, partitions=responses))
     return response
 
 
-def _answer(
+def _partition_response(
     topics: Topics, name: str, asked: ListOffsetsRequest.ListOffsetsPartition, api_version: int, *, committed: bool
 ) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
-    answer = _Answer(partition_index=asked.partition_index)
+    response = _Response(partition_index=asked.partition_index)
     partition = topics.partition(name, asked.partition_index)
     if partition is None:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return answer
+        response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return response
     if asked.current_leader_epoch not in {_NO_EPOCH, LEADER_EPOCH}:
         newer = asked.current_leader_epoch > LEADER_EPOCH
-        answer.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH
-        return answer
+        response.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH
+        return response
     try:
-        _place(partition, asked.timestamp, api_version, answer, committed=committed)
+        _find(partition, asked.timestamp, api_version, response, committed=committed)
         if api_version < _EPOCH_SINCE:
-            answer.leader_epoch = _NO_EPOCH
+            response.leader_epoch = _NO_EPOCH
     except KafkaError as error:
-        answer.error_code = error.code
+        response.error_code = error.code
     except (OSError, ValueError):
-        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-    return answer
+        response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    return response
 
 
-def _place(
-    partition: Partition | InternalPartition, timestamp: int, api_version: int, answer: _Answer, *, committed: bool
+def _find(
+    partition: Partition | InternalPartition, timestamp: int, api_version: int, response: _Response, *, committed: bool
 ) -> None:
     if timestamp < 0 and api_version < _SINCE.get(timestamp, api_version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     log = partition.log
     offset_end = partition.last_stable_offset if committed else partition.high_watermark
     if timestamp == LATEST:
-        answer.offset, answer.leader_epoch = offset_end, LEADER_EPOCH
+        response.offset, response.leader_epoch = offset_end, LEADER_EPOCH
     elif timestamp in {EARLIEST, EARLIEST_LOCAL}:
-        answer.offset, answer.leader_epoch = partition.start_offset, LEADER_EPOCH
+        response.offset, response.leader_epoch = partition.start_offset, LEADER_EPOCH
     elif timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD} or log is None:
         pass
     else:
@@ -98,4 +101,8 @@ def _place(
             log.latest_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
         )
         if found is not None and found.offset < offset_end:
-            answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch
+            response.timestamp, response.offset, response.leader_epoch = (
+                found.timestamp,
+                found.offset,
+                found.leader_epoch,
+            )

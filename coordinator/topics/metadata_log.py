@@ -1,19 +1,20 @@
-"""How the registry changes: durably first, then in memory, one change after the other.
+"""Changes the registry: first durably, then in memory, one change after the other.
 
     commit(records) -> one batch of `__cluster_metadata-0` -> durable -> replayed into the registry -> `done`
 
-Nobody sees a change that a crash could take back. A change that depends on what there is (a topic may not be made
-twice) asks for its turn: it is called when every change before it is durable or has failed.
+Nobody sees a change that a crash could undo. A change that depends on the present state (a topic must not be created twice)
+asks for its turn: it is called when every earlier change is durable or has failed.
 
-A log of what came and went grows for ever where topics come and go, so a start that finds much in it that says nothing
-any more writes the registry anew at its end (`compact`); registry.py says why that is safe.
+Where topics come and go, the log would grow for ever. So a start that finds many obsolete records writes the present registry
+at the end of the log and deletes what is before (`compact`); registry.py explains why that is safe.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from coordinator.log.batch import BatchBuilder, key_values
+from coordinator.log.batch import key_values
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import Log, LogSettings
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import Message
@@ -25,7 +26,7 @@ from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk
 
 RECORDS_SUPERFLUOUS = 10_000
-"""Records that say nothing any more, before a start writes the log anew."""
+"""Number of obsolete records from which on a start rewrites the log."""
 
 
 class _Commit(NamedTuple):
@@ -45,20 +46,20 @@ class MetadataLog:
         make_writer: MakeWriter,
         clock: Clock,
         *,
-        replayed: Callable[[Sequence[Message]], None],
+        on_replayed: Callable[[Sequence[Message]], None],
         on_fact: Callable[[Fact], None],
     ) -> None:
-        """Opens the log and replays all that is in it. `replayed` is told of each change after that.
+        """Opens the log and replays it. `on_replayed` is called with the records of each later change.
 
-        Raises DamagedLog and DecodeError for the log, OSError.
+        Raises DamagedLog, DecodeError, OSError.
         """
         self._registry = registry
         self._clock = clock
-        self._replayed = replayed
+        self._on_replayed = on_replayed
         self._on_fact = on_fact
         self._log = Log.open(disk, folder, LogSettings(segment_ms=None, retention_ms=None))
         self._load()
-        self._writer = make_writer(self._log, self._committed, self._commit_failed)
+        self._writer = make_writer(self._log, self._on_durable, self._on_failed)
         self._commits: deque[_Commit] = deque()
         self._turns: deque[Callable[[], None]] = deque()
         self._full = False
@@ -72,7 +73,7 @@ class MetadataLog:
                 if message is not None:
                     self._registry.replay(message)
 
-    # --- what it is like ----------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     @property
     def folder(self) -> str:
@@ -84,22 +85,22 @@ class MetadataLog:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing that was written is still on its way to the disk."""
+        """Whether all writes are finished."""
         return self._writer.idle
 
     @property
     def has_failed(self) -> bool:
-        """Whether it takes nothing until the server is restarted."""
+        """Whether the log refuses all writes until the server is restarted."""
         return self._log.failed is not None
 
     @property
     def has_room(self) -> bool:
-        """Whether its file system has space for more."""
+        """Whether the file system has space."""
         return self._log.has_room
 
     @property
     def problem(self) -> str:
-        """Why nothing can be changed; empty if it can."""
+        """Why changes are refused, for health; empty if they are not."""
         if self._log.failed is not None:
             return f"the metadata log cannot be written: {self._log.failed}; restart the server once the disk is sound"
         if self._full and not self._log.has_room:
@@ -109,7 +110,7 @@ class MetadataLog:
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def commit(self, records: Sequence[Message], done: Done) -> None:
-        """Writes a change; it is replayed and `done(NONE)` is called when it is durable."""
+        """Writes a change. When it is durable it is replayed and `done` gets NONE; else `done` gets KAFKA_STORAGE_ERROR."""
         if self._log.failed is not None:
             done(ErrorCode.KAFKA_STORAGE_ERROR)
             return
@@ -118,7 +119,7 @@ class MetadataLog:
         self._writer.write(batch, len(records))
 
     def commit_now(self, records: Sequence[Message]) -> None:
-        """At the start, when nobody else writes: durable when it returns, or OSError."""
+        """Writes a change at the start, when there are no others: it is durable when this returns. Raises OSError."""
         assert not self._commits
         self._log.append(self._batch(records), len(records), self._clock.wall_ms())
         self._log.sync()
@@ -126,12 +127,15 @@ class MetadataLog:
             self._registry.replay(record)
 
     def in_turn(self, operation: Callable[[], None]) -> None:
-        """Calls a change that depends on what there is, when every change before it is durable or has failed."""
+        """Calls `operation`, which may commit, when every earlier change is durable or has failed."""
         self._turns.append(operation)
         self._take_turns()
 
     def compact(self, node_id: int) -> None:
-        """At the start, when the folders of removed topics are gone, so that nobody needs to know of these any more."""
+        """Rewrites the log if it has many obsolete records.
+
+        Called at the start, after the folders of deleted topics were removed: nobody needs these names any more.
+        """
         log, registry = self._log, self._registry
         needed = [*registry.snapshot(node_id)]
         if log.end_offset - log.start_offset < sum(len(records) for records in needed) + RECORDS_SUPERFLUOUS:
@@ -153,7 +157,7 @@ class MetadataLog:
         self._on_fact(Fact("metadata_log_compacted", {"bytes_before": before_bytes, "bytes_after": log.size_bytes}))
 
     def close(self) -> None:
-        """Makes everything durable and gives the descriptors back. OSError."""
+        """Makes everything durable and closes the files. Raises OSError."""
         self._log.close()
 
     def _take_turns(self) -> None:
@@ -166,18 +170,18 @@ class MetadataLog:
             builder.add(None, metadata_records.encode(record))
         return builder.build(self._log.end_offset, self._clock.wall_ms())
 
-    def _committed(self, end_offset: int) -> None:
+    def _on_durable(self, end_offset: int) -> None:
         self._full = False
         commits = self._commits
         while commits and commits[0].end_offset <= end_offset:
             _, records, done = commits.popleft()
             for record in records:
                 self._registry.replay(record)
-            self._replayed(records)
+            self._on_replayed(records)
             done(ErrorCode.NONE)
         self._take_turns()
 
-    def _commit_failed(self, error: OSError) -> None:
+    def _on_failed(self, error: OSError) -> None:
         self._on_fact(Fact("metadata_log_write_failed", {"error": str(error), "final": self._log.failed is not None}))
         if self._log.failed is None:
             self._full = True

@@ -1,8 +1,8 @@
-"""The records of the metadata log, in Kafka's own form (`__cluster_metadata`).
+"""The records of the metadata log, in the format of Kafka's `__cluster_metadata`.
 
-A record has no key; its value is a frame: frame version 1, record type and version, each an unsigned varint, then the
-message. So `kafka-dump-log.sh --cluster-metadata-decoder` reads this log too. Types not listed here are skipped: what
-they say (brokers, features, access rules) has no meaning on this server.
+A record has no key. Its value is a frame: frame version 1, record type and version, each an unsigned varint, then the
+message. So `kafka-dump-log.sh --cluster-metadata-decoder` can read this log. Other record types are skipped: what they
+describe (brokers, features, access rules) does not exist on this server.
 """
 
 from coordinator.log.record import raw_varint
@@ -25,12 +25,12 @@ _NAMES = {
 _VERSION_WRITTEN = {PartitionRecord.NAME: 1}
 
 TOPIC_RESOURCE = 2
-"""ConfigRecord.resource_type of a topic's own settings."""
+"""ConfigRecord.resource_type of a topic."""
 NO_DIRECTORY = bytes(16)
 
 
 def removal(topic_id: bytes) -> Message:
-    """The record that removes a topic."""
+    """The record that deletes a topic."""
     return RemoveTopicRecord(topic_id=topic_id)
 
 
@@ -42,13 +42,13 @@ def encode(message: Message) -> bytes:
 
 
 def decode(value: bytes) -> Message | None:
-    """The message of a record, or None for a type this server has no use for. Raises DecodeError."""
+    """The message of a record, or None for a record type that this server does not use. Raises DecodeError."""
     try:
         frame_version, position = raw_varint(value, 0)
         api_key, position = raw_varint(value, position)
         version, position = raw_varint(value, position)
     except (IndexError, ValueError) as error:
-        raise DecodeError(f"a metadata record without its frame: {error}") from error
+        raise DecodeError(f"a metadata record has no valid frame: {error}") from error
     if frame_version != _FRAME_VERSION:
         raise DecodeError(f"metadata record frame version {frame_version}; this server reads {_FRAME_VERSION}")
     name = _NAMES.get(api_key)

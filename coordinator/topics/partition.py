@@ -1,38 +1,38 @@
-"""One partition: its log, what it remembers of producers, who waits for its disk and who waits for its records.
+"""One partition: its log, its producers, the appends that wait for the disk and the readers that wait for records.
 
-    append -> log (page cache) -> pending until the disk has it -> `done`, and the waiting readers hear of the new bytes
+    append -> log (page cache) -> pending until durable -> `done`, and waiting readers are notified of the new bytes
 
-Readers see only what is durable: the high watermark is the writer's durable offset. Those who ask for what is committed
-see what lies before the last stable offset (stability.py). A partition to which nothing was ever written has no folder, no
-file and no log; it costs a few hundred bytes of memory.
+Readers see only what is durable: the high watermark is the writer's durable offset. Readers of committed records see what is
+before the last stable offset (stability.py). A partition that was never written to has no folder, no files and no log; it
+costs a few hundred bytes of memory.
 
-A batch that the log cannot take (ENOSPC, EDQUOT) is refused and the next one may succeed. When the disk broke its word (EIO),
+A batch that the log cannot take (ENOSPC, EDQUOT) is refused, and the next one may succeed. After any other disk error (EIO)
 the partition takes no more until the server is restarted; what is durable is still served.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from coordinator.log.aborted import Aborted
-from coordinator.log.batch import BatchHeader, CorruptBatch, end_transaction, read_header, with_log_append_time
-from coordinator.log.log import DamagedLog, LastBatch, Log, LogSettings, OffsetOutOfRange
+from coordinator.log.batch import BatchHeader, read_header, with_log_append_time
+from coordinator.log.end_transaction_marker import end_transaction
+from coordinator.log.log import DamagedLog, LastBatch, Log, OffsetOutOfRange
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime.result import Marker
 from coordinator.runtime.timers import Schedule
-from coordinator.topics.producer_snapshot import forget, load, save
 from coordinator.topics.producer_state import ProducerState
-from coordinator.topics.producer_walk import WALK_BYTES, Walk, remember_batch
+from coordinator.topics.producer_storage import ProducerStorage
+from coordinator.topics.producer_walk import Walk, remember_batch
 from coordinator.topics.stability import MANY_BYTES, Stability
-from coordinator.topics.topic_settings import LONG_MAX, TopicSettings
+from coordinator.topics.topic_settings import TopicSettings, log_settings
 from coordinator.world.disk import NO_SPACE, Disk
 from coordinator.world.worker import RunInWorker
 
 LEADER_EPOCH = 0
-"""One node leads every partition from its creation on."""
+"""There is one node, which leads every partition from its creation on."""
 _STOP_POLL_MS = 2
 
 Done = Callable[[ErrorCode], None]
@@ -40,14 +40,14 @@ MakeWriter = Callable[[Log, Callable[[int], None], Callable[[OSError], None]], W
 
 
 class Reader(Protocol):
-    """A long poll: told when there is more to read."""
+    """A long poll: notified when there is more to read."""
 
-    def arrived(self, bytes_count: int) -> None:
-        """So many bytes became readable, or the partition went away (0)."""
+    def notify(self, bytes_count: int) -> None:
+        """This many more bytes are readable; 0: the partition was removed."""
 
 
 class State(Enum):
-    """Whether a partition is served; REMOVED is final."""
+    """Whether a partition is served. REMOVED is final."""
 
     ACTIVE = "active"
     FAILED = "failed"
@@ -62,7 +62,7 @@ class _Pending(NamedTuple):
 
 
 class _End(NamedTuple):
-    """What a marker says beyond the header of its batch."""
+    """The part of a marker that is not in the header of its batch."""
 
     commit: bool
     coordinator_epoch: int
@@ -72,9 +72,9 @@ class Partition:
     """A partition of a user topic. `folder` exists from the first append on."""
 
     __slots__ = (
-        "_appending", "_disk", "_durable_to", "_expiration_ms", "_make_writer", "_pending", "_producers_awaited",
-        "_producers_known", "_run_in_worker", "_saved_to", "_stability", "_writer", "folder", "full", "index", "log",
-        "producers", "readers", "reason", "settings", "stable_readers", "state",
+        "_appending", "_disk", "_durable_to", "_make_writer", "_pending", "_producer_storage", "_stability",
+        "_waiting_for_producers", "_writer", "folder", "full", "index", "log", "producers", "producers_loaded", "readers",
+        "reason", "settings", "stable_readers", "state",
     )  # fmt: skip
 
     def __init__(
@@ -92,29 +92,27 @@ class Partition:
         self.settings = settings
         self.log: Log | None = None
         self.producers = ProducerState(expiration_ms)
+        self.producers_loaded = False
+        """Whether `producers` is what the log says."""
         self.readers: dict[Reader, None] = {}
-        """Those who wait for anything that is durable."""
+        """They wait for durable records."""
         self.stable_readers: dict[Reader, None] = {}
-        """Those who wait for what is decided."""
+        """They wait for committed records."""
         self.state = State.ACTIVE
         self.reason = ""
         """Why the state is FAILED."""
         self.full = False
-        """Whether the disk had no space for the last batch."""
+        """Whether there was no space for the last batch."""
         self._disk = disk
         self._make_writer = make_writer
         self._writer: Writer | None = None
         self._pending: deque[_Pending] = deque()
-        self._run_in_worker = run_in_worker
-        self._producers_known = False
-        self._producers_awaited: list[Callable[[], None]] = []
-        self._expiration_ms = expiration_ms
-        self._saved_to = 0
-        """The offset of the last snapshot that this process made durable."""
+        self._producer_storage = ProducerStorage(disk, folder, run_in_worker, expiration_ms)
+        self._waiting_for_producers: list[Callable[[], None]] = []
         self._stability = Stability()
         self._appending = False
         self._durable_to = -1
-        """What the writer said was durable while the batch was not entered yet."""
+        """The durable offset that the writer reported while `_append` was not finished."""
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -124,13 +122,13 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """Readers see the records before it."""
+        """All readers see only records before this offset."""
         return self._writer.offset_durable if self._writer is not None else 0
 
     @property
     def last_stable_offset(self) -> int:
-        """Readers of what is committed see the records before it: none while it is not known what producers did."""
-        if not self._producers_known:
+        """Readers of committed records see only those before this offset; none while the producers are not loaded."""
+        if not self.producers_loaded:
             return self.start_offset
         unstable = self._stability.first_unstable(self.producers.first_open_offset)
         if unstable is None:
@@ -138,16 +136,16 @@ class Partition:
         return min(self.high_watermark, max(unstable, self.start_offset))
 
     def aborted_between(self, offset: int, offset_end: int) -> list[Aborted]:
-        """The aborted transactions that a reader of these offsets must leave out. OSError."""
+        """The aborted transactions that a reader of these offsets must skip. Raises OSError."""
         return self.log.aborted_between(offset, offset_end) if self.log is not None else []
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Opens or makes the folder. A damaged log fails the partition; OSError is the caller's."""
+        """Opens or creates the folder. A damaged log fails the partition. Raises OSError."""
         assert self.log is None
         try:
-            log = Log.open(self._disk, self.folder, _log_settings(self.settings))
+            log = Log.open(self._disk, self.folder, log_settings(self.settings))
         except DamagedLog as error:
             self._fail(str(error))
             return
@@ -156,120 +154,66 @@ class Partition:
         self._writer = self._make_writer(log, self._durable, self._write_failed)
 
     def apply(self, settings: TopicSettings) -> None:
-        """Changed settings count from here on: for the next batch, the next segment, the next look at what is old."""
+        """Changes the settings: they apply to the next batch, the next segment, the next check of retention."""
         self.settings = settings
         if self.log is not None:
-            self.log.settings = _log_settings(settings)
+            self.log.settings = log_settings(settings)
 
-    @property
-    def producers_known(self) -> bool:
-        """Whether `producers` says what the log says."""
-        return self._producers_known
-
-    def know_producers(self, now_ms: int, then: Callable[[], None]) -> None:
-        """Calls `then` when the producers are known, or the partition has failed or gone: at once if that is quick.
-
-        What the snapshot does not tell is read from the batch headers; when there is much of it, in a worker.
-        """
-        if self._producers_known or self.state is not State.ACTIVE:
+    def load_producers(self, now_ms: int, then: Callable[[], None]) -> None:
+        """Calls `then` when the producers are loaded, or the partition has failed or is removed; at once if that is quick."""
+        if self.producers_loaded or self.state is not State.ACTIVE:
             then()
             return
-        self._producers_awaited.append(then)
-        if len(self._producers_awaited) == 1:
-            self._load_producers(now_ms)
+        self._waiting_for_producers.append(then)
+        if len(self._waiting_for_producers) == 1:
+            self._producer_storage.load(self.log, now_ms, self._on_producers_loaded)
 
-    def _load_producers(self, now_ms: int) -> None:
-        try:
-            walk = self._unknown_part(now_ms)
-        except OSError as error:
-            self._producers_loaded(error, None)
-            return
-
-        def walked(outcome: BaseException | None) -> None:
-            walk.release()
-            self._producers_loaded(outcome, walk)
-
-        if walk.bytes_left > WALK_BYTES:
-            self._run_in_worker(walk.go, walked)
-            return
-        try:
-            walk.go()
-        except (OSError, DamagedLog, CorruptBatch) as error:
-            walked(error)
-        else:
-            walked(None)
-
-    def _unknown_part(self, now_ms: int) -> Walk:
-        """Begins with what the snapshot says; the rest is to be walked."""
-        producers = ProducerState(self._expiration_ms)
-        if self.log is None:
-            return Walk([], 0, 0, producers, now_ms)
-        snapshot = load(self._disk, self.folder)
-        offset = 0
-        if snapshot is not None and snapshot.offset > self.log.end_offset:
-            # The log lost its end, and will not grow into what the snapshot says.
-            forget(self._disk, self.folder)
-        elif snapshot is not None:
-            offset = snapshot.offset
-            producers.restore(snapshot.producers)
-        for segment in reversed(self.log.segments):
-            segment.aborted.cut(offset)
-            if segment.base_offset <= offset:
-                break
-        return Walk(self.log.segments, offset, self.log.end_offset, producers, now_ms)
-
-    def _producers_loaded(self, outcome: BaseException | None, walk: Walk | None) -> None:
-        if isinstance(outcome, OSError | DamagedLog | CorruptBatch):
+    def _on_producers_loaded(self, outcome: Walk | Exception) -> None:
+        if isinstance(outcome, Exception):
             self._fail(str(outcome))
-        elif outcome is not None:
-            raise outcome
-        elif walk is not None:
-            self._take_over(walk)
-        awaited, self._producers_awaited = self._producers_awaited, []
-        for then in awaited:
+        else:
+            self._use_producers(outcome)
+        self._stop_waiting_for_producers()
+
+    def _stop_waiting_for_producers(self) -> None:
+        waiting, self._waiting_for_producers = self._waiting_for_producers, []
+        for then in waiting:
             then()
 
-    def _take_over(self, walk: Walk) -> None:
+    def _use_producers(self, walk: Walk) -> None:
         for segment, entry in walk.aborted:
-            # A segment that was cleaned meanwhile has its list from the cleaning.
+            # A segment that was compacted meanwhile has its list from the compaction.
             if self.log is not None and segment in self.log.segments:
                 segment.aborted.add(entry)
         self.producers = walk.producers
         self._stability.begin(self.producers.open_offsets())
-        self._producers_known = True
+        self.producers_loaded = True
         if self.stable_readers:
-            self._tell(self.stable_readers, MANY_BYTES)
+            self._notify_readers(self.stable_readers, MANY_BYTES)
 
     def _last_batches(self) -> dict[int, LastBatch]:
         return self.producers.last_batches()
 
-    def _is_new(self) -> bool:
-        return self.log is not None and not self.log.segments and load(self._disk, self.folder) is None
-
     def close(self) -> None:
-        """Makes everything durable and gives the descriptors back; the next start need not look for producers. OSError."""
+        """Makes everything durable, saves the producers and closes the files. Raises OSError."""
         if self.log is None:
             return
         self.log.close()
-        if self.state is State.ACTIVE:
-            self._save(self.log.end_offset, durably=False)
-
-    def _save(self, offset: int, *, durably: bool) -> None:
-        """All before the offset is durable. Without the file a start has more to read, that is all."""
-        if self._producers_known and self.log is not None and offset:
-            with suppress(OSError):
-                for segment in self.log.segments:
-                    segment.sync_aborted()
-                save(self._disk, self.folder, offset, self.producers, durably=durably)
-                if durably:
-                    self._saved_to = offset
+        if self.state is State.ACTIVE and self.producers_loaded:
+            self._producer_storage.save(self.log, self.producers, self.log.end_offset, durably=False)
 
     def append(self, batch: bytes, header: BatchHeader, now_ms: int, done: Done) -> None:
-        """Writes a batch that bears `next_offset`; `done(NONE)` when it is durable, maybe before this returns."""
+        """Writes a batch whose base offset is `next_offset` (Kafka's UnifiedLog.appendAsLeader).
+
+        Calls `done` with NONE when it is durable, or with KAFKA_STORAGE_ERROR; possibly before this returns.
+        """
         self._append(batch, header, None, now_ms, done)
 
     def end_transaction(self, marker: Marker, now_ms: int, done: Done) -> None:
-        """Writes a marker, as `append` does. The producers must be known. Raises KafkaError if it is stale."""
+        """Writes a marker, as `append` does; the producers must be loaded.
+
+        Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if it is stale.
+        """
         self.producers.check_marker(
             marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version
         )
@@ -294,26 +238,29 @@ class Partition:
                 self.full = error.errno in NO_SPACE
                 done(ErrorCode.KAFKA_STORAGE_ERROR)
                 return
-            self._producers_known = self._producers_known or self._is_new()
+            self.producers_loaded = self.producers_loaded or self._is_new()
         if self.state is not State.ACTIVE or self.log is None or self._writer is None:
             done(ErrorCode.KAFKA_STORAGE_ERROR)
             return
         base_offset = self.log.end_offset
         self._pending.append(_Pending(base_offset, base_offset + header.record_count, len(batch), done))
-        # It may be durable at once, and must not be seen before it is known whether it is part of a transaction.
+        # It may be durable at once, but must not become visible before the state of its transaction is updated.
         self._appending = True
         self._writer.write(batch, header.record_count)
         if self.log.end_offset > base_offset:
-            if base_offset and self.log.segments[-1].base_offset == base_offset:
-                self._save(base_offset, durably=True)
-            self._remember(header, base_offset, end, now_ms)
+            if base_offset and self.log.segments[-1].base_offset == base_offset and self.producers_loaded:
+                self._producer_storage.save(self.log, self.producers, base_offset, durably=True)
+            self._update_producers(header, base_offset, end, now_ms)
         self._appending = False
         if self._durable_to >= 0:
             durable_to, self._durable_to = self._durable_to, -1
             self._durable(durable_to)
 
+    def _is_new(self) -> bool:
+        return self.log is not None and not self.log.segments and self._producer_storage.is_empty()
+
     def when_durable(self, end_offset: int, done: Done) -> None:
-        """Calls `done` when the log is durable up to `end_offset` (a retry of a batch that is still on its way)."""
+        """Calls `done` when the log is durable up to `end_offset`: for a retry of a batch that is not durable yet."""
         if end_offset <= self.high_watermark:
             done(ErrorCode.NONE)
         elif self.state is not State.ACTIVE or not self._pending:
@@ -323,50 +270,49 @@ class Partition:
             self._pending.append(_Pending(last.base_offset, last.end_offset, 0, done))
 
     def delete_before(self, offset: int) -> None:
-        """Deletes the records before an offset that is durable. Raises OffsetOutOfRange, OSError."""
+        """Deletes the records before an offset (Kafka's ReplicaManager.deleteRecords).
+
+        Raises OffsetOutOfRange unless the offset is durable, and OSError.
+        """
         if not 0 <= offset <= self.high_watermark:
             raise OffsetOutOfRange(offset)
         if self.log is not None and offset > self.log.start_offset:
             if len(self.log.segments) > 1 and self.log.segments[1].base_offset <= offset:
-                self._keep_producers(self.log)
+                self._save_before_deletion(self.log)
             self.log.truncate_before(offset)
 
     def apply_retention(self, now_ms: int) -> None:
-        """Deletes the oldest segments as far as age and size demand. OSError."""
+        """Deletes the oldest segments that exceed the retention time or size. Raises OSError."""
         if self.log is not None and self.log.expired_segments(now_ms):
-            self._keep_producers(self.log)
+            self._save_before_deletion(self.log)
             self.log.apply_retention(now_ms)
 
-    def _keep_producers(self, log: Log) -> None:
-        """Before segments go: a snapshot that knows of their producers must be durable. OSError."""
-        if self._producers_known and log.segments and self._saved_to < log.segments[-1].base_offset:
-            log.sync()
-            self._save(log.end_offset, durably=True)
+    def _save_before_deletion(self, log: Log) -> None:
+        if self.producers_loaded:
+            self._producer_storage.save_before_deletion(log, self.producers)
 
     @property
     def name(self) -> str:
-        """Topic and index, as the folder is called."""
+        """Topic and index, like the name of the folder."""
         return self.folder.rpartition("/")[2]
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         return self.log.end_offset if self.log is not None else 0
 
     @property
     def idle(self) -> bool:
-        """Whether no disk operation is under way."""
+        """Whether no disk operation is in progress."""
         return self._writer is None or self._writer.idle
 
     def stop(self, schedule: Schedule, stopped: Callable[[], None]) -> None:
-        """Serves nobody any more; `stopped()` when no disk operation is under way and the log may go."""
+        """Ends the service; calls `stopped` when no disk operation is in progress and the log can be deleted."""
         self.state = State.REMOVED
         self._refuse_pending(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        awaited, self._producers_awaited = self._producers_awaited, []
-        for then in awaited:
-            then()
-        self._tell(self.readers, 0)
-        self._tell(self.stable_readers, 0)
+        self._stop_waiting_for_producers()
+        self._notify_readers(self.readers, 0)
+        self._notify_readers(self.stable_readers, 0)
         self._stop_when_idle(schedule, stopped)
 
     def _stop_when_idle(self, schedule: Schedule, stopped: Callable[[], None]) -> None:
@@ -375,13 +321,13 @@ class Partition:
         else:
             schedule(_STOP_POLL_MS, lambda: self._stop_when_idle(schedule, stopped))
 
-    def _remember(self, header: BatchHeader, base_offset: int, end: _End | None, now_ms: int) -> None:
+    def _update_producers(self, header: BatchHeader, base_offset: int, end: _End | None, now_ms: int) -> None:
         if header.producer_id < 0:
             return
         if end is None:
             remember_batch(self.producers, header, base_offset, now_ms)
             return
-        ended = self.producers.end(
+        ended = self.producers.end_transaction(
             header.producer_id,
             header.producer_epoch,
             end.coordinator_epoch,
@@ -396,7 +342,7 @@ class Partition:
         if ended.aborted is not None and self.log is not None:
             self.log.segments[-1].aborted.add(ended.aborted)
 
-    # --- the disk's answers -------------------------------------------------------------------------------------------
+    # --- outcomes of writes -------------------------------------------------------------------------------------------
 
     def _durable(self, end_offset: int) -> None:
         self.full = False
@@ -406,20 +352,20 @@ class Partition:
         stability = self._stability
         stability.durable(end_offset)
         stable_offset = self.last_stable_offset
-        pending, arrived, stable = self._pending, 0, 0
+        pending, durable_bytes, stable_bytes = self._pending, 0, 0
         while pending and pending[0].end_offset <= end_offset:
             base_offset, _, bytes_count, done = pending.popleft()
-            arrived += bytes_count
+            durable_bytes += bytes_count
             if base_offset < stable_offset:
-                stable += bytes_count
+                stable_bytes += bytes_count
             elif bytes_count:
                 stability.hold(base_offset, bytes_count, begins=self.producers.is_open_at(base_offset))
             done(ErrorCode.NONE)
-        stable += stability.release(stable_offset)
-        if arrived:
-            self._tell(self.readers, arrived)
-        if stable and self.stable_readers:
-            self._tell(self.stable_readers, stable)
+        stable_bytes += stability.release(stable_offset)
+        if durable_bytes:
+            self._notify_readers(self.readers, durable_bytes)
+        if stable_bytes and self.stable_readers:
+            self._notify_readers(self.stable_readers, stable_bytes)
 
     def _write_failed(self, error: OSError) -> None:
         assert self.log is not None
@@ -427,12 +373,12 @@ class Partition:
             self._fail(str(error))
             return
         self.full = True
-        # Only space was missing: what is behind the end of the log is not there, and the log goes on.
+        # Only space was missing: batches behind the end of the log are lost, and the log goes on.
         refused: list[_Pending] = []
         while self._pending and self._pending[-1].end_offset > self.log.end_offset:
             refused.append(self._pending.pop())
         if len(refused) > 1 or not self._appending:
-            self._producers_known = False
+            self.producers_loaded = False
         for entry in reversed(refused):
             entry.done(ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -446,20 +392,6 @@ class Partition:
         for entry in pending:
             entry.done(error)
 
-    def _tell(self, readers: Iterable[Reader], bytes_count: int) -> None:
+    def _notify_readers(self, readers: Iterable[Reader], bytes_count: int) -> None:
         for reader in list(readers):
-            reader.arrived(bytes_count)
-
-
-def _log_settings(settings: TopicSettings) -> LogSettings:
-    return LogSettings(
-        segment_bytes=settings.segment_bytes,
-        segment_ms=settings.segment_ms,
-        index_interval_bytes=settings.index_interval_bytes,
-        retention_bytes=settings.retention_bytes if settings.retention_bytes >= 0 else None,
-        retention_ms=settings.retention_ms if settings.retention_ms >= 0 else None,
-        delete_retention_ms=settings.delete_retention_ms,
-        min_cleanable_dirty_ratio=settings.min_cleanable_dirty_ratio,
-        min_compaction_lag_ms=settings.min_compaction_lag_ms,
-        max_compaction_lag_ms=settings.max_compaction_lag_ms if settings.max_compaction_lag_ms < LONG_MAX else None,
-    )
+            reader.notify(bytes_count)

@@ -1,16 +1,16 @@
-"""The producers of a partition in a file beside its log, so that a start need not read the whole log for them.
+"""A file beside a partition's log with the state of its producers, so that a start need not read the whole log.
 
-The file says up to which offset it knows (`offset`); what came after is read from the batches. It is written when a
-segment is full and when the server stops: both times the log is durable up to there, and so are the lists of aborted
-transactions (log/aborted.py), whose entries before the offset a start need not look for either. The file is never
-without being right or absent: its checksum tells a torn one from a whole one. When a segment is full it is synced, for it
-knows of producers whose records may be deleted next; and before they are, if this process has not done so. At a stop it is
-not, or a stop would take a while: without the file, or with an older one, there is more to read. Kafka's snapshots hold
-the last batch of each producer; these hold the five by which a retry is recognized.
+The file covers the log up to an offset; what comes after is read from the batches. It is written when a segment is full and
+when the server stops. Both times the log is durable up to that offset, and so are the lists of aborted transactions
+(log/aborted.py), so a start need not look for those before the offset either. The file is correct or absent: its checksum
+reveals a torn write. When a segment is full the file is synced, because it covers producers whose records may be deleted next;
+and before records are deleted, if this process has not done so yet. At a stop it is not synced, to keep the stop short:
+without the file, or with an older one, there is more to read. Kafka's snapshots have the last batch of each producer; these
+have the five batches by which a retry is recognized.
 
-    checksum of the rest | version | offset | producers, the one first that was silent for longest:
+    checksum of the rest | version | offset | producers, in the order of their last append:
                                     id, epoch, epoch of the coordinator, first offset of the open transaction, timestamp,
-                                    seen (wall ms), number of batches, then each batch
+                                    time of the append (wall ms), number of batches, then each batch
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
-from coordinator.topics.producer_state import AppendedBatch, ProducerState, Remembered
+from coordinator.topics.producer_state import AppendedBatch, ProducerEntry, ProducerState
 from coordinator.world.disk import Disk
 
 NAME = "producer-snapshot"
@@ -31,14 +31,14 @@ _BATCH = Struct(">iiqq")
 
 
 class Snapshot(NamedTuple):
-    """What a file says."""
+    """The content of a file."""
 
     offset: int
-    producers: Sequence[Remembered]
+    producers: Sequence[ProducerEntry]
 
 
 def encode(offset: int, producers: ProducerState) -> bytes:
-    """The file's content for the producers of all records before `offset`."""
+    """The bytes of the file for the producers of all records before `offset`."""
     parts = [_START.pack(_VERSION, offset)]
     for producer in producers:
         parts.append(_PRODUCER.pack(*producer[:-1], len(producer.batches)))
@@ -48,9 +48,9 @@ def encode(offset: int, producers: ProducerState) -> bytes:
 
 
 def decode(content: bytes) -> Snapshot | None:
-    """What a file says, or None if it is not whole, or of a version before transactions."""
+    """The content of a file, or None if it is damaged or its version is unknown."""
     body = content[_CHECKSUM.size :]
-    producers: list[Remembered] = []
+    producers: list[ProducerEntry] = []
     try:
         if _CHECKSUM.unpack_from(content)[0] != crc32c(body):
             return None
@@ -64,7 +64,7 @@ def decode(content: bytes) -> Snapshot | None:
             position += _PRODUCER.size
             end = position + count * _BATCH.size
             batches = [AppendedBatch._make(batch) for batch in _BATCH.iter_unpack(body[position:end])]
-            producers.append(Remembered._make((*fields[:-1], batches)))
+            producers.append(ProducerEntry._make((*fields[:-1], batches)))
             position = end
     except error:
         return None
@@ -72,7 +72,7 @@ def decode(content: bytes) -> Snapshot | None:
 
 
 def save(disk: Disk, folder: str, offset: int, producers: ProducerState, *, durably: bool) -> None:
-    """Writes the file. OSError, after which an older one may be there."""
+    """Writes the file. Raises OSError; then an older file may remain."""
     path = f"{folder}/{NAME}"
     file = disk.open(f"{path}.tmp")
     try:
@@ -88,11 +88,11 @@ def save(disk: Disk, folder: str, offset: int, producers: ProducerState, *, dura
 
 
 def load(disk: Disk, folder: str) -> Snapshot | None:
-    """The file's content, or None if there is none that is whole. OSError."""
+    """Reads the file, or returns None if it is missing or damaged. Raises OSError."""
     path = f"{folder}/{NAME}"
     return decode(disk.read(path)) if disk.exists(path) else None
 
 
-def forget(disk: Disk, folder: str) -> None:
-    """Removes the file. OSError."""
+def remove(disk: Disk, folder: str) -> None:
+    """Removes the file. Raises OSError."""
     disk.remove(f"{folder}/{NAME}")

@@ -1,27 +1,28 @@
-"""What a partition remembers of its producers: enough to tell a retry from a gap, and what is decided from what is open.
+"""The state of a partition's producers: it tells a retry from a gap, and an open transaction from a decided one.
 
-A producer numbers its records per partition. The first sequence of a batch must follow the last one accepted; a batch
-whose first and last sequence are those of one of the last five accepted is a retry, and is answered with the offset
-that the first attempt got (five, because a client has at most five requests in flight). Anything else is a gap or a
-mix-up: OUT_OF_ORDER_SEQUENCE_NUMBER. A higher epoch starts again at 0; a lower one is INVALID_PRODUCER_EPOCH.
+This is Kafka's ProducerStateManager and ProducerAppendInfo.
 
-A producer that is not remembered may begin anywhere: its earlier records may have been deleted by retention or
-forgotten after `producer.id.expiration.ms`, and refusing it would strand it. So UNKNOWN_PRODUCER_ID is never answered
-(KIP-360).
+A producer numbers its records per partition. The first sequence of a batch must follow the last one accepted. A batch whose
+first and last sequence are those of one of the last five accepted is a retry and is answered with the offset of the first
+attempt (five, because a client has at most five requests in flight). Anything else is a gap: OUT_OF_ORDER_SEQUENCE_NUMBER.
+A higher epoch starts again at 0, a lower one is refused with INVALID_PRODUCER_EPOCH.
 
-A transaction is open in a partition from its first batch there to its marker. Such a batch is taken only if the
-transaction's coordinator has been asked (KIP-890): a delayed batch of a transaction that has ended would open one that
-nobody ends. The question is a `Verification`, and the append must come with the very one that is under way: a marker ends
-it, so that an answer from before the marker is worth nothing after it. While several batches wait for their answer the
-lowest sequence must be appended first.
+An unknown producer may start at any sequence: its earlier records may have been deleted by retention or forgotten after
+`producer.id.expiration.ms`, and refusing it would leave it stuck. So UNKNOWN_PRODUCER_ID is never returned (KIP-360).
 
-The state is what the log says: where no snapshot (producer_snapshot.py) tells it, it is rebuilt from the batches by the
-same `record` and `end` that the live path uses. Verifications are not kept; their askers are gone.
+A transaction is open in a partition from its first batch there to its marker. The first batch is accepted only after the
+transaction's coordinator was asked (KIP-890): a delayed batch of a transaction that has ended would open a transaction that
+nobody ends. The question is represented by a `VerificationGuard`, and the append must present the current one. A marker
+discards it, so an answer that was given before a marker is worth nothing after it. While several batches wait for their
+answer, the one with the lowest sequence must be appended first.
 
-Producers are kept in the order of their last append, so the expired ones are at the front and forgetting them costs
-nothing per request; one whose transaction is open is not forgotten. Expiry counts from the append (after a restart: from
-the load), not from the record's own timestamp as in Kafka, where replaying old events loses the protection of idempotence.
-Anybody can make up producer ids, so a partition remembers so many and no more.
+The state is derived from the log: what no snapshot covers (producer_snapshot.py) is rebuilt from the batches by the same
+`append` and `end_transaction` that the live path uses. Guards are not stored, because the requests that hold them are gone.
+
+Producers are kept in the order of their last append, so that expired ones are in front and finding them costs nothing. A
+producer with an open transaction does not expire. Expiry counts from the append (after a restart: from the load) and not from
+the record's own timestamp as in Kafka, where replaying old events loses the protection of idempotence. Clients can invent
+producer ids, so their number per partition is bounded.
 """
 
 from collections import OrderedDict
@@ -34,7 +35,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 
 BATCHES_REMEMBERED = 5
 PRODUCERS_MAX = 50_000
-"""Of one partition; thirty megabytes or so."""
+"""The most producers of one partition; they take about thirty megabytes."""
 _SEQUENCE_MAX = 2**31 - 1
 _EPOCH_MAX = 2**15 - 1
 _NONE = -1
@@ -48,38 +49,41 @@ class AppendedBatch(NamedTuple):
     last_sequence: int
     base_offset: int
     timestamp_ms: int
-    """The batch's largest timestamp; a retry is answered with it."""
+    """The largest timestamp in the batch, which is also in the response to a retry."""
 
     @property
     def last_offset(self) -> int:
         return self.base_offset + ((self.last_sequence - self.first_sequence) & _SEQUENCE_MAX)
 
 
-class Remembered(NamedTuple):
-    """A producer as it is kept in a snapshot and told to who asks (DescribeProducers). -1 where there is nothing."""
+class ProducerEntry(NamedTuple):
+    """A producer as it is stored in a snapshot and shown by DescribeProducers. -1 stands for none."""
 
     producer_id: int
     epoch: int
     coordinator_epoch: int
-    """Of the last marker."""
+    """The epoch of the last marker."""
     first_offset: int
-    """Of the open transaction."""
+    """The first offset of the open transaction."""
     timestamp_ms: int
-    """Of the last batch or marker."""
+    """The timestamp of the last batch or marker."""
     seen_ms: int
     """When that was appended, by the server's clock."""
     batches: list[AppendedBatch]
 
 
-class Ended(NamedTuple):
+class EndedTransaction(NamedTuple):
     """A transaction that a marker ended."""
 
     first_offset: int
     aborted: Aborted | None
 
 
-class Verification:
-    """A question to a transaction's coordinator that is under way, or has been answered with yes."""
+class VerificationGuard:
+    """A question to a transaction's coordinator that is not answered yet, or was answered with yes.
+
+    Kafka's VerificationGuard together with its VerificationStateEntry.
+    """
 
     __slots__ = ("adds", "epoch", "lowest_sequence", "seen_ms")
 
@@ -88,7 +92,7 @@ class Verification:
         self.lowest_sequence = lowest_sequence
         self.seen_ms = seen_ms
         self.adds = adds
-        """The producer's epoch grows with each transaction (transaction.version 2)."""
+        """Whether the producer's epoch grows with each transaction (transaction.version 2)."""
 
 
 class _Producer:
@@ -111,25 +115,25 @@ def last_sequence(first_sequence: int, count: int) -> int:
 class ProducerState:
     """The producers of one partition."""
 
-    __slots__ = ("_expiration_ms", "_open", "_producers", "_verifications")
+    __slots__ = ("_expiration_ms", "_guards", "_open", "_producers")
 
     def __init__(self, expiration_ms: int) -> None:
         self._expiration_ms = expiration_ms
         self._producers: OrderedDict[int, _Producer] = OrderedDict()
         self._open: dict[int, int] = {}
-        """First offset of each open transaction, ascending, and whose it is."""
-        self._verifications: OrderedDict[int, Verification] = OrderedDict()
+        """First offset of each open transaction, in ascending order -> producer id."""
+        self._guards: OrderedDict[int, VerificationGuard] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._producers)
 
     @property
     def first_open_offset(self) -> int | None:
-        """Where the oldest open transaction begins."""
+        """The first offset of the oldest open transaction."""
         return next(iter(self._open), None)
 
     def open_offsets(self) -> Iterable[int]:
-        """Where the open transactions begin, ascending."""
+        """The first offsets of the open transactions, in ascending order."""
         return self._open.keys()
 
     def is_open_at(self, offset: int) -> bool:
@@ -138,12 +142,12 @@ class ProducerState:
 
     # --- what may be appended -----------------------------------------------------------------------------------------
 
-    def verify(
+    def begin_verification(
         self, producer_id: int, epoch: int, first_sequence: int, now_ms: int, *, adds: bool
-    ) -> Verification | None:
-        """What must come with the append, once the coordinator said yes; None if the transaction is open already.
+    ) -> VerificationGuard | None:
+        """Returns the guard for the append, or None if the transaction is open already and nobody need be asked.
 
-        Raises KafkaError for an epoch that is over.
+        Kafka's UnifiedLog.maybeStartTransactionVerification. Raises INVALID_PRODUCER_EPOCH for an old epoch.
         """
         producer = self._producers.get(producer_id)
         if producer is not None:
@@ -151,19 +155,19 @@ class ProducerState:
                 raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
             if epoch == producer.epoch and producer.first_offset >= 0:
                 return None
-        verification = self._verifications.get(producer_id)
-        if verification is None:
-            verification = Verification(epoch, first_sequence, now_ms, adds=adds)
-            self._verifications[producer_id] = verification
-            if len(self._verifications) > PRODUCERS_MAX:
-                self._verifications.popitem(last=False)
-        elif epoch > verification.epoch:
-            verification.epoch, verification.lowest_sequence = epoch, first_sequence
-        elif epoch == verification.epoch:
-            verification.lowest_sequence = min(verification.lowest_sequence, first_sequence)
-        return verification
+        guard = self._guards.get(producer_id)
+        if guard is None:
+            guard = VerificationGuard(epoch, first_sequence, now_ms, adds=adds)
+            self._guards[producer_id] = guard
+            if len(self._guards) > PRODUCERS_MAX:
+                self._guards.popitem(last=False)
+        elif epoch > guard.epoch:
+            guard.epoch, guard.lowest_sequence = epoch, first_sequence
+        elif epoch == guard.epoch:
+            guard.lowest_sequence = min(guard.lowest_sequence, first_sequence)
+        return guard
 
-    def check(
+    def check_batch(
         self,
         producer_id: int,
         epoch: int,
@@ -171,11 +175,15 @@ class ProducerState:
         count: int,
         *,
         transactional: bool,
-        verification: Verification | None,
+        guard: VerificationGuard | None,
     ) -> AppendedBatch | None:
-        """The earlier append that this batch repeats, or None if it may be appended. Raises KafkaError."""
+        """Returns the earlier append that this batch repeats, or None if it may be appended (ProducerAppendInfo.append).
+
+        Raises INVALID_PRODUCER_EPOCH for an old epoch, INVALID_TXN_STATE for a batch that is not in its producer's open
+        transaction and has no current guard, or not in a transaction while one is open, and OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
         producer = self._producers.get(producer_id)
-        under_way = self._verifications.get(producer_id)
+        current_guard = self._guards.get(producer_id)
         if producer is not None and epoch == producer.epoch:
             last = last_sequence(first_sequence, count)
             for batch in producer.batches:
@@ -185,19 +193,19 @@ class ProducerState:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
         is_open = producer is not None and producer.first_offset >= 0
         belongs = producer is not None and is_open and epoch == producer.epoch
-        if transactional and not belongs and (verification is None or verification is not under_way):
+        if transactional and not belongs and (guard is None or guard is not current_guard):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
-        self._check_sequence(producer, under_way, epoch, first_sequence)
+        self._check_sequence(producer, current_guard, epoch, first_sequence)
         if is_open and not transactional:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
         return None
 
     def _check_sequence(
-        self, producer: _Producer | None, under_way: Verification | None, epoch: int, first_sequence: int
+        self, producer: _Producer | None, guard: VerificationGuard | None, epoch: int, first_sequence: int
     ) -> None:
         known = producer is not None and bool(producer.batches)
-        if under_way is not None and (
-            first_sequence > under_way.lowest_sequence or (under_way.adds and first_sequence and not known)
+        if guard is not None and (
+            first_sequence > guard.lowest_sequence or (guard.adds and first_sequence and not known)
         ):
             raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         if producer is None or producer.epoch == _NONE:
@@ -211,10 +219,11 @@ class ProducerState:
             raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int) -> None:
-        """Whether a marker may be appended. Raises KafkaError.
+        """Checks that a marker may be appended (ProducerAppendInfo.appendEndTxnMarker).
 
-        Under transaction.version 2 its epoch is above that of the records, so that it cannot end a later transaction;
-        the same one again does no harm when none is open (KAFKA-19999).
+        Under transaction.version 2 its epoch is above that of the records, so that it cannot end a later transaction.
+        A repeated marker is accepted if no transaction is open (KAFKA-19999). Raises INVALID_PRODUCER_EPOCH for an old
+        epoch and TRANSACTION_COORDINATOR_FENCED for an old epoch of the coordinator.
         """
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -231,21 +240,21 @@ class ProducerState:
 
     # --- what was appended --------------------------------------------------------------------------------------------
 
-    def record(self, producer_id: int, epoch: int, batch: AppendedBatch, now_ms: int, *, transactional: bool) -> None:
-        """Remembers an append, live or read back from the log."""
+    def append(self, producer_id: int, epoch: int, batch: AppendedBatch, now_ms: int, *, transactional: bool) -> None:
+        """Updates the state for a batch that was appended, or read back from the log."""
         producer = self._touch(producer_id, epoch, batch.timestamp_ms, now_ms)
         producer.batches.append(batch)
         if len(producer.batches) > BATCHES_REMEMBERED:
             del producer.batches[0]
         if transactional:
-            self._verifications.pop(producer_id, None)
+            self._guards.pop(producer_id, None)
             if producer.first_offset < 0:
                 producer.first_offset = batch.base_offset
                 self._open[batch.base_offset] = producer_id
         self._make_room()
         self.expire(now_ms)
 
-    def end(
+    def end_transaction(
         self,
         producer_id: int,
         epoch: int,
@@ -255,12 +264,12 @@ class ProducerState:
         now_ms: int,
         *,
         commit: bool,
-    ) -> Ended | None:
-        """Remembers a marker, live or read back from the log; None if it ended nothing."""
-        under_way = self._verifications.get(producer_id)
-        if under_way is not None and not (under_way.adds and under_way.epoch == epoch):
-            # Under transaction.version 2 the marker has the next transaction's epoch, and this one may have begun.
-            del self._verifications[producer_id]
+    ) -> EndedTransaction | None:
+        """Updates the state for a marker that was appended, or read back from the log. Returns None if it ended nothing."""
+        guard = self._guards.get(producer_id)
+        if guard is not None and not (guard.adds and guard.epoch == epoch):
+            # Under transaction.version 2 the marker has the epoch of the next transaction, which may have begun.
+            del self._guards[producer_id]
         producer = self._touch(producer_id, epoch, timestamp_ms, now_ms)
         producer.coordinator_epoch = coordinator_epoch
         first_offset, producer.first_offset = producer.first_offset, _NONE
@@ -270,9 +279,9 @@ class ProducerState:
             return None
         del self._open[first_offset]
         if commit:
-            return Ended(first_offset, None)
+            return EndedTransaction(first_offset, None)
         stable_offset = next(iter(self._open), offset + 1)
-        return Ended(first_offset, Aborted(producer_id, first_offset, offset, stable_offset))
+        return EndedTransaction(first_offset, Aborted(producer_id, first_offset, offset, stable_offset))
 
     def _touch(self, producer_id: int, epoch: int, timestamp_ms: int, now_ms: int) -> _Producer:
         producers = self._producers
@@ -296,12 +305,12 @@ class ProducerState:
             else:
                 producers.move_to_end(producer_id)
 
-    # --- keeping ------------------------------------------------------------------------------------------------------
+    # --- storage and expiry -------------------------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[Remembered]:
-        """Each producer, the one first that was silent longest."""
+    def __iter__(self) -> Iterator[ProducerEntry]:
+        """All producers, in the order of their last append."""
         for producer_id, producer in self._producers.items():
-            yield Remembered(
+            yield ProducerEntry(
                 producer_id,
                 producer.epoch,
                 producer.coordinator_epoch,
@@ -312,16 +321,16 @@ class ProducerState:
             )
 
     def last_batches(self) -> dict[int, LastBatch]:
-        """What each producer wrote last, which compaction must not take as long as it is remembered."""
+        """The last batch of each producer. Compaction must keep it as long as the producer is known."""
         return {
             producer_id: LastBatch(producer.batches[-1].last_offset if producer.batches else None, producer.epoch)
             for producer_id, producer in self._producers.items()
         }
 
-    def restore(self, remembered: Iterable[Remembered]) -> None:
-        """Puts back the producers as iteration gave them."""
+    def restore(self, entries: Iterable[ProducerEntry]) -> None:
+        """Adds the producers in the order in which iteration gave them."""
         opened: list[tuple[int, int]] = []
-        for entry in remembered:
+        for entry in entries:
             producer = self._producers[entry.producer_id] = _Producer()
             (
                 producer_id,
@@ -337,13 +346,13 @@ class ProducerState:
         self._open = dict(sorted(opened))
 
     def copy(self) -> "ProducerState":
-        """The same producers, verifications left out."""
+        """A copy without the guards."""
         copied = ProducerState(self._expiration_ms)
-        copied.restore(remembered._replace(batches=[*remembered.batches]) for remembered in self)
+        copied.restore(entry._replace(batches=[*entry.batches]) for entry in self)
         return copied
 
     def expire(self, now_ms: int) -> None:
-        """Forgets the producers that were silent for too long, and verifications whose askers never came back."""
+        """Removes producers that have not appended for too long, and guards that were never used."""
         producers, oldest_ms = self._producers, now_ms - self._expiration_ms
         while producers:
             producer_id = next(iter(producers))
@@ -355,8 +364,8 @@ class ProducerState:
             else:
                 producer.seen_ms = now_ms
                 producers.move_to_end(producer_id)
-        while self._verifications:
-            producer_id, verification = next(iter(self._verifications.items()))
-            if verification.seen_ms >= oldest_ms:
+        while self._guards:
+            producer_id, guard = next(iter(self._guards.items()))
+            if guard.seen_ms >= oldest_ms:
                 break
-            del self._verifications[producer_id]
+            del self._guards[producer_id]

@@ -1,56 +1,83 @@
-"""What producers did in a part of a log, read back from its batches: headers, and the markers whole.
+"""Rebuilds the state of producers from a part of a log: from the headers of batches, and the contents of markers.
 
-Most of a start needs none of it: a snapshot (producer_snapshot.py) tells all but the last part. It may run in a worker: it
-holds its segments, and what it makes is its own until it is over.
+Usually a start needs little of this, because a snapshot (producer_snapshot.py) covers all but the end of the log. A walk may
+run in a worker: it holds its segments, and its producers belong to it alone until it is finished.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from coordinator.log.aborted import Aborted
-from coordinator.log.batch import BatchHeader, key_values, read_end_transaction
+from coordinator.log.batch import BatchHeader, CorruptBatch, key_values
+from coordinator.log.end_transaction_marker import read_end_transaction
+from coordinator.log.log import DamagedLog
 from coordinator.log.segment import Segment
 from coordinator.topics.producer_state import AppendedBatch, ProducerState, last_sequence
+from coordinator.world.worker import RunInWorker
 
 WALK_BYTES = 1024 * 1024
-"""So much of a log is walked in one turn of the loop: less than a millisecond."""
+"""The most of a log that is read in one turn of the loop: it takes less than a millisecond."""
 
 
 class Walk:
-    """What producers did from one offset to another. Holds the segments until `release`."""
+    """Reads the batches from one offset to another. Holds the segments until `run` is finished."""
 
     def __init__(
         self, segments: Sequence[Segment], offset: int, end_offset: int, producers: ProducerState, now_ms: int
     ) -> None:
-        """`producers`: as they were at the first offset; the walk's own until it is over."""
+        """`producers`: their state at `offset`. It belongs to the walk until that is finished."""
         ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
         self.producers = producers
         self.aborted: list[tuple[Segment, Aborted]] = []
-        """Found on the way, with the segments of their markers."""
+        """The aborted transactions that were found, with the segments of their markers."""
         self._now_ms = now_ms
         self._offset = offset
         self._end_offset = end_offset
         self._parts: list[tuple[Segment, int, int]] = []
-        """Segment, first position, end."""
+        """Segment, first position, end position."""
         for segment, end in zip(segments, ends, strict=False):
             if end > offset:
-                # Only the last segment is sure to have its index: to make another's is the walk that is to be avoided.
+                # Only the last segment is sure to have its index. Building another one means reading the whole segment.
                 start = segment.index.position_of(offset) if segment is segments[-1] else 0
                 segment.hold()
                 _ = segment.file
                 self._parts.append((segment, start, segment.size_bytes))
         self.bytes_left = sum(end - start for _, start, end in self._parts)
 
+    @property
+    def is_long(self) -> bool:
+        """Whether the walk is too long for the loop, so that `run` leaves it to the worker."""
+        return self.bytes_left > WALK_BYTES
+
+    def run(self, run_in_worker: RunInWorker, done: Callable[[Exception | None], None]) -> None:
+        """Walks, now or in the worker, then calls `done` with None, or with OSError, DamagedLog or CorruptBatch."""
+
+        def finished(outcome: BaseException | None) -> None:
+            self.release()
+            if outcome is not None and not isinstance(outcome, OSError | DamagedLog | CorruptBatch):
+                raise outcome
+            done(outcome)
+
+        if self.is_long:
+            run_in_worker(self.go, finished)
+            return
+        try:
+            self.go()
+        except (OSError, DamagedLog, CorruptBatch) as error:
+            finished(error)
+        else:
+            finished(None)
+
     def go(self) -> None:
-        """May run in any thread. Raises OSError, DamagedLog, CorruptBatch."""
+        """Reads the batches; may run in any thread. Raises OSError, DamagedLog, CorruptBatch."""
         for segment, start, end in self._parts:
             position = start
             while position < end:
                 for at, header in segment.headers(position):
                     position = at + header.size_bytes
                     if self._offset <= header.base_offset < self._end_offset and header.producer_id >= 0:
-                        self._take(segment, at, header)
+                        self._replay(segment, at, header)
 
-    def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
+    def _replay(self, segment: Segment, position: int, header: BatchHeader) -> None:
         if not header.is_control:
             remember_batch(self.producers, header, header.base_offset, self._now_ms)
             return
@@ -59,7 +86,7 @@ class Walk:
             if end is None:
                 continue
             commit, coordinator_epoch = end
-            ended = self.producers.end(
+            ended = self.producers.end_transaction(
                 header.producer_id,
                 header.producer_epoch,
                 coordinator_epoch,
@@ -77,9 +104,9 @@ class Walk:
 
 
 def remember_batch(producers: ProducerState, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-    """Enters a producer's batch of records, live or read back."""
+    """Updates the producers for a batch of records that was appended, or read back from the log."""
     last = last_sequence(header.base_sequence, header.last_offset_delta + 1)
-    producers.record(
+    producers.append(
         header.producer_id,
         header.producer_epoch,
         AppendedBatch(header.base_sequence, last, base_offset, header.max_timestamp),

@@ -1,21 +1,19 @@
-"""Which topics there are: a state machine whose records are Kafka's own metadata records.
+"""The registry of topics: a state machine whose records are Kafka's metadata records (ReplicationControlManager.replay).
 
-Where is it kept? In one small log, `__cluster_metadata-0`, in the same batch format as everything else. The obvious
-alternative, Kafka's `partition.metadata` file in every partition folder and a scan of the folders, has no moment at
-which a topic of twelve partitions exists: a crash in the middle leaves five of them, and nothing that says how many
-there should have been, nor the topic's settings. Here a creation is one batch (topic, settings, partitions): its
-checksum makes it whole or absent, one sync makes it durable, and folders are only ever made for topics that the log
-has. Deletion is one record likewise; folders that outlive it are swept at the next start. Producer ids are reserved
-in the same log.
+It is kept in one small log, `__cluster_metadata-0`, in the same batch format as everything else. The obvious alternative,
+Kafka's `partition.metadata` file in every partition folder and a scan of the folders, has no moment at which a topic with
+twelve partitions exists: a crash leaves five of them, and nothing tells how many there should have been, or the topic's
+settings. Here a creation is one batch (topic, settings, partitions): its checksum makes it complete or absent, one sync makes
+it durable, and folders are only created for topics in the log. A deletion is one record; folders that outlive it are removed
+at the next start. Producer ids are reserved in the same log.
 
-The log tells how things came to be, and a server on which topics come and go would tell for ever. So a start that finds
-many more records than the topics there are need writes these anew at the log's end, durably, and then lets go of what
-was before. Read from any point between, by way of a crash, the log says the same; that is why a topic's record begins
-it from nothing. Kafka keeps snapshots in files of their own; here one more kind of file would be one more thing to be
-found half-written.
+The log is a history, which would grow for ever on a server where topics come and go. So a start that finds many more records
+than the present topics need writes these at the end of the log, durably, and then deletes what is before. After a crash in
+between, a replay from any point gives the same registry, because a topic's record always begins it from scratch. Kafka keeps
+snapshots in files of their own; here that would be one more kind of file that can be half-written.
 
-`replay` is the only thing that changes the state, and it is called when the record is durable: nobody sees a topic that
-a crash could take back.
+`replay` is the only method that changes the state, and it is called when the record is durable: nobody sees a topic that
+a crash could undo.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,13 +36,13 @@ NO_ID = bytes(16)
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic; a changed one is another object."""
+    """A topic. It is never changed in place: a change makes a new object."""
 
     name: str
     topic_id: bytes
     partitions: int
     configs: Mapping[str, str] = field(default_factory=dict)
-    """The settings it has of its own, by Kafka's names."""
+    """The settings that the topic overrides, by Kafka's names."""
 
     @property
     def is_internal(self) -> bool:
@@ -52,7 +50,7 @@ class Topic:
 
 
 class Registry:
-    """All topics by name and by id, settings of other resources, and the next producer id that nobody holds."""
+    """All topics by name and by id, the settings of other resources, and the next producer id that is not reserved."""
 
     __slots__ = (
         "by_id",
@@ -68,19 +66,20 @@ class Registry:
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
         self.partitions = 0
-        """Of all topics but the server's own."""
+        """The number of partitions of all topics that are not internal."""
         self.by_id: dict[bytes, Topic] = {}
         self.collisions: dict[str, str] = {}
-        """Collision key (names.py) -> the name that holds it."""
+        """Collision key (names.py) -> the topic that has it."""
         self.next_producer_id = 0
         self.changes = 0
-        """Another number after every topic that is made, grown or removed."""
+        """A number that changes with every topic that is created, extended or deleted."""
         self.other_configs: dict[tuple[int, str], dict[str, str]] = {}
-        """Resource type and name -> settings, of resources that are no topics and have some."""
+        """(resource type, resource name) -> settings, for resources other than topics that have any."""
         self.removed: dict[str, None] = {}
-        """Names of topics whose removal this log tells, and that were not made again: their folders may go."""
+        """Names of deleted topics that were not created again: their folders can be removed."""
 
     def replay(self, message: Message) -> None:
+        """Applies one record of the metadata log."""
         if isinstance(message, TopicRecord | PartitionRecord | RemoveTopicRecord):
             self.changes += 1
         if isinstance(message, TopicRecord):
@@ -108,7 +107,7 @@ class Registry:
             self.next_producer_id = max(self.next_producer_id, message.next_producer_id)
 
     def snapshot(self, node_id: int) -> Iterator[list[Message]]:
-        """Batches of records that make this registry, the names of removed topics left out."""
+        """Batches of records that make this registry, without the names of deleted topics."""
         yield [ProducerIdsRecord(broker_id=node_id, next_producer_id=self.next_producer_id)]
         for topic in self.topics.values():
             yield list(creation(topic, node_id))
@@ -119,7 +118,7 @@ class Registry:
             ]
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """The settings that a resource has of its own."""
+        """The settings that a resource overrides."""
         if resource_type == TOPIC_RESOURCE:
             topic = self.topics.get(name)
             return topic.configs if topic is not None else {}
@@ -144,7 +143,7 @@ class Registry:
 
 
 def creation(topic: Topic, node_id: int) -> Iterator[Message]:
-    """The records that make a topic: one batch."""
+    """The records that create a topic; they must be in one batch."""
     yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
     for name, value in topic.configs.items():
         yield ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
@@ -152,7 +151,7 @@ def creation(topic: Topic, node_id: int) -> Iterator[Message]:
 
 
 def growth(topic_id: bytes, indexes: Iterable[int], node_id: int) -> Iterator[Message]:
-    """The records that give a topic partitions."""
+    """The records that add partitions to a topic."""
     for index in indexes:
         yield PartitionRecord(
             partition_id=index,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from coordinator.log.log import LogSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.topics.config import TopicsConfig
 
@@ -367,4 +368,19 @@ def effective(overrides: Mapping[str, str], config: TopicsConfig) -> TopicSettin
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
         compacts="compact" in overrides.get("cleanup.policy", config.log_cleanup_policy),
         deletes="delete" in overrides.get("cleanup.policy", config.log_cleanup_policy),
+    )
+
+
+def log_settings(settings: TopicSettings) -> LogSettings:
+    """The settings of a partition's log."""
+    return LogSettings(
+        segment_bytes=settings.segment_bytes,
+        segment_ms=settings.segment_ms,
+        index_interval_bytes=settings.index_interval_bytes,
+        retention_bytes=settings.retention_bytes if settings.retention_bytes >= 0 else None,
+        retention_ms=settings.retention_ms if settings.retention_ms >= 0 else None,
+        delete_retention_ms=settings.delete_retention_ms,
+        min_cleanable_dirty_ratio=settings.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=settings.min_compaction_lag_ms,
+        max_compaction_lag_ms=settings.max_compaction_lag_ms if settings.max_compaction_lag_ms < LONG_MAX else None,
     )

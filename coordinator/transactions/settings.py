@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsConfig:
-    """What an operator may set about transactions."""
+    """The server's settings for transactions. config/settings.py documents them."""
 
     transaction_version: int = 2
-    """The feature level (KIP-890). From 1 the log's records are flexible, from 2 clients get a new epoch at each end."""
+    """The feature level (KIP-890). From 1 on, log records are flexible; from 2 on, each EndTxn returns a new epoch."""
     transaction_max_timeout_ms: int = 900_000
     transactional_id_expiration_ms: int = 604_800_000
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000

@@ -1,14 +1,13 @@
-"""The JSON views of groups, on a live server that a member joined."""
+"""The JSON views of groups, on a running server."""
 
-import json
-import urllib.request
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
-from tests.support.server_process import ServerProcess
+from tests.support.admin_client import view
+from tests.support.waiting import wait_until
 from tests.support.wire import Connection
 
 GROUP = "orders/eu & more"
@@ -16,14 +15,9 @@ GROUP = "orders/eu & more"
 
 @pytest.fixture
 def closing():
-    """Closes what it is given when the test ends."""
+    """A function that registers a context manager, which ends with the test."""
     with ExitStack() as stack:
         yield stack.enter_context
-
-
-def view(server: ServerProcess, path: str) -> Any:
-    with urllib.request.urlopen(server.admin + path, timeout=60) as answer:
-        return json.load(answer)
 
 
 def subscription(owned: dict[str, tuple[int, ...]], generation_id: int) -> bytes:
@@ -40,11 +34,11 @@ def join(connection: Connection, member_id: str, metadata: bytes) -> dict[str, A
         member_id=member_id,
         protocol_type="consumer",
         protocols=[{"name": "range", "metadata": metadata}],
-        reason="a test wants in",
+        reason="a test joins",
     )
 
 
-def test_a_group_is_shown_with_its_member_assignment_rebalances_claims_and_offsets(coordinator_process, closing):
+def test_the_view_of_a_group_has_members_assignments_rebalances_claims_and_offsets(coordinator_process, closing):
     server = coordinator_process()
     connection = closing(Connection(server.bootstrap, client_id="viewer"))
     member_id = join(connection, "", b"")["member_id"]
@@ -92,7 +86,7 @@ def test_a_group_is_shown_with_its_member_assignment_rebalances_claims_and_offse
     assert member["waits_for"] is None
     assert shown["committed"] == [{"topic": "orders", "partition": 2, "offset": 42, "metadata": "so far"}]
     (rebalance,) = shown["rebalances"]
-    assert rebalance["client_reason"] == "a test wants in"
+    assert rebalance["client_reason"] == "a test joins"
     assert rebalance["started_ms"] <= rebalance["formed_ms"] <= rebalance["ended_ms"]
     assert shown["claims"]["stale"] == 2
     assert shown["claims"]["stale_claims"] == [
@@ -100,7 +94,7 @@ def test_a_group_is_shown_with_its_member_assignment_rebalances_claims_and_offse
     ]
 
 
-def test_a_streams_group_is_shown_with_its_topology_and_tasks(coordinator_process, closing):
+def test_the_view_of_a_streams_group_has_its_topology_and_tasks(coordinator_process, closing):
     server = coordinator_process(settings={"group.streams.initial.rebalance.delay.ms": 0})
     connection = closing(Connection(server.bootstrap, client_id="viewer"))
     joined = connection.call(
@@ -122,7 +116,7 @@ def test_a_streams_group_is_shown_with_its_topology_and_tasks(coordinator_proces
 
 
 @pytest.mark.parametrize("group_id", ["only-offsets"])
-def test_a_group_that_has_only_offsets_is_a_simple_one(coordinator_process, closing, group_id):
+def test_a_group_that_only_has_offsets_is_of_the_kind_simple(coordinator_process, closing, group_id):
     server = coordinator_process()
     connection = closing(Connection(server.bootstrap))
     commit = {
@@ -136,7 +130,7 @@ def test_a_group_that_has_only_offsets_is_a_simple_one(coordinator_process, clos
     assert (shown["kind"], shown["state"], shown["offset_count"]) == ("simple", "Empty", 1)
 
 
-def test_offsets_that_are_pending_in_a_transaction_are_shown_with_whose_they_are(coordinator_process, closing):
+def test_the_view_of_a_group_has_pending_offsets_with_their_transaction(coordinator_process, closing):
     server = coordinator_process()
     connection = closing(Connection(server.bootstrap))
     topic = {"name": "orders", "num_partitions": 2, "replication_factor": 1}
@@ -154,11 +148,13 @@ def test_offsets_that_are_pending_in_a_transaction_are_shown_with_whose_they_are
         topics=[{"name": "orders", "partitions": plain}],
     )  # fmt: skip
     shown = view(server, "/v1/groups/g")
-    whose = {"topic": "orders", "transactional_id": "tx", **producer}
-    assert shown["pending"] == [{"partition": 0, "offset": 7, **whose}, {"partition": 1, "offset": None, **whose}]
+    of_transaction = {"topic": "orders", "transactional_id": "tx", **producer}
+    assert shown["pending"] == [
+        {"partition": 0, "offset": 7, **of_transaction},
+        {"partition": 1, "offset": None, **of_transaction},
+    ]
     assert [(each["partition"], each["offset"]) for each in shown["committed"]] == [(1, 9)]
 
     connection.call("EndTxn", 5, transactional_id="tx", committed=True, **producer)
-    while view(server, "/v1/groups/g")["pending"]:
-        pass
+    wait_until(lambda: not view(server, "/v1/groups/g")["pending"], "the end of the transaction")
     assert [each["offset"] for each in view(server, "/v1/groups/g")["committed"]] == [7, 9]

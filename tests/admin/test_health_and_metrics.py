@@ -1,4 +1,4 @@
-"""What health says in each situation, and that every metric is there, right and bounded."""
+"""The health checks in each situation, and that every metric exists, is correct and has bounded labels."""
 
 import asyncio
 import json
@@ -6,12 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator.admin.health import TOLD_MAX, health_routes
+from coordinator.admin.health import NAMED_MAX, health_routes
 from coordinator.admin.http import Request, Response
 from coordinator.admin.metrics import COUNTER, METRICS, metrics_routes
 from coordinator.api.exchange import MEASURED_FIRST, Exchange, Route
+from coordinator.groups.kinds import Kind
 from coordinator.network.connection import Closed
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime import event_log
@@ -19,22 +19,20 @@ from coordinator.runtime.result import Fact
 from coordinator.runtime.shard import Status
 from coordinator.runtime.statistics import KEYS_MAX, Statistics
 from coordinator.transactions.transaction import State
+from tests.support.admin_client import parse_metrics
 
 
 def shard(index: int = 0, status: Status = Status.ACTIVE, reason: str = "", groups: int = 0) -> Any:
-    """A shard as the admin reads it."""
-    group = SimpleNamespace(state=SimpleNamespace(value="Stable"), members={"a": None, "b": None})
+    """A shard of groups, with what the admin routes read."""
+    group = SimpleNamespace(kind=Kind.CLASSIC, state=SimpleNamespace(value="Stable"), members={"a": None, "b": None})
     return SimpleNamespace(
         index=index,
         status=status,
         reason=reason,
         state=SimpleNamespace(
-            classic={f"group-{number}": group for number in range(groups)},
-            consumer={},
-            streams={},
-            commits_fenced={},
-            txn_commits={},
-            offsets=SimpleNamespace(count=7, commits=9, by_group={}, pending=SimpleNamespace(by_producer={})),
+            by_id={f"group-{number}": group for number in range(groups)},
+            counters=SimpleNamespace(offsets=9, fenced={}, txn_requests={}),
+            offsets=SimpleNamespace(count=7, by_group={}, pending=SimpleNamespace(by_producer={})),
         ),
         log=SimpleNamespace(end_offset=100 + index, size_bytes=1000),
         offset_durable=90 + index,
@@ -54,7 +52,7 @@ def shard(index: int = 0, status: Status = Status.ACTIVE, reason: str = "", grou
 
 
 def transactions_shard(index: int = 0, status: Status = Status.ACTIVE, reason: str = "") -> Any:
-    """A shard of transactions as the admin reads it."""
+    """A shard of transactions, with what the admin routes read."""
     made = shard(index, status, reason)
     made.state = SimpleNamespace(
         states={State.ONGOING: 2, State.EMPTY: 1},
@@ -66,7 +64,7 @@ def transactions_shard(index: int = 0, status: Status = Status.ACTIVE, reason: s
 
 
 def route(name: str, answered: int, errors: dict[int, int], *durations_ns: int) -> Any:
-    """A route that has answered; it times nothing by itself."""
+    """A route with these counts and durations."""
     unused: Any = None
     made = Route(name, 0, unused, unused, unused, unused, unused, flexible_response=False, supported={})
     made.answered, made.errors = answered, errors
@@ -102,7 +100,7 @@ def server(
             metadata=SimpleNamespace(problem=metadata_problem),
             registry=SimpleNamespace(topics={"t": SimpleNamespace(name="t", partitions=3)}),
             user_partition=lambda _name, index: SimpleNamespace(
-                log=None if index else SimpleNamespace(size_bytes=70)  # a partition never written to has no log
+                log=None if index else SimpleNamespace(size_bytes=70)  # a partition has no log until the first write
             ),
         ),
     )
@@ -114,13 +112,8 @@ def get(routes: Any, path: str) -> Response:
 
 
 def scraped(served: Any) -> dict[str, dict[tuple[str, ...], float]]:
-    """Sample name -> label values -> number, as a Prometheus server reads it."""
-    samples: dict[str, dict[tuple[str, ...], float]] = {}
-    text = get(metrics_routes(served), "/metrics").body.decode()
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            samples.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
-    return samples
+    """Sample name -> label values -> number, as Prometheus parses them."""
+    return parse_metrics(get(metrics_routes(served), "/metrics").body.decode())
 
 
 # --- health -----------------------------------------------------------------------------------------------------------
@@ -131,7 +124,7 @@ def test_a_server_whose_shards_are_active_is_ready():
 
 
 @pytest.mark.parametrize("status", [Status.FULL, Status.FAILED])
-def test_a_shard_that_does_not_take_writes_makes_the_server_not_ready_and_says_why(status):
+def test_a_server_with_a_shard_that_accepts_no_writes_is_not_ready(status):
     served = server(shard(), shard(1, status, "the disk is full"))
     answer = get(health_routes(served), "/health/ready")
     assert answer.status == 503
@@ -139,28 +132,28 @@ def test_a_shard_that_does_not_take_writes_makes_the_server_not_ready_and_says_w
     assert get(health_routes(served), "/health/live").status == 200
 
 
-def test_a_server_that_stops_is_not_ready():
+def test_a_stopping_server_is_not_ready():
     assert b"stopping" in get(health_routes(server(shard(), stopping=True)), "/health/ready").body
 
 
-def test_a_full_disk_makes_the_server_not_ready_though_no_group_wrote_yet():
+def test_a_server_with_a_full_disk_is_not_ready_even_if_no_group_has_written():
     served = server(shard(), partitions=(("t-0", "full", "no space"),), metadata_problem="the metadata log is stuck")
     answer = get(health_routes(served), "/health/ready")
     assert answer.status == 503
     assert json.loads(answer.body)["reasons"] == ["the metadata log is stuck", "t-0 is full: no space"]
 
 
-def test_a_failed_partition_is_named_and_keeps_nobody_away():
-    partitions = [("t-0", "active", ""), *((f"t-{number}", "failed", "damaged") for number in range(1, TOLD_MAX + 3))]
+def test_a_server_with_failed_partitions_is_ready_and_names_them():
+    partitions = [("t-0", "active", ""), *((f"t-{number}", "failed", "damaged") for number in range(1, NAMED_MAX + 3))]
     answer = get(health_routes(server(shard(), partitions=tuple(partitions))), "/health/ready")
     assert answer.status == 200
     failed = json.loads(answer.body)["partitions_failed"]
     assert failed[0] == "t-1 is failed: damaged"
-    assert len(failed) == TOLD_MAX + 1
+    assert len(failed) == NAMED_MAX + 1
     assert failed[-1] == "and 2 more"
 
 
-def test_an_event_log_that_takes_nothing_is_named_and_keeps_nobody_away():
+def test_a_server_with_a_blocked_event_log_is_ready_and_names_it():
     served = server(shard(), shard(1))
     served.groups.shards[1].events.status = event_log.Status.BLOCKED
     served.groups.shards[1].events.reason = "no space"
@@ -175,7 +168,7 @@ def test_an_event_log_that_takes_nothing_is_named_and_keeps_nobody_away():
     assert samples["coordinator_log_bytes"]["events",] == 1000
 
 
-def test_a_server_that_tells_nothing_has_no_event_logs():
+def test_a_server_without_events_has_no_event_logs():
     served = server(shard())
     served.groups.shards[0].events = None
     assert scraped(served)["coordinator_event_logs"]["active",] == 0
@@ -216,7 +209,7 @@ def test_gauges_add_up_over_shards():
     assert samples["coordinator_log_end_offset"] == {("0",): 100, ("1",): 101}
 
 
-def test_a_flood_of_groups_changes_no_label():
+def test_the_number_of_groups_does_not_change_the_labels():
     few, many = scraped(server(shard(groups=1))), scraped(server(shard(groups=10_000)))
     ours = [name for name in few if name.startswith("coordinator_")]
     assert {name: few[name].keys() for name in ours} == {name: many[name].keys() for name in ours}
@@ -236,7 +229,9 @@ def test_rebalances_are_counted_by_kind_and_cause_and_timed():
         served.statistics.count(Fact("rebalance_started", {"kind": "classic", "cause": "a member leaves"}))
         served.statistics.count(Fact("generation_formed", {"waited_ms": waited_ms}))
     samples = scraped(served)
-    assert samples["coordinator_rebalances_total"] == {("a member leaves", "classic"): 3}  # by label name
+    assert samples["coordinator_rebalances_total"] == {
+        ("a member leaves", "classic"): 3
+    }  # in the order of the label names
     buckets = samples["coordinator_rebalance_seconds_bucket"]
     assert (buckets["0.01",], buckets["3.0",], buckets["+Inf",]) == (1, 2, 3)
     assert samples["coordinator_rebalance_seconds_sum"] == {(): pytest.approx(10_002.005)}
@@ -264,7 +259,7 @@ def test_syncs_are_timed_and_failures_counted():
     assert statistics.syncs_failed == 1
 
 
-def test_answers_are_timed_by_api_over_all_versions_and_listeners():
+def test_responses_are_timed_by_api_over_all_versions_and_listeners():
     routes = (route("Heartbeat", 3, {}, 10_000, 20_000), route("Heartbeat", 1, {}, 1_000_000), route("Fetch", 1, {}, 5))
     samples = scraped(server(shard(), routes=routes))
     assert samples["coordinator_request_seconds_count"] == {("Heartbeat",): 3, ("Fetch",): 1}
@@ -280,14 +275,14 @@ def test_answers_are_timed_by_api_over_all_versions_and_listeners():
 
 
 class Queue:
-    """A connection that takes every answer."""
+    """A connection that accepts every response."""
 
     def ready(self) -> None:
         pass
 
 
 def answered(route: Route, count: int) -> int:
-    """How many of these answers are timed."""
+    """How many of `count` responses are timed."""
     before = sum(route.durations)
     for _ in range(count):
         exchange = Exchange(route, Queue(), None, 1, None)  # type: ignore[arg-type]
@@ -295,7 +290,7 @@ def answered(route: Route, count: int) -> int:
     return sum(route.durations) - before
 
 
-def test_a_rare_api_is_timed_in_full_and_a_busy_one_in_one_answer_of_sixteen():
+def test_all_responses_of_a_rare_api_are_timed_and_one_in_sixteen_of_a_busy_one():
     busy = route("Heartbeat", 0, {})
     busy.encode = lambda _message: b""
     assert answered(busy, MEASURED_FIRST) == MEASURED_FIRST
@@ -336,18 +331,18 @@ def test_members_given_up_are_counted_by_timeout():
     assert expired == {("session",): 2, ("pending",): 0, ("sync",): 1}
 
 
-def test_log_bytes_are_told_for_groups_and_topics():
+def test_log_bytes_are_reported_by_content():
     served = server(shard(), shard(1), transactions=(transactions_shard(),))
-    told = {("groups",): 2000, ("transactions",): 1000, ("events",): 1000, ("topics",): 70}
-    assert scraped(served)["coordinator_log_bytes"] == told
+    sizes = {("groups",): 2000, ("transactions",): 1000, ("events",): 1000, ("topics",): 70}
+    assert scraped(served)["coordinator_log_bytes"] == sizes
 
 
-def test_transactions_are_told_by_state_outcome_and_cause():
+def test_transactions_are_counted_by_state_outcome_and_cause():
     served = scraped(server(shard(), transactions=(transactions_shard(), transactions_shard(1))))
     ids = served["coordinator_transactional_ids"]
     assert (ids["Ongoing",], ids["Empty",], ids["PrepareCommit",]) == (4, 2, 0)
     ended = served["coordinator_transactions_ended_total"]
-    assert ended == {  # the labels are told in the order of the alphabet
+    assert ended == {  # labels in alphabetical order
         ("client", "commit"): 10,
         ("client", "abort"): 0,
         ("timeout", "abort"): 2,
@@ -358,7 +353,7 @@ def test_transactions_are_told_by_state_outcome_and_cause():
     assert served["coordinator_markers_waiting"] == {(): 6}
 
 
-def test_a_shard_of_transactions_that_takes_no_writes_makes_the_server_not_ready():
+def test_a_server_with_a_transaction_shard_that_accepts_no_writes_is_not_ready():
     served = server(shard(), transactions=(transactions_shard(3, Status.FULL, "the disk is full"),))
     answer = get(health_routes(served), "/health/ready")
     assert (answer.status, b"shard of transactions 3 is full: the disk is full" in answer.body) == (503, True)
@@ -370,7 +365,7 @@ def test_closed_connections_are_counted_by_reason():
     assert closed.keys() == {(reason.value,) for reason in Closed}
 
 
-def test_the_loops_lag_is_measured_as_long_as_it_turns():
+def test_the_lag_of_the_event_loop_is_measured_again_and_again():
     statistics = Statistics()
     timers: list[Any] = []
     statistics.watch_lag(lambda _delay, callback: timers.append(callback))

@@ -1,4 +1,4 @@
-"""The admin's HTTP: routes, limits from both sides, and that whatever arrives is answered or closed."""
+"""The admin HTTP server: routes, both sides of each limit, and malformed requests."""
 
 import asyncio
 import json
@@ -60,7 +60,7 @@ def run(conversation: Callable[[int], Awaitable[None]], config: AdminConfig = CO
 
 
 async def ask(port: int, data: bytes) -> bytes:
-    """Sends bytes, returns everything up to the server's close (so ask for `connection: close`)."""
+    """Sends bytes and returns everything until the server closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(data)
     answer = await reader.read()
@@ -68,8 +68,8 @@ async def ask(port: int, data: bytes) -> bytes:
     return answer
 
 
-async def ask_and_stay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """A request and its answer on a connection that stays open: now the server has it for sure."""
+async def ask_and_stay_connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Sends a request and reads the response. After that, the server counts the connection as open."""
     writer.write(b"GET /later HTTP/1.1\r\nhost: x\r\n\r\n")
     assert status(await reader.readuntil(b"\r\n\r\n")) == 200
     assert await reader.readexactly(5) == b"later"
@@ -109,14 +109,14 @@ def body(answer: bytes) -> bytes:
         (b"\x00\x00\x00\x10\x00\x12\x00\x04\x00\x00\x00\x01\r\n\r\n", 400),
     ],
 )
-def test_each_kind_of_request_has_its_status(asked, expected):
+def test_the_status_of_each_kind_of_request(asked, expected):
     async def conversation(port: int) -> None:
         assert status(await ask(port, asked)) == expected
 
     run(conversation)
 
 
-def test_a_path_segment_arrives_unquoted_and_leaves_as_json():
+def test_path_segments_are_unquoted_and_cannot_inject_headers():
     name = '<script>"\r\nset-cookie: x'
 
     async def conversation(port: int) -> None:
@@ -130,7 +130,7 @@ def test_a_path_segment_arrives_unquoted_and_leaves_as_json():
     run(conversation)
 
 
-def test_a_head_request_has_a_length_and_no_body():
+def test_the_response_to_a_head_request_has_a_length_but_no_body():
     async def conversation(port: int) -> None:
         answer = await ask(port, request("/later", "HEAD"))
         assert b"content-length: 5" in answer
@@ -139,7 +139,7 @@ def test_a_head_request_has_a_length_and_no_body():
     run(conversation)
 
 
-def test_a_bug_in_a_view_is_a_500_that_tells_the_peer_nothing():
+def test_a_bug_in_a_handler_is_a_500_without_details():
     async def conversation(port: int) -> None:
         answer = await ask(port, request("/broken"))
         assert status(answer) == 500
@@ -148,29 +148,29 @@ def test_a_bug_in_a_view_is_a_500_that_tells_the_peer_nothing():
     run(conversation)
 
 
-def test_one_connection_may_ask_again_and_again():
+def test_a_connection_can_send_several_requests():
     async def conversation(port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(3):
-            await ask_and_stay(reader, writer)
+            await ask_and_stay_connected(reader, writer)
         writer.close()
 
     run(conversation)
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /later HTT", b"GET /later HTTP/1.1\r\nhost: x\r\n"])
-def test_a_request_that_is_not_whole_in_time_is_closed(sent):
+def test_the_connection_of_a_request_that_is_incomplete_for_too_long_is_closed(sent):
     async def conversation(port: int) -> None:
         assert await ask(port, sent) == b""
 
     run(conversation, replace(CONFIG, admin_request_time_ms=50))
 
 
-def test_connections_beyond_the_limit_are_refused_and_a_place_that_becomes_free_is_given_again():
+def test_connections_over_the_limit_are_refused_until_another_one_closes():
     async def conversation(port: int) -> None:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         for reader, writer in held:
-            await ask_and_stay(reader, writer)
+            await ask_and_stay_connected(reader, writer)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         assert status(await reader.read()) == 503
         writer.close()
@@ -183,12 +183,12 @@ def test_connections_beyond_the_limit_are_refused_and_a_place_that_becomes_free_
     run(conversation)
 
 
-def test_stopping_closes_connections_that_are_open():
+def test_stopping_closes_open_connections():
     async def whole() -> None:
         server = AdminServer(ROUTES, replace(CONFIG, admin_request_time_ms=10 * 60_000))
         port = await server.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        await ask_and_stay(reader, writer)
+        await ask_and_stay_connected(reader, writer)
         await asyncio.wait_for(server.stop(), WITHIN_S)
         assert await asyncio.wait_for(reader.read(), WITHIN_S) == b""
         writer.close()

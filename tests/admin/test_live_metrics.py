@@ -1,33 +1,19 @@
-"""The metrics of a server that runs: a flood of names changes no label, connections are counted by how they ended."""
+"""The metrics of a running server."""
 
 import socket
-import urllib.request
 
-from prometheus_client.parser import text_string_to_metric_families
-
+from tests.support.admin_client import scrape
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
 
 
-def scrape(server):
-    """Sample name -> label values -> number, without those of the process."""
-    with urllib.request.urlopen(f"{server.admin}/metrics", timeout=60) as answer:
-        text = answer.read().decode()
-    samples = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if sample.name.startswith("coordinator_"):
-                samples.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
-    return samples
-
-
-def until(server, name, labels, value):
-    """Waits until a sample has a value: a connection ends a moment after its socket was closed."""
+def wait_for_sample(server, name, labels, value):
+    """Waits until a sample has at least this value: the server sees the end of a connection a moment later."""
     wait_until(lambda: scrape(server)[name][labels] >= value, lambda: f"{value} of {name}: {scrape(server)[name]}")
 
 
-def ask_with_names(server, suffix):
-    """Requests that name a group, a member, a topic and a client of their own."""
+def send_requests_with_names(server, suffix):
+    """Sends requests with names of a group, member, topic and client that end with the suffix."""
     with Connection(server.bootstrap, client_id=f"client-{suffix}") as connection:
         partition = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}
         topics = [{"name": "orders", "partitions": [partition]}]
@@ -40,12 +26,12 @@ def ask_with_names(server, suffix):
         connection.call("Metadata", 8, topics=[{"name": f"topic-{suffix}"}])
 
 
-def test_a_flood_of_names_changes_no_label(coordinator_process):
+def test_names_that_clients_choose_do_not_become_labels(coordinator_process):
     server = coordinator_process()
-    ask_with_names(server, "first")
+    send_requests_with_names(server, "first")
     few = scrape(server)
     for number in range(100):
-        ask_with_names(server, number)
+        send_requests_with_names(server, number)
     many = scrape(server)
     assert {name: few[name].keys() for name in few} == {name: many[name].keys() for name in many}
     assert many["coordinator_offset_commits_total"][()] == 101
@@ -63,28 +49,28 @@ def test_a_commit_of_a_former_member_is_counted_with_its_reason(coordinator_proc
     assert scrape(server)["coordinator_requests_total"]["OffsetCommit", "ILLEGAL_GENERATION"] == 1
 
 
-def test_connections_are_counted_by_how_they_ended(coordinator_process):
+def test_closed_connections_are_counted_by_reason(coordinator_process):
     server = coordinator_process(settings={"connections.max.idle.ms": 1500})
     host, port = server.host, server.port
     closed = "coordinator_connections_closed_total"
     with socket.create_connection((host, port)):
         pass
-    until(server, closed, ("peer",), 1)
+    wait_for_sample(server, closed, ("peer",), 1)
     with socket.create_connection((host, port)) as client:
         client.sendall(b"\x7f\xff\xff\xff")
         assert client.recv(1) == b""
-    until(server, closed, ("frame too large or malformed",), 1)
+    wait_for_sample(server, closed, ("frame too large or malformed",), 1)
     with socket.create_connection((host, port)) as client:
         client.sendall(b"\0\0\0\x0a\x03\xe7\0\0\0\0\0\1\xff\xff")
         assert client.recv(1) == b""
-    until(server, closed, ("request refused",), 1)
+    wait_for_sample(server, closed, ("request refused",), 1)
     with socket.create_connection((host, port), timeout=60) as client:
         assert client.recv(1) == b""
-    until(server, closed, ("idle",), 1)
+    wait_for_sample(server, closed, ("idle",), 1)
 
 
-def test_the_loops_lag_and_the_size_of_the_log_are_told(coordinator_process):
+def test_there_are_metrics_for_the_lag_of_the_event_loop_and_the_size_of_the_log(coordinator_process):
     server = coordinator_process()
-    ask_with_names(server, "one")
-    until(server, "coordinator_loop_lag_seconds_count", (), 2)
+    send_requests_with_names(server, "one")
+    wait_for_sample(server, "coordinator_loop_lag_seconds_count", (), 2)
     assert scrape(server)["coordinator_log_bytes"]["groups",] > 0

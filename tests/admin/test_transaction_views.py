@@ -1,26 +1,19 @@
-"""The JSON views of transactional ids, on a live server with an open transaction."""
+"""The JSON views of transactional ids, on a running server with an open transaction."""
 
-import json
 import urllib.error
-import urllib.request
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from tests.support.admin_client import view
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
 
 ID = "orders/eu & more"
 
 
-def view(server: ServerProcess, path: str) -> Any:
-    with urllib.request.urlopen(server.admin + path, timeout=60) as answer:
-        return json.load(answer)
-
-
-def test_a_transaction_is_shown_with_its_producer_and_partitions(
+def test_the_view_of_a_transaction_has_its_producer_and_partitions(
     coordinator_process: Callable[..., ServerProcess],
 ) -> None:
     server = coordinator_process()

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.subscription import metadata_hash
 from coordinator.operations.log_dump import dump as log_dump
 from coordinator.operations.log_folders import find_log_folders

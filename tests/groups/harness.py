@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from coordinator.api.declaration import Api
+from coordinator.fastpath.event_encoding import EVENT_ENCODERS
 from coordinator.groups.classic.heartbeat import heartbeat
 from coordinator.groups.classic.join import join
 from coordinator.groups.classic.leave import leave
 from coordinator.groups.classic.sync import sync
 from coordinator.groups.events import EVENT_KEYS
-from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.kinds import Kind
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -246,7 +248,7 @@ class GroupHarness:
         asked = self.join(group_id, **how)
         if asked.reply is not None and asked.error is ErrorCode.MEMBER_ID_REQUIRED:
             asked = self.join(group_id, asked.reply.member_id, **how)
-        return next(reversed(self.groups.classic[group_id].members)) if asked.is_parked else asked.reply.member_id
+        return next(reversed(self.groups.by_id[group_id].members)) if asked.is_parked else asked.reply.member_id
 
     def stable(self, group_id: str = "g", members: int = 2, **how: Any) -> list[str]:
         """A Stable group; the first id leads. Member i is assigned b"A<i>", and with `static` it has the instance id i<i>."""
@@ -257,7 +259,7 @@ class GroupHarness:
 
     def settle(self, group_id: str = "g", **how: Any) -> None:
         """Members whose join is missing join again, then everybody syncs: the group is Stable after this."""
-        group = self.groups.classic[group_id]
+        group = self.groups.by_id[group_id]
         for member_id, member in list(group.members.items()):
             if member.awaiting_join is None and group.state.value == "PreparingRebalance":
                 self.join(
@@ -311,10 +313,10 @@ class GroupHarness:
         groups = self.groups if records is None else self._replayed(records)
         return {
             "groups": {
-                group_id: group.stored for group_id, group in groups.classic.items() if _is_known(groups, group)
+                group_id: (group.kind, group.durable)
+                for group_id, group in groups.by_id.items()
+                if group.kind is not Kind.CLASSIC or _is_known(groups, group)
             },
-            "consumer": {group_id: group.durable for group_id, group in groups.consumer.items()},
-            "streams": {group_id: group.durable for group_id, group in groups.streams.items()},
             "offsets": groups.offsets.by_group,
         }
 
@@ -331,18 +333,18 @@ class GroupHarness:
         return [fact.fields for fact in self.facts if fact.name == name]
 
     def group(self, group_id: str = "g") -> Any:
-        return self.groups.classic[group_id]
+        return self.groups.by_id[group_id]
 
-    def _replayed(self, records: Sequence[Record]) -> Groups:
+    def _replayed(self, records: Sequence[Record]) -> GroupMachine:
         serde = Serde(Codec.of(), RECORD_KEYS)
-        groups = Groups(self.config, self.catalog)
+        groups = GroupMachine(self.config, self.catalog)
         for record in records:
             read_back = serde.decode(*serde.encode(record))
             assert read_back == record
             groups.replay(read_back)
         return groups
 
-    def _loaded(self, records: Sequence[Record]) -> Groups:
+    def _loaded(self, records: Sequence[Record]) -> GroupMachine:
         groups = self._replayed(records)
         self._armed = 0
         self.groups = groups
@@ -371,15 +373,16 @@ class GroupHarness:
                 record = fact.event.record(state_offset, self.now_ms)
                 key, value = self.event_serde.encode(record)
                 assert self.event_serde.decode(key, value) == record
-                if fact.event.encoded is not None:
-                    assert fact.event.encoded(state_offset, self.now_ms, -1) == (key, value)
+                encode = EVENT_ENCODERS.get(type(fact.event))
+                if encode is not None:
+                    assert encode(fact.event, state_offset, self.now_ms, -1) == (key, value)
                     last: Any = fact.event.record(state_offset, self.now_ms)
                     last.value.state_end_offset = state_offset + 1
-                    encoded = fact.event.encoded(state_offset, self.now_ms, state_offset + 1)
+                    encoded = encode(fact.event, state_offset, self.now_ms, state_offset + 1)
                     assert encoded == self.event_serde.encode(last)
                 self.events.append(record)
 
 
-def _is_known(groups: Groups, group: Any) -> bool:
+def _is_known(groups: GroupMachine, group: Any) -> bool:
     """A group whose only trace is a round of members is not durable."""
     return group.stored is not None or group.group_id in groups.offsets.by_group

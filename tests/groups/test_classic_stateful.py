@@ -239,7 +239,7 @@ class ClassicHistory(RuleBasedStateMachine):
     @invariant()
     def generations_grow(self) -> None:
         self._read_all()
-        for group_id, group in self.h.groups.classic.items():
+        for group_id, group in self.h.groups.by_id.items():
             known, generation = self.highest.get(group_id, (group, 0))
             if known is group:
                 assert group.generation >= generation
@@ -250,7 +250,7 @@ class ClassicHistory(RuleBasedStateMachine):
 
     @invariant()
     def every_group_is_consistent(self) -> None:
-        for group in self.h.groups.classic.values():
+        for group in self.h.groups.by_id.values():
             members = group.members
             parked_joins = {each for each, member in members.items() if member.awaiting_join is not None}
             parked_syncs = {each for each, member in members.items() if member.awaiting_sync is not None}
@@ -286,7 +286,7 @@ class ClassicHistory(RuleBasedStateMachine):
     @invariant()
     def timers_watch_what_is_there(self) -> None:
         timers = self.h.timers
-        for group in self.h.groups.classic.values():
+        for group in self.h.groups.by_id.values():
             group_id = group.group_id
             for member_id, member in group.members.items():
                 waits = member.awaiting_join is not None or member.awaiting_sync is not None
@@ -304,7 +304,7 @@ class ClassicHistory(RuleBasedStateMachine):
         self.h.advance(500_000)
         unanswered = {index for index, asked in enumerate(self.h.asked) if asked.is_parked}
         assert unanswered <= self.lost
-        assert all(group.state is State.EMPTY for group in self.h.groups.classic.values())
+        assert all(group.state is State.EMPTY for group in self.h.groups.by_id.values())
         assert all(key[0] == "offsets-expire" for key in self.h.timers)
         self.replay_equals_live()
 

@@ -4,7 +4,7 @@ the same, whatever happened before and after."""
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.groups.groups import Groups
+from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import FENCING_POLICIES
 from coordinator.protocol.errors import KafkaError
@@ -58,7 +58,7 @@ def test_deciding_again_on_the_state_of_the_event_comes_to_the_same(steps, polic
 
 def decide_again(h, chosen, event, version):
     """The same request to a shard that has read the log up to where it was decided."""
-    groups = Groups(h.config, h.catalog, settings=chosen)
+    groups = GroupMachine(h.config, h.catalog, settings=chosen)
     for record in h.records[: event.state_offset]:
         groups.replay(record)
     request = OffsetCommitRequest(

@@ -14,7 +14,7 @@ def test_classic_groups_up_to_the_limit_are_made_and_no_more():
     assert h.join("a", version=3).is_parked
     assert h.join("b", version=3).is_parked
     assert h.join("c", version=3).error is FULL
-    assert "c" not in h.groups.classic
+    assert "c" not in h.groups.by_id
     assert h.join("a", version=3).is_parked, "a group that is there takes members"
 
 

@@ -4,8 +4,8 @@ from itertools import permutations
 
 import pytest
 
-from coordinator.groups.groups import RECORD_KEYS, Groups
-from coordinator.groups.records import group_metadata_tombstone, new_group_metadata
+from coordinator.groups.classic.records import group_metadata_tombstone, new_group_metadata
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -149,13 +149,13 @@ def test_a_group_without_a_protocol_type_is_a_simple_one():
 
 
 def test_a_tombstone_of_a_group_nobody_knows_does_nothing():
-    assert load(group_metadata_tombstone("g")).groups.classic == {}
+    assert load(group_metadata_tombstone("g")).groups.by_id == {}
 
 
 def test_a_tombstone_ends_a_group_and_leaves_its_offsets_a_simple_one():
     created = new_group_metadata("g", 1)
     offset = Record(OffsetCommitKey("g", "t", 0), OffsetCommitValue(offset=7, metadata="", commit_timestamp=1), 4)
-    assert load(created, group_metadata_tombstone("g")).groups.classic == {}
+    assert load(created, group_metadata_tombstone("g")).groups.by_id == {}
     h = load(created, offset, group_metadata_tombstone("g"))
     assert (h.group().state, h.group().protocol_type, h.group().stored) == ("Empty", None, None)
 
@@ -182,6 +182,6 @@ def test_record_types_of_other_groups_are_skipped():
     serde = Serde(Codec.of(), RECORD_KEYS)
     assert serde.decode(b"\x00\x0a\x00\x01g\x00\x01m", b"\x00\x00whatever") is None
     assert serde.decode(b"\x00\x63", b"") is None
-    groups = Groups(GroupHarness().config, GroupHarness().catalog)
+    groups = GroupMachine(GroupHarness().config, GroupHarness().catalog)
     groups.replay(Record(LegacyOffsetCommitKey("g", "t", 0), None))
-    assert groups.classic == {}
+    assert groups.by_id == {}

@@ -3,7 +3,8 @@
 from collections import deque
 
 from coordinator.faults.disk import SimulatedDisk
-from coordinator.log.batch import BatchBuilder, split
+from coordinator.log.batch import split
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import Log, LogSettings
 
 FOLDER = "/data/topic-0"

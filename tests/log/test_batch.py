@@ -9,19 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.log.batch import (
-    BatchBuilder,
     CorruptBatch,
     UnsupportedCompression,
     check_batch,
     decode_records,
-    encode_batch,
     key_values,
     read_header,
-    reduce_batch,
     restamp,
     split,
     with_log_append_time,
 )
+from coordinator.log.batch_builder import BatchBuilder, encode_batch, reduce_batch
 from coordinator.log.codecs import compress
 from coordinator.log.record import LogRecord, raw_varint, unzigzag, varint
 

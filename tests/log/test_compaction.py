@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from coordinator.faults.disk import PowerCut, SimulatedDisk
-from coordinator.log.batch import check_batch, seal, split
+from coordinator.log.batch import check_batch, split
+from coordinator.log.batch_builder import seal
 from coordinator.log.codecs import compress
 from coordinator.log.compaction import clean, is_due
 from tests.log.log_helpers import FOLDER, append, content, make_batch, offsets, open_log, reopened
@@ -145,6 +146,7 @@ def test_a_full_disk_ends_a_cleaning_and_harms_nothing(disk):
 
 def test_a_cleaning_that_is_dropped_midway_leaves_no_trace(monkeypatch):
     monkeypatch.setattr("coordinator.log.compaction.STEP_RECORDS", 1)
+    monkeypatch.setattr("coordinator.log.segment_rewriter.STEP_RECORDS", 1)
     steps, done = 0, False
     while not done:
         disk = SimulatedDisk()

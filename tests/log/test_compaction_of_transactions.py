@@ -5,8 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.faults.disk import SimulatedDisk
-from coordinator.log.batch import TRANSACTIONAL, BatchBuilder, end_transaction, key_values, read_end_transaction
+from coordinator.log.batch import TRANSACTIONAL, key_values
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.compaction import clean
+from coordinator.log.end_transaction_marker import end_transaction, read_end_transaction
 from coordinator.log.log import LastBatch
 from coordinator.log.segment import Segment
 from tests.log.log_helpers import append, open_log, reopened

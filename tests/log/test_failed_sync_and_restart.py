@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from coordinator.faults.disk import SimulatedDisk
-from coordinator.log.batch import BatchBuilder
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import Log, LogSettings
 
 

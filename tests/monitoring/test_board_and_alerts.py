@@ -1,4 +1,4 @@
-"""The board and the alert rules ask for metrics that exist, by labels that those have."""
+"""The dashboard and the alert rules use metrics and labels that exist."""
 
 import json
 import re
@@ -13,12 +13,12 @@ MONITORING = Path(__file__).resolve().parents[2] / "monitoring"
 BOARD = json.loads((MONITORING / "grafana" / "dashboards" / "coordinator.json").read_text())
 RULES = [rule for group in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
 PROCESS = {"process_cpu_seconds_total": set(), "process_resident_memory_bytes": set()}
-"""What the metrics library tells of any process on Linux."""
+"""Metrics that the Prometheus library has for any process on Linux."""
 WORDS = {"sum", "by", "or", "rate", "increase", "histogram_quantile", "count", "le", "job", "m", "s"}
 
 
 def samples() -> dict[str, set[str]]:
-    """Every sample name there is, with its labels."""
+    """The names of all samples, with their labels."""
     found: dict[str, set[str]] = {"up": {"job"}, **PROCESS}
     for metric in METRICS:
         labels = set(metric.labels)
@@ -41,28 +41,27 @@ def test_every_name_and_label_in_an_expression_exists(expression):
     bare = re.sub(r'"[^"]*"|\$__rate_interval|\[[^\]]*\]', "", expression)
     words = set(re.findall(r"[a-zA-Z_]\w*", bare))
     names = words & known.keys()
-    assert names, "it asks for nothing"
+    assert names, "the expression uses no metric"
     labels = set().union(*(known[name] for name in names))
     assert words <= names | labels | WORDS
 
 
-def test_legends_use_labels_that_their_expressions_keep():
+def test_legends_use_labels_of_their_expressions():
     for panel in BOARD["panels"]:
         for target in panel.get("targets", ()):
             for label in re.findall(r"{{(\w+)}}", target["legendFormat"]):
                 assert label in target["expr"] or label in samples()[target["expr"]], panel["title"]
 
 
-def test_every_alert_says_what_it_means_and_what_to_do():
+def test_every_alert_has_a_summary_and_an_action():
     for rule in RULES:
         assert set(rule["annotations"]) == {"summary", "action"}, rule["alert"]
         assert rule["labels"]["severity"] in {"warning", "critical"}
 
 
-def test_what_the_issue_asks_to_see_is_on_the_board():
+def test_the_dashboard_shows_every_metric_except_single_events():
     shown = " ".join(expressions())
     unseen = {"coordinator_events"}
-    """Counts of single events: for whoever looks for one, not for everybody."""
     assert [metric.name for metric in METRICS if metric.name not in shown] == sorted(unseen)
 
 

@@ -1,6 +1,6 @@
-"""Prometheus itself reads what is in `monitoring/`: its tool checks the rules, and a real one scrapes a real server.
+"""Prometheus reads the files in `monitoring/`: promtool checks the rules, and Prometheus scrapes a server.
 
-Skips, saying so, where `promtool` or `prometheus` is not installed (Debian's package `prometheus` has both).
+The tests skip themselves if `promtool` or `prometheus` is not installed (Debian's package `prometheus` has both).
 """
 
 import json
@@ -29,17 +29,17 @@ SEEN_AT = "20m"
 
 
 class Case(NamedTuple):
-    """When an alert is to be raised and when not: series with their values every 5 s (promtool's notation)."""
+    """Series that raise an alert and series that do not, with a value every 5 s in the notation of promtool."""
 
     fires: dict[str, str]
     quiet: dict[str, str]
-    labels: dict[str, str] = {}  # noqa: RUF012 - of a tuple
+    labels: dict[str, str] = {}  # noqa: RUF012 - a NamedTuple copies no default, and nobody changes it
     summary: str | None = None
-    """Of a rule whose summary holds a value."""
+    """The expected summary, if the rule's summary contains a value."""
 
 
 def slow(name: str, le_s: str, count: str) -> dict[str, str]:
-    """Of a histogram: how many values were at most `le_s`, and how many in all (each a start and a growth)."""
+    """A histogram with `count` values, all between 0.1 s and `le_s`."""
     return {
         f'{name}_bucket{{le="0.1"}}': "0+0x300",
         f'{name}_bucket{{le="{le_s}"}}': count,
@@ -55,7 +55,7 @@ CASES = {
         {'coordinator_shards{status="failed"}': "2x300"},
         {'coordinator_shards{status="failed"}': "0x300"},
         {"status": "failed"},
-        "2 shards take neither reads nor writes: the disk broke its word.",
+        "2 shards accept neither reads nor writes because the disk failed.",
     ),
     "CoordinatorDiskFull": Case(
         {'coordinator_shards{status="full"}': "0x300", 'coordinator_partitions{status="full"}': "1x300"},
@@ -66,7 +66,7 @@ CASES = {
         {'coordinator_partitions{status="failed"}': "1x300"},
         {'coordinator_partitions{status="failed"}': "0x300", 'coordinator_partitions{status="active"}': "9x300"},
         {"status": "failed"},
-        "1 partitions of topics are not served: their log is damaged or cannot be written.",
+        "1 partitions of topics are unavailable because their logs are damaged or cannot be written.",
     ),
     "CoordinatorMetadataLogFailed": Case(
         {"coordinator_metadata_writable": "0x300"}, {"coordinator_metadata_writable": "1x300"}
@@ -74,7 +74,7 @@ CASES = {
     "CoordinatorEventsLost": Case(
         {"coordinator_event_log_lost_total": "0x230 7x70"},
         {"coordinator_event_log_lost_total": "7x300"},
-        summary="7 events were not written. Commits are taken as ever; what was decided is not on record.",
+        summary="7 events could not be written to the event log. Groups and commits are not affected.",
     ),
     "CoordinatorSyncFailed": Case(
         {"coordinator_log_syncs_failed_total": "0x230 1x70"}, {"coordinator_log_syncs_failed_total": "1x300"}
@@ -82,17 +82,17 @@ CASES = {
     "CoordinatorDiskSlow": Case(
         slow("coordinator_log_sync_seconds", "0.5", "0+10x300"),
         slow("coordinator_log_sync_seconds", "0.25", "0+10x300"),
-        summary="99% of fdatasyncs take up to 496ms; commits wait for them.",
+        summary="The 99th percentile of fdatasync is 496ms. Commits wait for it.",
     ),
     "CoordinatorLoopBlocked": Case(
         slow("coordinator_loop_lag_seconds", "0.5", "0+10x300"),
         slow("coordinator_loop_lag_seconds", "0.25", "0+10x300"),
-        summary="The server's loop is late by 496ms.",
+        summary="The event loop of the server is 496ms late.",
     ),
     "CoordinatorRepliesParked": Case(
         {"coordinator_parked_replies": "1001x300"},
         {"coordinator_parked_replies": "1000x300"},
-        summary="1001 answers wait for the disk.",
+        summary="1001 responses wait for the disk.",
     ),
     "CoordinatorRebalancesOften": Case(
         {
@@ -107,13 +107,13 @@ CASES = {
     "CoordinatorMembersExpire": Case(
         {'coordinator_members_expired_total{timeout="session"}': "0+0.1x300"},
         {'coordinator_members_expired_total{timeout="session"}': "0+0.05x300"},
-        summary="12 members were given up in ten minutes.",
+        summary="12 members were removed because of a timeout in ten minutes.",
     ),
     "CoordinatorCommitsFenced": Case(
         {'coordinator_commits_fenced_total{reason="ILLEGAL_GENERATION"}': "0+6x300"},
         {'coordinator_commits_fenced_total{reason="ILLEGAL_GENERATION"}': "0+4x300"},
         {"reason": "ILLEGAL_GENERATION"},
-        "Commits of former members are refused: ILLEGAL_GENERATION.",
+        "The server refuses commits of former members with ILLEGAL_GENERATION.",
     ),
     "CoordinatorConnectionsRefused": Case(
         {'coordinator_connections_refused_total{listener="0"}': "0x230 1x70"},
@@ -123,12 +123,12 @@ CASES = {
     "CoordinatorMemoryShort": Case(
         {"coordinator_memory_waiting": "3x300"},
         {"coordinator_memory_waiting": "0x300"},
-        summary="3 connections wait for memory: large requests and answers of others hold all of it.",
+        summary="3 connections wait for memory, because large requests and responses of others take all of it.",
     ),
     "CoordinatorMarkersUndelivered": Case(
         {"coordinator_markers_waiting": "2x300"},
         {"coordinator_markers_waiting": "0x300"},
-        summary="2 partitions cannot take the marker of a transaction that was decided: their readers stand still.",
+        summary="2 partitions lack the marker of a transaction that has ended. Readers of committed records cannot pass it.",
     ),
     "CoordinatorTransactionsTimeOut": Case(
         {'coordinator_transactions_ended_total{cause="timeout",outcome="abort"}': "0x230 1x70"},
@@ -150,20 +150,20 @@ def tool(name: str) -> str:
     return found
 
 
-def test_every_alert_has_a_case_and_one_whose_summary_is_filled_in_says_with_what():
+def test_every_alert_has_a_case_with_the_summary_if_it_contains_a_value():
     assert CASES.keys() == RULES.keys()
     for name, rule in RULES.items():
         assert ("{{" in rule["annotations"]["summary"]) == bool(CASES[name].summary), name
 
 
-def test_the_configuration_is_one(promtool):
+def test_promtool_accepts_the_configuration(promtool):
     done = subprocess.run(
         [promtool, "check", "config", str(MONITORING / "prometheus.yml")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_alert_is_raised_when_it_should_be_and_only_then(promtool, tmp_path):
+def test_each_alert_fires_in_its_case_and_only_then(promtool, tmp_path):
     tests = []
     for name, case in CASES.items():
         rule = RULES[name]
@@ -187,7 +187,7 @@ def test_each_alert_is_raised_when_it_should_be_and_only_then(promtool, tmp_path
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_prometheus_scrapes_a_server_and_understands_every_panel_and_rule(coordinator_process, tmp_path):
+def test_prometheus_scrapes_a_server_and_evaluates_every_panel_and_rule(coordinator_process, tmp_path):
     command, server, port = tool("prometheus"), coordinator_process(), HeldPort()
     config = yaml.safe_load((MONITORING / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
@@ -202,14 +202,14 @@ def test_a_prometheus_scrapes_a_server_and_understands_every_panel_and_rule(coor
             [command, *arguments, f"--web.listen-address={port.address}"], stdout=log, stderr=log
         )
     try:
-        until_scraped(port.address)
+        wait_until_scraped(port.address)
         for panel in BOARD["panels"]:
             for target in panel.get("targets", ()):
                 expression = target["expr"].replace("$__rate_interval", "1m")
-                assert asked(port.address, "query", query=expression)["status"] == "success", expression
-        beats = asked(port.address, "query", query='coordinator_requests_total{api="Heartbeat"}')["data"]["result"]
+                assert query_api(port.address, "query", query=expression)["status"] == "success", expression
+        beats = query_api(port.address, "query", query='coordinator_requests_total{api="Heartbeat"}')["data"]["result"]
         assert {one["metric"]["error"]: one["value"][1] for one in beats} == {"UNKNOWN_MEMBER_ID": "1", "NONE": "0"}
-        (group,) = asked(port.address, "rules")["data"]["groups"]
+        (group,) = query_api(port.address, "rules")["data"]["groups"]
         assert {rule["name"]: rule["health"] for rule in group["rules"]} == dict.fromkeys(RULES, "ok")
         assert [rule["name"] for rule in group["rules"] if rule["state"] != "inactive"] == []
     finally:
@@ -218,21 +218,23 @@ def test_a_prometheus_scrapes_a_server_and_understands_every_panel_and_rule(coor
         port.release()
 
 
-def until_scraped(address: str) -> None:
-    """Returns when there are two samples of everything, and the rules have been looked at."""
+def wait_until_scraped(address: str) -> None:
+    """Waits until there are two samples and the rules have been evaluated."""
 
     def scraped() -> bool:
         try:
-            found = asked(address, "query", query='count_over_time(up{job="coordinator"}[1m])')["data"]["result"]
-            states = {rule["health"] for group in asked(address, "rules")["data"]["groups"] for rule in group["rules"]}
+            found = query_api(address, "query", query='count_over_time(up{job="coordinator"}[1m])')["data"]["result"]
+            states = {
+                rule["health"] for group in query_api(address, "rules")["data"]["groups"] for rule in group["rules"]
+            }
         except OSError:
-            return False  # it is not there yet
+            return False  # not started yet
         return bool(found) and float(found[0]["value"][1]) >= 2 and states == {"ok"}
 
     wait_until(scraped, "two scrapes")
 
 
-def asked(address: str, what: str, **parameters: str) -> Any:
+def query_api(address: str, what: str, **parameters: str) -> Any:
     with urllib.request.urlopen(
         f"http://{address}/api/v1/{what}?{urllib.parse.urlencode(parameters)}", timeout=10
     ) as got:

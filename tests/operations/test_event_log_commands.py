@@ -1,10 +1,11 @@
-"""`coordinator log check` and `log dump` of an event log: events are shown as messages, and what it says is missing is said."""
+"""`coordinator log check` and `log dump` of an event log."""
 
 import json
 
 from coordinator import cli
 from coordinator.groups.events import EVENT_KEYS
-from coordinator.log.batch import LogRecord, encode_batch
+from coordinator.log.batch import LogRecord
+from coordinator.log.batch_builder import encode_batch
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
     EventLogOpenedKey,
@@ -40,18 +41,18 @@ def opened(state_offset, covered, undone_from=-1):
     return EventLogOpenedKey(), value
 
 
-def test_what_is_missing_and_what_never_came_true_is_said(tmp_path, capsys):
+def test_check_reports_missing_events_and_events_that_did_not_take_effect(tmp_path, capsys):
     folder = event_log(tmp_path, opened(0, -1), left(0), opened(40, 12), left(41), left(50), opened(41, 60, 4))
     assert cli.main(["log", "check", str(folder)]) == 0
     printed = capsys.readouterr().out
-    assert "events may be missing of what was decided at state offsets 12 to 39" in printed
-    assert "the events 4 to 4 never came true" in printed
+    assert "events may be missing for the state offsets 12 to 39" in printed
+    assert "the events 4 to 4 did not take effect" in printed
     assert cli.main(["log", "check", "--json", str(folder)]) == 0
     (log,) = json.loads(capsys.readouterr().out)["logs"]
     assert (log["events_missing"], log["events_undone"]) == ([[12, 40]], [[4, 5]])
 
 
-def test_events_are_shown_as_messages(tmp_path, capsys):
+def test_dump_shows_events_as_messages(tmp_path, capsys):
     folder = event_log(tmp_path, left(7))
     assert cli.main(["log", "dump", "--json", str(folder)]) == 0
     row = json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""`coordinator groups ...` against our server and, where Java and Maven are, against Kafka: the same answers."""
+"""`coordinator groups ...` on this server and, if there are Java and Maven, on Kafka, with the same results."""
 
 import json
 import socket
@@ -43,7 +43,7 @@ def connection(bootstrap):
 
 @pytest.fixture
 def topic(connection):
-    """A topic of two partitions, with three records in the first."""
+    """A topic with two partitions, of which the first has three records."""
     name = f"topic-{uuid.uuid4().hex[:8]}"
     wanted = {"name": name, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
     answer = connection.call("CreateTopics", 5, topics=[wanted], timeout_ms=10_000)
@@ -71,7 +71,7 @@ def commit(connection, group, topic, offset):
 
 
 def join(connection, group, topic):
-    """A member that holds both partitions of the topic; returns its id."""
+    """Joins a member that is assigned both partitions of the topic. Returns its id."""
     protocols = [{"name": "range", "metadata": SUBSCRIPTION}]
     asked = {"group_id": group, "session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000}
     asked |= {"protocol_type": "consumer", "protocols": protocols}
@@ -97,7 +97,7 @@ def run(bootstrap, capsys):
     return run
 
 
-def test_a_list_shows_type_and_state_and_can_be_narrowed(run, connection, topic, group):
+def test_the_list_has_types_and_states_and_can_be_filtered_by_them(run, connection, topic, group):
     commit(connection, group, topic, 1)
     listed = {each["group_id"]: each for each in json.loads(run("list", "--json"))["groups"]}
     assert listed[group] == {"group_id": group, "type": "classic", "protocol_type": "", "state": "Empty"}
@@ -108,7 +108,7 @@ def test_a_list_shows_type_and_state_and_can_be_narrowed(run, connection, topic,
     assert group in run("list", "--state", "Empty", "--type", "classic")
 
 
-def test_a_description_has_members_their_partitions_and_the_lag(run, connection, topic, group):
+def test_a_description_has_members_with_partitions_and_offsets_with_lag(run, connection, topic, group):
     commit(connection, group, topic, 1)
     member_id = join(connection, group, topic)
     [described] = json.loads(run("describe", group, "--json"))["groups"]
@@ -123,7 +123,7 @@ def test_a_description_has_members_their_partitions_and_the_lag(run, connection,
     assert "Stable" in shown
 
 
-def test_a_streams_group_is_described_with_tasks_and_with_what_they_read(run, connection, topic, group):
+def test_the_description_of_a_streams_group_has_tasks_and_partitions(run, connection, topic, group):
     commit(connection, group, topic, 1)
     delay = {"name": "streams.initial.rebalance.delay.ms", "config_operation": 0, "value": "0"}
     change = {"resource_type": 32, "resource_name": group, "configs": [delay]}
@@ -154,13 +154,13 @@ def test_a_streams_group_is_described_with_tasks_and_with_what_they_read(run, co
     assert "deleted" in run("delete", group)
 
 
-def test_offsets_of_a_group_without_members_are_shown(run, connection, topic, group):
+def test_offsets_shows_those_of_a_group_without_members(run, connection, topic, group):
     commit(connection, group, topic, 2)
     [row] = json.loads(run("offsets", group, "--json"))["offsets"]
     assert (row["topic"], row["partition"], row["offset"], row["lag"], row["owner"]) == (topic, 0, 2, 1, None)
 
 
-def test_a_deleted_group_is_gone_and_a_group_with_members_stays(run, connection, topic, group):
+def test_delete_removes_a_group_unless_it_has_members(run, connection, topic, group):
     commit(connection, group, topic, 1)
     assert "deleted" in run("delete", group)
     assert run("describe", group, expect=1) == f"coordinator: there is no group {group}\n"
@@ -183,7 +183,7 @@ def test_a_deleted_group_is_gone_and_a_group_with_members_stays(run, connection,
         (("--to-datetime", "2100-01-01"), 3),
     ],
 )
-def test_a_reset_is_a_plan_until_it_is_executed(run, connection, topic, group, target, new):
+def test_a_reset_without_execute_is_only_a_plan(run, connection, topic, group, target, new):
     commit(connection, group, topic, 1)
 
     def offset():
@@ -196,13 +196,13 @@ def test_a_reset_is_a_plan_until_it_is_executed(run, connection, topic, group, t
     assert offset() == new
 
 
-def test_a_group_that_does_not_exist_yet_may_be_given_offsets(run, topic, group):
+def test_a_reset_can_create_a_group(run, topic, group):
     run("reset-offsets", group, "--topic", f"{topic}:0", "--to-latest", "--execute")
     [row] = json.loads(run("offsets", group, "--json"))["offsets"]
     assert (row["partition"], row["offset"]) == (0, 3)
 
 
-def test_offsets_under_members_are_not_reset(run, connection, topic, group):
+def test_a_reset_is_refused_while_the_group_has_members(run, connection, topic, group):
     join(connection, group, topic)
     error = run("reset-offsets", group, "--topic", topic, "--to-latest", "--execute", expect=1)
     assert error == f"coordinator: group {group} is Stable and has 1 member(s): stop them before resetting offsets\n"
@@ -214,17 +214,17 @@ def test_offsets_under_members_are_not_reset(run, connection, topic, group):
         (("--topic", "no-such-topic", "--to-latest"), "there is no topic no-such-topic"),
         (("--topic", "no:x", "--to-latest"), "TOPIC:PARTITION"),
         (("--all-topics", "--to-latest"), "has no offsets"),
-        (("--to-latest",), "say which partitions"),
+        (("--to-latest",), "specify partitions"),
         (("--all-topics", "--to-datetime", "yesterday"), "ISO 8601"),
     ],
 )
-def test_what_cannot_be_reset_is_said_in_one_line(run, group, connection, arguments, words):
+def test_the_reason_why_a_reset_is_impossible_is_one_line(run, group, connection, arguments, words):
     error = run("reset-offsets", group, *arguments, expect=1)
     assert error.count("\n") == 1
     assert words in error
 
 
-# --- servers that are none --------------------------------------------------------------------------------------------
+# --- not a Kafka server -----------------------------------------------------------------------------------------------
 
 
 def refused(capsys, bootstrap):
@@ -234,24 +234,24 @@ def refused(capsys, bootstrap):
     return error
 
 
-def test_a_server_that_is_not_there_is_one_line(capsys):
+def test_the_error_for_a_server_that_is_down_is_one_line(capsys):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
         assert f"cannot connect to 127.0.0.1:{port}: Connection refused" in refused(capsys, f"127.0.0.1:{port}")
-    assert "a bootstrap server is HOST:PORT" in refused(capsys, "nowhere")
+    assert "a bootstrap server must be HOST:PORT" in refused(capsys, "nowhere")
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not Kafka's protocol"),
-        (b"\0\0\0\x05\0\0\0\1\xff", "something else"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak Kafka's protocol"),
+        (b"\0\0\0\x05\0\0\0\1\xff", "not one to ApiVersions"),
         (b"", "closed the connection"),
-        (None, "in time"),
+        (None, "did not respond"),
     ],
 )
-def test_a_server_that_is_no_kafka_is_one_line(capsys, answer, words):
+def test_the_error_for_a_server_that_is_not_kafka_is_one_line(capsys, answer, words):
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve():
@@ -270,7 +270,7 @@ def test_a_server_that_is_no_kafka_is_one_line(capsys, answer, words):
     assert words in error
 
 
-def test_the_second_bootstrap_server_is_asked_when_the_first_is_down(bootstrap, capsys):
+def test_the_second_bootstrap_server_is_used_if_the_first_is_down(bootstrap, capsys):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         down = f"127.0.0.1:{unused.getsockname()[1]}"

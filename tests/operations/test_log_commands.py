@@ -1,4 +1,4 @@
-"""`coordinator log dump` and `log check`: what they say of whole, torn and damaged logs, and that they write nothing."""
+"""`coordinator log dump` and `log check` on intact, torn and damaged logs, which they never change."""
 
 import io
 import json
@@ -7,19 +7,11 @@ from pathlib import Path
 import pytest
 
 from coordinator import cli
-from coordinator.log.batch import (
-    COMPRESSION_NAMES,
-    HEADER_BYTES,
-    TRANSACTIONAL,
-    LogRecord,
-    encode_batch,
-    encode_records,
-    end_transaction,
-    read_header,
-    seal,
-)  # fmt: skip
+from coordinator.log.batch import COMPRESSION_NAMES, HEADER_BYTES, TRANSACTIONAL, LogRecord, read_header
+from coordinator.log.batch_builder import encode_batch, encode_records, seal
 from coordinator.log.checkpoint import Offsets
 from coordinator.log.codecs import compress
+from coordinator.log.end_transaction_marker import end_transaction  # fmt: skip
 from coordinator.operations.progress import progress
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
@@ -57,7 +49,7 @@ def write(folder: Path, *batches: bytes, base_offset: int = 0) -> Path:
 
 
 def checkpoint(folder: Path, offset: int) -> None:
-    """What our own server notes: everything before the offset was synced, and no offset was left out."""
+    """Writes the checkpoint of a server that has synced everything before the offset, without gaps."""
     (folder / "log-checkpoint").write_bytes(Offsets(start_offset=0, recovery_offset=offset).line())
 
 
@@ -74,7 +66,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
 def checked(capsys: pytest.CaptureFixture[str], folder: Path) -> tuple[int, list[dict]]:
     before = content(folder)
     code, out, _ = run(capsys, "check", folder, "--json")
-    assert content(folder) == before, "a check wrote something"
+    assert content(folder) == before, "the command changed a file"
     return code, json.loads(out)["logs"]
 
 
@@ -86,7 +78,7 @@ def dumped(capsys: pytest.CaptureFixture[str], folder: Path, *options: str) -> l
 # --- check ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_whole_data_folder_is_good_and_counted(tmp_path, capsys):
+def test_check_finds_an_intact_data_folder_good_and_counts_its_records(tmp_path, capsys):
     write(tmp_path / "__consumer_offsets-0", encode_batch([commit(0), commit(1)]), encode_batch([commit(2)]))
     write(tmp_path / "orders-10", encode_batch([text(5)]), base_offset=5)
     write(tmp_path / "orders-9")
@@ -99,24 +91,24 @@ def test_a_whole_data_folder_is_good_and_counted(tmp_path, capsys):
     assert (found["orders-10"]["first_offset"], found["orders-10"]["next_offset"]) == (5, 6)
 
 
-def test_the_table_ends_with_one_line_that_sums_it_up(tmp_path, capsys):
+def test_the_table_of_check_ends_with_a_summary(tmp_path, capsys):
     write(tmp_path / "orders-0", encode_batch([text(0)]))
     code, out, err = run(capsys, "check", tmp_path)
     assert (code, err) == (0, "")
-    assert out.splitlines()[-1] == "1 logs (0 empty), 1 records: all good"
+    assert out.splitlines()[-1] == "1 logs (0 empty), 1 records: no problems"
 
 
-def test_a_torn_tail_is_told_with_file_position_and_last_good_offset(tmp_path, capsys):
-    whole = encode_batch([commit(0), commit(1)])
-    path = write(tmp_path / "__consumer_offsets-0", whole, encode_batch([commit(2)])[:-3])
+def test_check_reports_a_torn_tail_with_file_position_and_last_good_offset(tmp_path, capsys):
+    intact = encode_batch([commit(0), commit(1)])
+    path = write(tmp_path / "__consumer_offsets-0", intact, encode_batch([commit(2)])[:-3])
     code, [log] = checked(capsys, tmp_path)
     assert (code, log["verdict"]) == (1, "torn tail")
     [problem] = log["problems"]
     assert problem["file"] == str(path)
-    assert (problem["position"], problem["last_good_offset"]) == (len(whole), 1)
+    assert (problem["position"], problem["last_good_offset"]) == (len(intact), 1)
 
 
-def test_what_was_synced_and_is_wrong_is_damage_and_later_files_are_still_looked_at(tmp_path, capsys):
+def test_check_reports_damage_before_the_checkpoint_and_continues_with_the_next_file(tmp_path, capsys):
     folder = tmp_path / "__consumer_offsets-0"
     first = bytearray(encode_batch([commit(0)]) + encode_batch([commit(1)]))
     first[len(first) // 2 + HEADER_BYTES + 5] ^= 1
@@ -130,7 +122,7 @@ def test_what_was_synced_and_is_wrong_is_damage_and_later_files_are_still_looked
     assert "checksum" in problem["reason"]
 
 
-def test_a_missing_segment_is_damage_in_our_log_and_no_news_in_kafkas_compacted_one(tmp_path, capsys):
+def test_a_missing_segment_is_damage_with_a_checkpoint_and_normal_in_kafkas_logs(tmp_path, capsys):
     folder = tmp_path / "__consumer_offsets-0"
     write(folder, encode_batch([commit(0)]))
     write(folder, encode_batch([commit(9)]), base_offset=9)
@@ -138,10 +130,10 @@ def test_a_missing_segment_is_damage_in_our_log_and_no_news_in_kafkas_compacted_
     checkpoint(folder, 10)
     code, [log] = checked(capsys, folder)
     assert code == 1
-    assert log["problems"][0]["reason"] == "the file begins at offset 9 where 1 is next"
+    assert log["problems"][0]["reason"] == "the file starts at offset 9 instead of 1"
 
 
-def test_a_log_that_ends_before_what_was_synced_is_damage(tmp_path, capsys):
+def test_a_log_that_ends_before_its_checkpoint_is_damaged(tmp_path, capsys):
     folder = tmp_path / "__consumer_offsets-0"
     write(folder, encode_batch([commit(0)]))
     checkpoint(folder, 2)
@@ -149,7 +141,7 @@ def test_a_log_that_ends_before_what_was_synced_is_damage(tmp_path, capsys):
     assert (code, log["verdict"], log["problems"][0]["last_good_offset"]) == (1, "damage", 0)
 
 
-def test_a_record_whose_bytes_are_not_its_message_is_found_behind_a_right_checksum(tmp_path, capsys):
+def test_check_finds_undecodable_records_although_the_checksum_is_correct(tmp_path, capsys):
     broken = commit(1)._replace(value=b"\0\3\0")
     write(tmp_path / "__consumer_offsets-0", encode_batch([commit(0), broken]))
     code, [log] = checked(capsys, tmp_path)
@@ -157,7 +149,7 @@ def test_a_record_whose_bytes_are_not_its_message_is_found_behind_a_right_checks
     assert log["problems"][0]["last_good_offset"] == 0
 
 
-def test_records_of_an_unknown_type_or_version_are_counted_and_no_error(tmp_path, capsys):
+def test_check_counts_records_of_unknown_types_and_versions_without_an_error(tmp_path, capsys):
     newer = commit(1)._replace(value=b"\0\x63rest")
     alien = LogRecord(0, NOW_MS, b"\x03\xe7key", b"value")
     write(tmp_path / "__consumer_offsets-0", encode_batch([alien, newer]))
@@ -165,7 +157,7 @@ def test_records_of_an_unknown_type_or_version_are_counted_and_no_error(tmp_path
     assert (code, log["records_of_unknown_type"]) == (0, 2)
 
 
-def test_files_of_an_unfinished_compaction_are_named(tmp_path, capsys):
+def test_check_names_the_files_of_an_unfinished_compaction(tmp_path, capsys):
     folder = tmp_path / "__consumer_offsets-0"
     write(folder, encode_batch([commit(0)]))
     (folder / "00000000000000000000.log.cleaned").write_bytes(b"")
@@ -174,7 +166,7 @@ def test_files_of_an_unfinished_compaction_are_named(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("command", ["check", "dump"])
-def test_what_is_no_log_folder_is_refused_with_exit_code_2(tmp_path, capsys, command):
+def test_a_path_without_logs_is_refused_with_exit_code_2(tmp_path, capsys, command):
     for folder in (tmp_path, tmp_path / "missing"):
         code, out, err = run(capsys, command, folder)
         assert (code, out) == (2, "")
@@ -185,7 +177,7 @@ def test_what_is_no_log_folder_is_refused_with_exit_code_2(tmp_path, capsys, com
 # --- dump -------------------------------------------------------------------------------------------------------------
 
 
-def test_commits_are_shown_as_messages_and_tombstones_as_null(tmp_path, capsys):
+def test_dump_shows_commits_as_messages_and_tombstones_as_null(tmp_path, capsys):
     write(tmp_path / "__consumer_offsets-7", encode_batch([commit(0), commit(1, value=None)]))
     kept, gone = dumped(capsys, tmp_path)
     assert kept["type"] == "OffsetCommit"
@@ -195,7 +187,7 @@ def test_commits_are_shown_as_messages_and_tombstones_as_null(tmp_path, capsys):
     assert (gone["log"], gone["offset"], gone["batch"]["base_offset"]) == ("__consumer_offsets-7", 1, 0)
 
 
-def test_members_of_a_group_of_consumers_are_shown_in_words(tmp_path, capsys):
+def test_dump_shows_topics_and_partitions_of_consumers(tmp_path, capsys):
     member = GroupMetadataValue.MemberMetadata(
         member_id="m-1",
         subscription=encode_subscription(Subscription(("t",), None, {}, -1, None, 0)),
@@ -209,7 +201,7 @@ def test_members_of_a_group_of_consumers_are_shown_in_words(tmp_path, capsys):
     assert (shown["subscribed_topics"], shown["assigned_partitions"]) == (["t"], {"t": [0, 2]})
 
 
-def test_topics_of_users_are_shown_as_text_or_base64(tmp_path, capsys):
+def test_dump_shows_records_of_users_as_text_or_base64(tmp_path, capsys):
     write(tmp_path / "orders-0", encode_batch([text(0), LogRecord(1, NOW_MS, None, b"\xff")]))
     first, second = dumped(capsys, tmp_path)
     assert (first["key"], first["value"], first["headers"]) == (
@@ -220,13 +212,13 @@ def test_topics_of_users_are_shown_as_text_or_base64(tmp_path, capsys):
     assert (second["key"], second["value"]) == (None, {"base64": "/w=="})
 
 
-def test_a_folder_of_another_name_is_read_as_told(tmp_path, capsys):
+def test_dump_decodes_a_folder_of_another_name_as_specified(tmp_path, capsys):
     write(tmp_path / "copy", encode_batch([commit(0)]))
     assert dumped(capsys, tmp_path / "copy")[0]["type"] == ""
     assert dumped(capsys, tmp_path / "copy", "--as", "offsets")[0]["type"] == "OffsetCommit"
 
 
-def test_compressed_batches_are_shown_where_they_can_be_read_and_named_where_not(tmp_path, capsys):
+def test_dump_shows_compressed_batches_and_names_an_unknown_compression(tmp_path, capsys):
     plain = encode_batch([text(0)])
     header = read_header(plain)
     records = b"".join(encode_records([text(0)], 0, header.base_timestamp))
@@ -247,13 +239,13 @@ def test_compressed_batches_are_shown_where_they_can_be_read_and_named_where_not
     assert run(capsys, "check", tmp_path)[0] == 0
 
 
-def test_markers_are_named(tmp_path, capsys):
+def test_dump_names_markers(tmp_path, capsys):
     marker = LogRecord(0, NOW_MS, b"\0\0\0\1", b"\0\0\0\0\0\0")
     write(tmp_path / "orders-0", encode_batch([marker], attributes=0x30))
     assert dumped(capsys, tmp_path)[0]["type"] == "control: commit"
 
 
-def test_offsets_of_a_transaction_and_its_end_are_shown_with_their_producer(tmp_path, capsys):
+def test_dump_shows_the_producer_of_transactional_offsets_and_of_their_marker(tmp_path, capsys):
     mine = {"producer_id": 7, "producer_epoch": 3}
     pending = encode_batch([commit(0)], **mine, attributes=TRANSACTIONAL)
     end = end_transaction(1, NOW_MS, **mine, commit=False, coordinator_epoch=5)
@@ -267,14 +259,14 @@ def test_offsets_of_a_transaction_and_its_end_are_shown_with_their_producer(tmp_
     assert run(capsys, "check", tmp_path)[0] == 0
 
 
-def test_a_marker_cut_short_is_told(tmp_path, capsys):
+def test_check_reports_an_incomplete_marker(tmp_path, capsys):
     write(tmp_path / "__consumer_offsets-0", encode_batch([LogRecord(0, NOW_MS, b"\0\0\0\1", b"\0")], attributes=0x30))
     code, [log] = checked(capsys, tmp_path)
     assert code == 1
     assert "coordinator's epoch" in log["problems"][0]["reason"]
 
 
-def test_a_line_for_people_says_log_offset_time_type_key_and_value(tmp_path, capsys):
+def test_a_line_of_dump_has_log_offset_time_type_key_and_value(tmp_path, capsys):
     write(tmp_path / "__consumer_offsets-0", encode_batch([commit(0, value=None)]))
     _, out, _ = run(capsys, "dump", tmp_path)
     assert out == (
@@ -283,7 +275,7 @@ def test_a_line_for_people_says_log_offset_time_type_key_and_value(tmp_path, cap
     )
 
 
-def test_a_dump_says_on_stderr_what_it_could_not_read_and_ends_with_1(tmp_path, capsys):
+def test_dump_reports_problems_on_stderr_and_returns_1(tmp_path, capsys):
     write(tmp_path / "__consumer_offsets-0", encode_batch([commit(0)]), b"\1" * 10)
     code, out, err = run(capsys, "dump", tmp_path)
     assert code == 1
@@ -294,7 +286,7 @@ def test_a_dump_says_on_stderr_what_it_could_not_read_and_ends_with_1(tmp_path, 
 # --- a real folder ----------------------------------------------------------------------------------------------------
 
 
-def test_the_folder_of_a_running_server_can_be_dumped_and_is_good(coordinator_process, capsys):
+def test_the_folder_of_a_running_server_can_be_dumped_and_checked(coordinator_process, capsys):
     server = coordinator_process()
     partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}
     with Connection(server.bootstrap) as connection:
@@ -317,7 +309,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("stream", "shown"), [(Terminal, True), (io.StringIO, False)])
-def test_a_bar_is_drawn_on_a_terminal_only(monkeypatch, stream, shown):
+def test_there_is_a_progress_bar_only_on_a_terminal(monkeypatch, stream, shown):
     error = stream()
     monkeypatch.setattr("sys.stderr", error)
     monkeypatch.setattr("coordinator.operations.progress.SHOWN_AFTER_S", 0)
@@ -326,7 +318,7 @@ def test_a_bar_is_drawn_on_a_terminal_only(monkeypatch, stream, shown):
     assert ("checking" in error.getvalue()) is shown
 
 
-def test_a_transaction_is_shown_with_the_name_of_its_state(tmp_path, capsys):
+def test_dump_shows_the_name_of_the_state_of_a_transaction(tmp_path, capsys):
     serde = Serde(Codec.of(), ("TransactionLogKey",))
     partitions = frozenset({("t", 1)})
     open_one = Transaction("tx", 7, 7, -1, 3, 60_000, State.ONGOING, partitions, NOW_MS, NOW_MS, 2)

@@ -22,6 +22,11 @@ def test_what_is_copied_into_the_image_is_there_and_reaches_the_builder():
             assert source.split("/")[0] in sent, source
 
 
+def test_the_image_holds_the_licence():
+    server = DOCKERFILE.rpartition("\nFROM ")[2]
+    assert re.search(r"^COPY LICENSE /", server, re.MULTILINE)
+
+
 def test_the_server_runs_without_root_and_with_a_health_check():
     server = DOCKERFILE.rpartition("\nFROM ")[2]
     assert re.search(r"^USER (?!0|root)", server, re.MULTILINE)

@@ -19,6 +19,7 @@ SOURCES = (
     "pyproject.toml",
     "setup.py",
     "README.md",
+    "LICENSE",
 )
 
 
@@ -65,6 +66,12 @@ def test_every_definition_and_configuration_is_in_the_wheel(installed):
         assert there == {
             path.relative_to(REPOSITORY / name) for path in (REPOSITORY / name).rglob("*") if path.is_file()
         }
+
+
+def test_the_wheel_holds_the_licence_and_names_it(installed):
+    [metadata] = installed.glob("*.dist-info")
+    assert (metadata / "licenses" / "LICENSE").read_bytes() == (REPOSITORY / "LICENSE").read_bytes()
+    assert "\nLicense-Expression: Apache-2.0\n" in (metadata / "METADATA").read_text()
 
 
 def test_tests_and_tools_are_not_in_the_wheel(installed):

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from google_crc32c import value as crc32c
 
-from coordinator.log.batch import HEADER_BYTES, PREFIX_BYTES, encode_batch, read_header
+from coordinator.log.batch import HEADER_BYTES, PREFIX_BYTES, read_header
+from coordinator.log.batch_builder import encode_batch
 from coordinator.log.record import LogRecord
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.groups.events import EVENT_KEYS
-from coordinator.groups.groups import RECORD_KEYS
+from coordinator.groups.kinds import Kind
+from coordinator.groups.machine import RECORD_KEYS
 from coordinator.groups.offsets.commit import commit
-from coordinator.log.batch import BatchBuilder
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import (
@@ -161,8 +162,8 @@ class SimulatedHistory(ConsumerHarness):
 
     def assign_to_second_member(self) -> int | None:
         """Assigns a partition to a member while another one owns it; returns the record's offset."""
-        for group_id in sorted(self.groups.consumer):
-            group = self.groups.consumer[group_id]
+        for group_id in sorted(group.group_id for group in self.groups.of_kind(Kind.CONSUMER)):
+            group = self.groups.by_id[group_id]
             for owner in sorted(group.members):
                 for topic_id, held in group.members[owner].assigned.items():
                     for other in sorted(group.members):
@@ -176,8 +177,8 @@ class SimulatedHistory(ConsumerHarness):
 
     def put_epoch_ahead(self) -> int | None:
         """Puts a member's epoch ahead of its group's; returns the record's offset."""
-        for group_id in sorted(self.groups.consumer):
-            group = self.groups.consumer[group_id]
+        for group_id in sorted(group.group_id for group in self.groups.of_kind(Kind.CONSUMER)):
+            group = self.groups.by_id[group_id]
             for member_id in sorted(group.members):
                 self._forge(group_id, member_id, group.group_epoch + 5, 0, [])
                 return len(self.records) - 1

@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 pytest.importorskip("pyspark")
 
 from coordinator.groups.events import EVENT_KEYS
-from coordinator.groups.groups import RECORD_KEYS
+from coordinator.groups.machine import RECORD_KEYS
 from coordinator.pipeline import follow, sources, tables, vocabulary
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.result import Record
@@ -108,9 +108,9 @@ def assert_matches_reference(spark: Any, out: Path, truth: ReferenceResult) -> N
 @pytest.fixture(scope="module")
 def story() -> SimulatedHistory:
     made = SimulatedHistory(5).run_workload(260)
-    made.assign_to_second_member()
+    assert made.assign_to_second_member() is not None
     made.run_workload(30)
-    made.put_epoch_ahead()
+    assert made.put_epoch_ahead() is not None
     return made.run_workload(40)
 
 

@@ -1,4 +1,4 @@
-"""The `kafka_coordinator` fixture, as a suite that uses the plugin sees it."""
+"""The fixture `kafka_coordinator`, used by test suites that run in a pytest of their own."""
 
 from importlib.metadata import entry_points
 
@@ -8,13 +8,13 @@ pytest_plugins = ["pytester"]
 
 NAME = "coordinator.pytest_plugin"
 INSTALLED = NAME in {point.name for point in entry_points(group="pytest11")}
-"""Whether pytest finds the plugin by itself, as it does where the wheel is installed."""
+"""Whether pytest finds the plugin by itself, because the package is installed."""
 PLUGIN = ("-p", "no:cacheprovider", *(() if INSTALLED else ("-p", NAME)))
 
 
 @pytest.fixture
 def suite(pytester):
-    """`suite(source, ini)` runs a file of tests in a pytest of its own; returns its result."""
+    """`suite(source, ini)` runs a test file in a pytest of its own and returns the result."""
 
     def run(source: str, ini: str = "", *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(source)
@@ -24,7 +24,7 @@ def suite(pytester):
     return run
 
 
-def test_tests_share_a_server_and_have_topics_of_their_own_with_the_partitions_asked_for(suite):
+def test_tests_share_a_server_and_have_their_own_topics(suite):
     result = suite(
         """
         import pytest
@@ -62,7 +62,7 @@ def test_tests_share_a_server_and_have_topics_of_their_own_with_the_partitions_a
     result.assert_outcomes(passed=4)
 
 
-def test_the_log_of_the_server_is_in_the_report_of_a_test_that_failed_and_of_no_other(suite):
+def test_the_report_of_a_failed_test_has_the_servers_log_during_that_test(suite):
     result = suite(
         """
         import urllib.request
@@ -88,7 +88,7 @@ def test_the_log_of_the_server_is_in_the_report_of_a_test_that_failed_and_of_no_
     result.stdout.no_fnmatch_line("*quiet-*")
 
 
-def test_a_server_that_a_test_killed_is_there_for_the_next_one_with_its_data(suite):
+def test_a_server_that_a_test_killed_is_started_again_for_the_next_test(suite):
     result = suite(
         """
         import socket
@@ -107,7 +107,7 @@ def test_a_server_that_a_test_killed_is_there_for_the_next_one_with_its_data(sui
     result.assert_outcomes(passed=2)
 
 
-def test_settings_come_from_pytests_configuration_and_not_from_the_environment(suite, monkeypatch):
+def test_settings_come_from_the_configuration_of_pytest_and_not_from_the_environment(suite, monkeypatch):
     monkeypatch.setenv("KAFKA_LISTENERS", "nonsense")
     result = suite(
         """
@@ -122,12 +122,12 @@ def test_settings_come_from_pytests_configuration_and_not_from_the_environment(s
     result.assert_outcomes(passed=1)
 
 
-def test_a_server_that_does_not_start_says_why(suite):
+def test_the_report_says_why_a_server_did_not_start(suite):
     result = suite("def test_it(kafka_coordinator): pass", "kafka_coordinator_settings = group.max.sise=3\n")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*did you mean group.max.size*"])
 
 
-def test_a_suite_that_does_not_use_it_starts_nothing(suite):
+def test_a_suite_that_does_not_use_the_fixture_starts_no_server(suite):
     result = suite("def test_it(tmp_path_factory): assert not list(tmp_path_factory.getbasetemp().glob('kafka*'))")
     result.assert_outcomes(passed=1)

@@ -2,7 +2,7 @@
 
 from coordinator.faults.clock import ManualClock
 from coordinator.faults.disk import SimulatedDisk
-from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.groups.settings import GroupsConfig
 from coordinator.log.log import Log, LogSettings
 from coordinator.log.writer import Writer
@@ -77,7 +77,7 @@ class ShardWorld:
         self.shard = Shard(
             0,
             log,
-            lambda: Groups(GroupsConfig(), self.catalog),
+            lambda: GroupMachine(GroupsConfig(), self.catalog),
             Serde(Codec.of(None), RECORD_KEYS),
             self.clock,
             make_writer=lambda log, durable, failed: Writer(log, self.durability, self.run, durable, failed),

@@ -4,10 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.faults.disk import SimulatedDisk
-from coordinator.groups.groups import RECORD_KEYS, Groups
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.records import NO_TOPIC_ID
 from coordinator.groups.settings import GroupsConfig
-from coordinator.log.batch import BatchBuilder, end_transaction
+from coordinator.log.batch_builder import BatchBuilder
+from coordinator.log.end_transaction_marker import end_transaction
 from coordinator.log.log import Log, LogSettings
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
@@ -60,7 +61,7 @@ class History:
                 self.meaning[partition] = staged
 
     def loaded(self):
-        groups = Groups(GroupsConfig(), Catalog())
+        groups = GroupMachine(GroupsConfig(), Catalog())
         load(self.log, SERDE, groups)
         return {
             partition: value.offset for (_, partition), value in groups.offsets.by_group.get("g", {}).items()

@@ -18,12 +18,12 @@ from coordinator.faults.plan import Plan, draw
 from coordinator.groups import fencing
 from coordinator.groups.classic import sync
 from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.groups import Groups
+from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets import commit, expire
 from coordinator.groups.offsets.pending import PendingOffsets
 from coordinator.groups.offsets.store import Offsets
-from coordinator.log import compaction
 from coordinator.log.log import Log
+from coordinator.log.segment_rewriter import SegmentRewriter
 from coordinator.log.writer import Writer
 from coordinator.network.connection import Connection
 from coordinator.runtime import event_log
@@ -159,7 +159,7 @@ def answers_leave_when_they_are_ready(patch: pytest.MonkeyPatch) -> None:
     """Without waiting for the answers of earlier requests of the connection."""
 
     def write(self: Connection) -> None:
-        if self._transport is None or self._closed:
+        if self._transport is None or not self._flow.is_open:
             return
         for exchange in [each for each in self._queue if each.payload is not None]:
             self._queue.remove(exchange)
@@ -184,7 +184,7 @@ def readers_see_what_is_not_durable(patch: pytest.MonkeyPatch) -> None:
 
 def producers_are_not_recognised(patch: pytest.MonkeyPatch) -> None:
     """A batch that is sent again is written again."""
-    patch.setattr(ProducerState, "record", lambda self, *batch, transactional: None)
+    patch.setattr(ProducerState, "append", lambda self, *batch, transactional: None)
 
 
 def missing_events_are_not_said(patch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ def open_transactions_are_forgotten_by_a_restart(patch: pytest.MonkeyPatch) -> N
 
 
 def compaction_takes_markers_before_their_records(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(compaction._Rewriter, "_reduced_marker", lambda self, batch, header: None)
+    patch.setattr(SegmentRewriter, "_retain_marker", lambda self, batch, header: None)
 
 
 def aborted_offsets_count(patch: pytest.MonkeyPatch) -> None:
@@ -241,17 +241,17 @@ def aborted_offsets_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def offsets_do_not_wait_for_their_marker(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Groups, "replay_pending", lambda self, record, producer: self.replay(record))
+    patch.setattr(GroupMachine, "replay_pending", lambda self, record, producer: self.replay(record))
 
 
 def pending_offsets_are_forgotten_by_a_restart(patch: pytest.MonkeyPatch) -> None:
-    loaded = Groups.loaded
+    loaded = GroupMachine.loaded
 
-    def forget(self: Groups, now_ms: int) -> Any:
+    def forget(self: GroupMachine, now_ms: int) -> Any:
         self.offsets.pending = PendingOffsets()
         return loaded(self, now_ms)
 
-    patch.setattr(Groups, "loaded", forget)
+    patch.setattr(GroupMachine, "loaded", forget)
 
 
 def offsets_in_use_expire(patch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """A server with a data plane and an asker without a socket; every answer goes through the codec, as a client's does."""
 
+from types import SimpleNamespace
+
 from coordinator import requests
 from coordinator.api.dispatch import supported_apis
 from coordinator.config.settings import ServerConfig
@@ -21,6 +23,7 @@ class Server:
         self.config = ServerConfig(log_dir=FOLDER, topics=self.topics.config)
         self.cluster_id = CLUSTER_ID
         self.node_id = 1
+        self.verification = SimpleNamespace(check=None)
 
 
 class ReplyTarget:

@@ -6,15 +6,14 @@ was started is stopped by its own pid, whatever the test did; the server's log i
 
 import json
 import os
-import selectors
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from coordinator.pytest_plugin import read_line
 from tests.support.ports import HeldPort
 from tests.support.waiting import WITHIN_S
 
@@ -166,15 +165,7 @@ class ServerProcess:
     def _ready_line(self) -> bytes:
         assert self.process is not None
         assert self.process.stdout is not None
-        deadline = time.monotonic() + WITHIN_S
-        line = b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            while not line.endswith(b"\n") and selector.select(max(0.0, deadline - time.monotonic())):
-                piece = os.read(self.process.stdout.fileno(), 4096)
-                if not piece:
-                    return b""
-                line += piece
+        line = read_line(self.process.stdout, WITHIN_S)
         return line if line.endswith(b"\n") else b""
 
     def _wait(self) -> int:

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.protocol.errors import ErrorCode
-from coordinator.topics.alter_configs import Change, Operation, alter, alter_topic, incremental, replacing
+from coordinator.topics.alter_configs import ConfigChange, ConfigOp, alter, alter_topic, incremental, replacing
 from coordinator.topics.topic_settings import LISTS
 from tests.topics.data_plane import NOW_MS, DataPlane, batch
 
@@ -18,7 +18,7 @@ def plane():
 
 
 def set_to(**values):
-    entries = [Change(name.replace("_", "."), Operation.SET, str(value)) for name, value in values.items()]
+    entries = [ConfigChange(name.replace("_", "."), ConfigOp.SET, str(value)) for name, value in values.items()]
     return incremental(entries, LISTS)
 
 
@@ -53,15 +53,15 @@ def test_two_changes_at_once_both_count():
     plane = DataPlane(late=True)
     plane.create("t")
     plane.sync()
-    entry = Change("cleanup.policy", Operation.APPEND, "compact")
+    entry = ConfigChange("cleanup.policy", ConfigOp.APPEND, "compact")
     first = change(plane, incremental([entry], LISTS))
-    second = change(plane, incremental([entry._replace(operation=Operation.SUBTRACT, value="delete")], LISTS))
+    second = change(plane, incremental([entry._replace(operation=ConfigOp.SUBTRACT, value="delete")], LISTS))
     plane.sync()
     assert (first, second, own(plane)) == ([None], [None], {"cleanup.policy": "compact"})
 
 
 def test_a_list_never_set_begins_at_its_default(plane):
-    change(plane, incremental([Change("cleanup.policy", Operation.APPEND, "compact")], LISTS))
+    change(plane, incremental([ConfigChange("cleanup.policy", ConfigOp.APPEND, "compact")], LISTS))
     assert own(plane)["cleanup.policy"] == "delete,compact"
 
 
@@ -110,7 +110,7 @@ def test_the_largest_batch_is_the_new_one(plane):
 
 def test_the_clock_is_the_new_one(plane):
     plane.produce(batch(timestamp=NOW_MS - 5))
-    change(plane, incremental([Change("message.timestamp.type", Operation.SET, "LogAppendTime")], LISTS))
+    change(plane, incremental([ConfigChange("message.timestamp.type", ConfigOp.SET, "LogAppendTime")], LISTS))
     assert plane.produce(batch(timestamp=NOW_MS - 5)).log_append_time_ms == NOW_MS
 
 

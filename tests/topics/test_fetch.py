@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator.log.batch import BatchBuilder, split
+from coordinator.log.batch import split
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import Log, LogSettings
 from coordinator.log.writer import Writer
 from coordinator.protocol.errors import ErrorCode

@@ -2,10 +2,12 @@
 
 import pytest
 
-from coordinator.log.batch import TRANSACTIONAL, BatchBuilder, end_transaction
+from coordinator.log.batch import TRANSACTIONAL
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.compaction import clean
+from coordinator.log.end_transaction_marker import end_transaction
 from coordinator.log.log import Log, LogSettings
-from coordinator.topics import internal_partition
+from coordinator.topics import producer_walk
 from tests.topics.data_plane import FOLDER, DataPlane
 
 COMMITTED = 1
@@ -82,7 +84,7 @@ def test_what_compaction_took_is_not_told_any_more(plane):
 
 
 def test_a_long_log_is_looked_through_in_a_worker(plane, monkeypatch):
-    monkeypatch.setattr(internal_partition, "WALK_BYTES", -1)
+    monkeypatch.setattr(producer_walk, "WALK_BYTES", -1)
     write(plane, producer=5)
     plane.late = True
     _, answers = plane.fetch_later([(TOPIC, 0, 0)], isolation_level=COMMITTED, max_wait_ms=0)

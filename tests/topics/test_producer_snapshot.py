@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from coordinator.protocol.errors import ErrorCode
-from coordinator.topics import partition, producer_state
+from coordinator.topics import producer_state, producer_walk
 from coordinator.topics.alter_configs import alter_topic, replacing
 from coordinator.topics.producer_snapshot import NAME, decode, encode
 from coordinator.topics.producer_state import AppendedBatch, ProducerState
@@ -38,8 +38,8 @@ def test_what_is_written_is_read():
     for producer in (5, 9, 2):
         for sequence in range(7):
             appended = AppendedBatch(sequence, sequence, sequence * 30 + producer, NOW_MS)
-            producers.record(producer, 1, appended, NOW_MS + producer, transactional=producer != 9)
-    producers.end(5, 2, 3, 300, NOW_MS, NOW_MS, commit=False)
+            producers.append(producer, 1, appended, NOW_MS + producer, transactional=producer != 9)
+    producers.end_transaction(5, 2, 3, 300, NOW_MS, NOW_MS, commit=False)
     offset, found = decode(encode(77, producers))
     assert offset == 77
     again = ProducerState(1000)
@@ -51,7 +51,7 @@ def test_what_is_written_is_read():
 
 def test_what_is_not_whole_is_nothing():
     producers = ProducerState(1000)
-    producers.record(5, 0, AppendedBatch(0, 0, 0, NOW_MS), NOW_MS, transactional=False)
+    producers.append(5, 0, AppendedBatch(0, 0, 0, NOW_MS), NOW_MS, transactional=False)
     whole = encode(1, producers)
     assert decode(whole) is not None
     assert all(decode(whole[:length]) is None for length in range(len(whole)))
@@ -80,7 +80,7 @@ def test_a_clean_stop_leaves_nothing_to_walk(plane, monkeypatch):
     plane.topics.close()
     plane.killed()
     walked = []
-    monkeypatch.setattr(partition.Walk, "go", lambda walk: walked.extend(walk._parts))
+    monkeypatch.setattr(producer_walk.Walk, "go", lambda walk: walked.extend(walk._parts))
     assert retried(plane, 2) == [8, 9, 10]
     assert walked == []
 
@@ -89,8 +89,8 @@ def test_a_kill_leaves_the_last_segment_to_walk(plane, monkeypatch):
     for sequence in range(10):
         send(plane, sequence)
     plane.killed()
-    go, parts = partition.Walk.go, []
-    monkeypatch.setattr(partition.Walk, "go", lambda walk: parts.extend(walk._parts) or go(walk))
+    go, parts = producer_walk.Walk.go, []
+    monkeypatch.setattr(producer_walk.Walk, "go", lambda walk: parts.extend(walk._parts) or go(walk))
     assert retried(plane, 2) == [8, 9, 10]
     assert [segment.base_offset for segment, _, _ in parts] == [9]
 
@@ -136,7 +136,7 @@ def test_a_long_walk_is_done_in_a_worker_and_keeps_the_order(plane, monkeypatch)
     for sequence in range(10):
         send(plane, sequence)
     plane.disk.remove(FILE)
-    monkeypatch.setattr(partition, "WALK_BYTES", 100)
+    monkeypatch.setattr(producer_walk, "WALK_BYTES", 100)
     plane.killed()
     plane.late = True
     data = [batch(b"v", producer_id=7, epoch=0, sequence=s, timestamp=NOW_MS + 1000) for s in (9, 10, 11)]
@@ -150,7 +150,7 @@ def test_a_long_walk_is_done_in_a_worker_and_keeps_the_order(plane, monkeypatch)
 
 def test_a_topic_deleted_meanwhile_is_said_to_be_gone(plane, monkeypatch):
     send(plane, 0)
-    monkeypatch.setattr(partition, "WALK_BYTES", -1)
+    monkeypatch.setattr(producer_walk, "WALK_BYTES", -1)
     plane.killed()
     plane.late = True
     waiting = plane.produce_many({("t", 0): batch(producer_id=7, epoch=0, sequence=1)})

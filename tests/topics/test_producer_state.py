@@ -118,13 +118,13 @@ def test_old_timestamps_do_not_shorten_the_memory(plane):
 def test_whatever_is_sent_twice_is_kept_once(steps):
     """A producer that numbers its batches and repeats some of them at once: offsets as if it had repeated none."""
     state = ProducerState(1_000_000)
-    check = partial(state.check, transactional=False, verification=None)
+    check = partial(state.check_batch, transactional=False, guard=None)
     next_sequence, end_offset = {}, 0
     for producer_id, count, repeats in steps:
         sequence = next_sequence.get(producer_id, 0)
         assert check(producer_id, 0, sequence, count) is None
         appended = AppendedBatch(sequence, last_sequence(sequence, count), end_offset, NOW_MS)
-        state.record(producer_id, 0, appended, NOW_MS, transactional=False)
+        state.append(producer_id, 0, appended, NOW_MS, transactional=False)
         end_offset += count
         next_sequence[producer_id] = sequence + count
         if repeats:

@@ -5,9 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.faults.disk import PowerCut
-from coordinator.log.batch import key_values, read_end_transaction, split
+from coordinator.log.batch import key_values, split
 from coordinator.log.compaction import clean
-from coordinator.topics import partition as partition_module
+from coordinator.log.end_transaction_marker import read_end_transaction
+from coordinator.topics import producer_walk
 from tests.topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 
 COMMITTED = 1
@@ -165,7 +166,7 @@ _STEPS = st.one_of(
     st.sampled_from([-1, 1 << 20]),
 )  # fmt: skip
 def test_readers_see_what_was_committed_and_nothing_else(steps, compacts, strict, max_bytes, walk_bytes):
-    walked, partition_module.WALK_BYTES = partition_module.WALK_BYTES, walk_bytes
+    walked, producer_walk.WALK_BYTES = producer_walk.WALK_BYTES, walk_bytes
     try:
         world = World(compacts=compacts, strict=strict)
         cleanings = 0
@@ -191,7 +192,7 @@ def test_readers_see_what_was_committed_and_nothing_else(steps, compacts, strict
             else:
                 assert found == committed
     finally:
-        partition_module.WALK_BYTES = walked
+        producer_walk.WALK_BYTES = walked
 
 
 @pytest.mark.parametrize("snapshots", [True, False])

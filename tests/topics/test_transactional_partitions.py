@@ -4,9 +4,10 @@ from random import Random
 
 import pytest
 
-from coordinator.log.batch import key_values, read_end_transaction, split
+from coordinator.log.batch import key_values, split
+from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.topics import partition as partition_module
+from coordinator.topics import producer_walk
 from tests.topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 
 TRANSACTIONAL = 16
@@ -240,7 +241,7 @@ def test_only_what_waits_for_the_coordinator_holds_up_the_connection(plane, monk
     plane.produce_many({("t", 1): batch(producer_id=8, epoch=0, sequence=0)}, version=11)
     assert not plane.waits
     plane.killed()
-    monkeypatch.setattr(partition_module, "WALK_BYTES", -1)
+    monkeypatch.setattr(producer_walk, "WALK_BYTES", -1)
     plane.produce_many({("t", 0): txn_batch(2)}, version=11, transactional_id="x")
     assert plane.waits, "nobody knows yet what is open"
 
@@ -520,7 +521,7 @@ def test_segments_that_go_take_their_lists_along():
 def test_a_reader_waits_until_it_is_known_what_is_open(plane, monkeypatch):
     send(plane, 0)
     plane.killed()
-    monkeypatch.setattr(partition_module, "WALK_BYTES", -1)
+    monkeypatch.setattr(producer_walk, "WALK_BYTES", -1)
     plane.late = True
     _, committed_answers = plane.fetch_later([("t", 0, 0)], isolation_level=COMMITTED, max_wait_ms=0)
     _, answers = plane.fetch_later([("t", 0, 0)], max_wait_ms=0)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.log.batch import BatchBuilder
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import Log, LogSettings
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.serde import Serde

@@ -29,15 +29,15 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from coordinator.groups.classic.owned_partitions import Claims, Reading
+from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, REBALANCES_KEPT, ExpiryBase, Group, commit_timestamp_ms
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import GroupMetadataValue, HeartbeatResponse
 from coordinator.runtime.result import RequestContext, Result, Timer, TimerKey
 
-CONSUMER_PROTOCOL_TYPE = "consumer"
-REBALANCES_KEPT = 16
-"""Rebalances a group remembers, for whoever asks why it is restless."""
-
 _NO_TIME = -1
+_KIND = Kind.CLASSIC
 _STILL_THERE = HeartbeatResponse(error_code=ErrorCode.NONE)
 _REJOIN = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
 
@@ -188,7 +188,7 @@ class ClassicMember:
         return None
 
 
-class ClassicGroup:
+class ClassicGroup(Group):
     """One classic group, or a simple one: offsets of consumers that use no groups (`protocol_type` None, Empty)."""
 
     __slots__ = (
@@ -196,6 +196,10 @@ class ClassicGroup:
         "join_timer_key", "leader_id", "members", "pending_joins", "pending_syncs", "protocol_name", "protocol_type",
         "rebalances", "state", "state_timestamp_ms", "static_members", "stored", "subscribed_topics", "support",
     )  # fmt: skip
+
+    kind = _KIND
+    state: State
+    protocol_type: str | None
 
     def __init__(self, group_id: str, now_ms: int | None) -> None:
         self.group_id = group_id
@@ -205,7 +209,7 @@ class ClassicGroup:
         self.state_timestamp_ms: int | None = now_ms
         """Wall clock of the last change of state; None where a record of an old Kafka does not say."""
         self.generation = 0
-        self.protocol_type: str | None = None
+        self.protocol_type = None
         self.protocol_name: str | None = None
         """Chosen for the current generation."""
         self.leader_id: str | None = None
@@ -239,6 +243,42 @@ class ClassicGroup:
     def uses_consumer_protocol(self) -> bool:
         """Whether member metadata are subscriptions that the coordinator can read."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def epoch(self) -> int:
+        return self.generation
+
+    @property
+    def durable(self) -> GroupMetadataValue | None:
+        return self.stored
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    @property
+    def is_simple(self) -> bool:
+        return self.stored is None and self.state is State.EMPTY
+
+    @property
+    def is_forgettable(self) -> bool:
+        return self.is_simple and not self.pending_joins
+
+    @property
+    def protects_all_offsets(self) -> bool:
+        """Only subscriptions of protocol type "consumer" can be read."""
+        return self.state is not State.EMPTY and not self.uses_consumer_protocol
+
+    def expiry_base(self) -> ExpiryBase | None:
+        """See offsets/expire.py: an Empty group's offsets count from the moment that it became Empty."""
+        if self.protocol_type is None:
+            return commit_timestamp_ms
+        if self.state is State.EMPTY:
+            since_ms = self.state_timestamp_ms
+            return commit_timestamp_ms if since_ms is None else lambda _: since_ms
+        if self.state is State.STABLE and self.uses_consumer_protocol and self.subscribed_topics is not None:
+            return commit_timestamp_ms
+        return None
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member may be reading this topic; true of every topic when subscriptions cannot be read."""
@@ -388,3 +428,20 @@ def pending_disarmed(group: ClassicGroup) -> list[Timer]:
 def sync_key(group: ClassicGroup) -> TimerKey:
     """The timer that gives up members of the current generation that do not ask for their assignment."""
     return ("classic-sync", group.group_id, group.generation)
+
+
+def find_classic_group(groups: Groups, group_id: str) -> ClassicGroup | None:
+    """The classic group of this id; None if there is no group, or one of another kind."""
+    group = groups.by_id.get(group_id)
+    if group is None or group.kind is not _KIND:
+        return None
+    return group  # type: ignore[return-value]  # the kind says the class
+
+
+def classic_group_or_new(groups: Groups, group_id: str) -> ClassicGroup:
+    """For replay: the classic group of this id; created if there is none, in the place of a group of another kind."""
+    group = find_classic_group(groups, group_id)
+    if group is None:
+        group = ClassicGroup(group_id, None)
+        groups.put(group)
+    return group

@@ -6,15 +6,16 @@ timer that starts its session anew were made with the member (group.py).
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import State
-from coordinator.groups.consumer.classic_members import heartbeat_consumer_group
+from coordinator.groups.classic.group import State, find_classic_group
+from coordinator.groups.consumer.group import find_consumer_group
 from coordinator.groups.events import fenced_classic
+from coordinator.groups.migration.classic_members import heartbeat_consumer_group
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 _PREPARING_REBALANCE = State.PREPARING_REBALANCE  # Looking a name up in an enum costs more than the comparison.
 _INVALID_GROUP_ID = Result(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
@@ -25,11 +26,11 @@ _ILLEGAL_GENERATION = Result(HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENE
 
 def heartbeat(groups: "Groups", request: HeartbeatRequest, context: RequestContext, now_ms: int) -> Result:
     """The fences are those of `fencing.py`, in the same order, without the cost of raising."""
-    group = groups.classic.get(request.group_id)
+    group = find_classic_group(groups, request.group_id)
     if not request.group_id:
         return _INVALID_GROUP_ID
     if group is None:
-        consumer = groups.consumer.get(request.group_id)
+        consumer = find_consumer_group(groups, request.group_id)
         if consumer is not None:
             return heartbeat_consumer_group(groups, consumer, request, context, now_ms)
         return _refused(groups, request, _UNKNOWN_MEMBER_ID)

@@ -31,23 +31,25 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.answers import current_generation, join_refused
 from coordinator.groups.classic.effects import Effects
-from coordinator.groups.classic.group import Cause, ClassicGroup, ClassicMember, State, pending_key
+from coordinator.groups.classic.group import Cause, ClassicGroup, ClassicMember, State, find_classic_group, pending_key
 from coordinator.groups.classic.joining import Joining
 from coordinator.groups.classic.rebalance import rebalance_or_go_on
+from coordinator.groups.classic.records import new_group_metadata
 from coordinator.groups.classic.static_members import replace_static_member
-from coordinator.groups.consumer.classic_members import join_consumer_group
+from coordinator.groups.consumer.group import find_consumer_group
 from coordinator.groups.consumer.records import group_tombstones
-from coordinator.groups.events import Kind, event_only, fenced_classic, group_converted, member_fenced, member_joined
+from coordinator.groups.events import event_only, fenced_classic, group_converted, member_fenced, member_joined
 from coordinator.groups.fencing import fence_member
-from coordinator.groups.records import new_group_metadata
-from coordinator.groups.streams.group import initial_delay_key
+from coordinator.groups.kinds import Kind
+from coordinator.groups.migration.classic_members import join_consumer_group
+from coordinator.groups.streams.group import find_streams_group, initial_delay_key
 from coordinator.groups.streams.records import group_tombstones as streams_group_tombstones
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import JoinGroupRequest, JoinGroupResponse
 from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 MEMBER_ID_REQUIRED_SINCE = 4
 
@@ -60,14 +62,14 @@ def join(groups: "Groups", request: JoinGroupRequest, context: RequestContext, n
     config = groups.config
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
-    consumer = groups.consumer.get(request.group_id)
+    consumer = find_consumer_group(groups, request.group_id)
     if consumer is not None and consumer.members:
         return join_consumer_group(groups, consumer, request, context, now_ms)
-    streams = groups.streams.get(request.group_id)
+    streams = find_streams_group(groups, request.group_id)
     if streams is not None and streams.members:
         return Result(join_refused(context.api_version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
     effects = Effects()
-    group = groups.classic.get(request.group_id)
+    group = find_classic_group(groups, request.group_id)
     if group is None:
         if request.member_id:
             error = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -83,7 +85,7 @@ def join(groups: "Groups", request: JoinGroupRequest, context: RequestContext, n
         else:
             groups.admit()
         # The group is there from now on, even if this join is refused.
-        group = groups.classic[request.group_id] = ClassicGroup(request.group_id, now_ms)
+        group = groups.by_id[request.group_id] = ClassicGroup(request.group_id, now_ms)
         effects.write(new_group_metadata(request.group_id, now_ms))
     try:
         reply = _join(groups, group, Joining(request, context, now_ms), effects)

@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.answers import join_refused, sync_refused
 from coordinator.groups.classic.effects import Effects
-from coordinator.groups.classic.group import Cause, ClassicGroup, State, pending_key
+from coordinator.groups.classic.group import Cause, ClassicGroup, State, find_classic_group, pending_key
 from coordinator.groups.classic.rebalance import rebalance_or_go_on
-from coordinator.groups.consumer.classic_members import leave_consumer_group
-from coordinator.groups.events import Kind, fenced, member_left
+from coordinator.groups.consumer.group import find_consumer_group
+from coordinator.groups.events import fenced, member_left
 from coordinator.groups.fencing import fence_member
+from coordinator.groups.kinds import Kind
+from coordinator.groups.migration.classic_members import leave_consumer_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 BATCH_SINCE = 3
 _MEMBERS_TOLD_MAX = 10
@@ -31,12 +33,12 @@ _Left = LeaveGroupResponse.MemberResponse
 def leave(groups: "Groups", request: LeaveGroupRequest, context: RequestContext, now_ms: int) -> Result:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    consumer = groups.consumer.get(request.group_id)
+    consumer = find_consumer_group(groups, request.group_id)
     if consumer is not None:
         return leave_consumer_group(groups, consumer, request, context, now_ms)
     is_batch = context.api_version >= BATCH_SINCE
     leaving = request.members if is_batch else [_Identity(request.member_id, None, None)]
-    group = groups.classic.get(request.group_id)
+    group = find_classic_group(groups, request.group_id)
     effects = Effects()
     left = [_Left(each.member_id, each.group_instance_id, _leave_one(groups, group, each, effects)) for each in leaving]
     gone = [each for each, result in zip(leaving, left, strict=True) if result.error_code == ErrorCode.NONE]

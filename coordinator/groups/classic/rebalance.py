@@ -29,14 +29,15 @@ from coordinator.groups.classic.group import (
 )
 from coordinator.groups.classic.owned_partitions import Reading, examine, read
 from coordinator.groups.classic.protocols import select_protocol
-from coordinator.groups.events import Completed, Kind, event_only, member_expired, rebalance_started
-from coordinator.groups.records import group_metadata
+from coordinator.groups.classic.records import group_metadata
+from coordinator.groups.events import Completed, event_only, member_expired, rebalance_started
+from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.subscription import Subscription
 from coordinator.runtime.result import Event
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 MEMBERS_TOLD_MAX = 10
 """A fact names so many members at most."""

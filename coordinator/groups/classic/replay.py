@@ -7,29 +7,29 @@ the record was made from the round; after a load it starts from what is stored (
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.effects import Effects
-from coordinator.groups.classic.group import Cause
+from coordinator.groups.classic.group import Cause, classic_group_or_new, find_classic_group
 from coordinator.groups.classic.rebalance import call_together, read_subscriptions
+from coordinator.groups.kinds import Kind
 from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue
 from coordinator.runtime.result import Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 
 def replay_group_metadata(groups: "Groups", key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
     if value is None:
-        groups.delete(key.group)
+        groups.remove(key.group, Kind.CLASSIC)
     else:
-        groups.consumer.pop(key.group, None)
-        groups.streams.pop(key.group, None)
-        groups.classic_or_simple(key.group).stored = value
+        classic_group_or_new(groups, key.group).stored = value
 
 
 def resume_all(groups: "Groups", now_ms: int) -> Result:
     """Starts the rounds of a shard that was just loaded: sessions start anew, whatever was left of them."""
     effects = Effects()
-    for group in groups.classic.values():
-        if group.stored is None:
+    for group_id in groups.by_id:
+        group = find_classic_group(groups, group_id)
+        if group is None or group.stored is None:
             continue
         group.resume(group.stored)
         read_subscriptions(group)

@@ -21,13 +21,14 @@ from coordinator.groups.classic.group import Cause, ClassicGroup, ClassicMember,
 from coordinator.groups.classic.joining import Joining
 from coordinator.groups.classic.protocols import select_protocol
 from coordinator.groups.classic.rebalance import call_together, go_on
-from coordinator.groups.events import Kind, event_only, member_fenced, member_joined
-from coordinator.groups.records import group_metadata
+from coordinator.groups.classic.records import group_metadata
+from coordinator.groups.events import event_only, member_fenced, member_joined
+from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import JoinGroupResponse
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 SKIP_ASSIGNMENT_SINCE = 9
 

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.answers import assigned, sync_refused
 from coordinator.groups.classic.effects import Effects
-from coordinator.groups.classic.group import ClassicGroup, ClassicMember, State, sync_key
+from coordinator.groups.classic.group import ClassicGroup, ClassicMember, State, find_classic_group, sync_key
 from coordinator.groups.classic.rebalance import tell_completed
-from coordinator.groups.consumer.classic_members import sync_consumer_group
+from coordinator.groups.classic.records import group_metadata
+from coordinator.groups.consumer.group import find_consumer_group
 from coordinator.groups.events import ClassicDelivery, event_only, fenced_classic
 from coordinator.groups.fencing import fence_generation, fence_member
-from coordinator.groups.records import group_metadata
+from coordinator.groups.migration.classic_members import sync_consumer_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import SyncGroupRequest
 from coordinator.runtime.result import Fact, RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 PROTOCOL_REQUIRED_SINCE = 5
 
@@ -42,9 +43,9 @@ def _sync(groups: "Groups", request: SyncGroupRequest, context: RequestContext, 
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    group = groups.classic.get(request.group_id)
+    group = find_classic_group(groups, request.group_id)
     if group is None:
-        consumer = groups.consumer.get(request.group_id)
+        consumer = find_consumer_group(groups, request.group_id)
         if consumer is not None:
             return sync_consumer_group(groups, consumer, request, context, now_ms)
     if group is None or group.state is State.EMPTY:

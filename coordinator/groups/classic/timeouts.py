@@ -15,18 +15,18 @@ A timer is armed and disarmed with what it watches, yet what it watches is looke
 from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.effects import Effects
-from coordinator.groups.classic.group import Cause, State
+from coordinator.groups.classic.group import Cause, State, find_classic_group
 from coordinator.groups.classic.leave import remove_member
 from coordinator.groups.classic.rebalance import call_together, form_generation, rebalance_or_go_on, tell_expired
 from coordinator.runtime.result import Result, TimerKey
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 
 def fire_session(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
     _, group_id, member_id = key
-    group = groups.classic.get(str(group_id))
+    group = find_classic_group(groups, str(group_id))
     member = None if group is None else group.members.get(str(member_id))
     effects = Effects()
     if group is None or member is None:
@@ -46,7 +46,7 @@ def fire_session(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
 
 def fire_pending(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
     _, group_id, member_id = key
-    group = groups.classic.get(str(group_id))
+    group = find_classic_group(groups, str(group_id))
     effects = Effects()
     if group is None or member_id not in group.pending_joins:
         return effects.result()
@@ -58,7 +58,7 @@ def fire_pending(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
 
 
 def fire_join(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
-    group = groups.classic.get(str(key[1]))
+    group = find_classic_group(groups, str(key[1]))
     effects = Effects()
     if group is None or group.state is not State.PREPARING_REBALANCE:
         return effects.result()
@@ -78,7 +78,7 @@ def fire_join(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
 
 def fire_sync(groups: "Groups", key: TimerKey, now_ms: int) -> Result:
     _, group_id, generation = key
-    group = groups.classic.get(str(group_id))
+    group = find_classic_group(groups, str(group_id))
     effects = Effects()
     if group is None or group.generation != generation or not group.pending_syncs:
         return effects.result()

@@ -16,27 +16,25 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import ClassicGroup, State
-from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.classic.records import new_group_metadata
+from coordinator.groups.group import Group
 from coordinator.groups.offsets.records import NO_TOPIC_ID, offset_commit_tombstone
-from coordinator.groups.records import new_group_metadata
-from coordinator.groups.streams.group import StreamsGroup
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
 from coordinator.runtime.result import Fact, Record, RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
 def delete(groups: "Groups", request: OffsetDeleteRequest, context: RequestContext, now_ms: int) -> Result:
     """Every topic and partition asked for exists. A partition without an offset is answered like one that had one."""
-    group = groups.group(request.group_id)
+    group = groups.by_id.get(request.group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-    if isinstance(group, ClassicGroup) and group.state is not State.EMPTY and not group.uses_consumer_protocol:
+    if group.protects_all_offsets:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     committed = groups.offsets.by_group.get(request.group_id, {})
     pending = groups.offsets.pending.partitions(request.group_id)
@@ -66,15 +64,13 @@ def topics_deleted(groups: "Groups", topics: Iterable[tuple[str, bytes]], now_ms
         committed = chain(offsets.by_group.get(group_id, {}).items(), offsets.pending.values(group_id))
         doomed = {key: None for key, each in committed if key[0] in ids and each.topic_id in (ids[key[0]], NO_TOPIC_ID)}
         count += len(doomed)
-        records += _take_back(groups, groups.group_or_simple(group_id), doomed, now_ms)
+        records += _take_back(groups, groups.get_or_simple(group_id), doomed, now_ms)
     return Result(records=records, facts=_told(count, "topic deleted"))
 
 
-def _take_back(
-    groups: "Groups", group: ClassicGroup | ConsumerGroup | StreamsGroup, doomed: Iterable[tuple[str, int]], now_ms: int
-) -> list[Record]:
+def _take_back(groups: "Groups", group: Group, doomed: Iterable[tuple[str, int]], now_ms: int) -> list[Record]:
     records = [offset_commit_tombstone(group.group_id, topic, partition) for topic, partition in doomed]
-    if records and isinstance(group, ClassicGroup) and group.stored is None and group.state is State.EMPTY:
+    if records and group.is_simple:
         committed = groups.offsets.by_group.get(group.group_id, {})
         if len(records) == len(committed.keys() | groups.offsets.pending.partitions(group.group_id)):
             return [new_group_metadata(group.group_id, now_ms), *records]

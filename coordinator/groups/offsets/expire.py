@@ -22,24 +22,18 @@ One timer per shard looks at every group, as in Kafka. A turn stops after so man
 so that a million offsets that end on the same day neither hold up the requests of a shard nor make one monstrous batch.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import ClassicGroup, State
-from coordinator.groups.consumer.group import ConsumerGroup
-from coordinator.groups.delete_groups import ended
-from coordinator.groups.modern import ModernGroup
+from coordinator.groups.group import Group
 from coordinator.groups.offsets.pending import Partition
 from coordinator.groups.offsets.records import NO_TIMESTAMP, offset_commit_tombstone
-from coordinator.groups.streams.group import StreamsGroup
 from coordinator.protocol.messages import OffsetCommitValue
 from coordinator.runtime.result import Fact, Record, Result, Timer, TimerKey
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
-
-_Group = ClassicGroup | ConsumerGroup | StreamsGroup
+    from coordinator.groups.state import Groups
 
 TIMER: TimerKey = ("offsets-expire",)
 RECORDS_PER_TURN_MAX = 10_000
@@ -59,8 +53,7 @@ def fire(groups: "Groups", now_ms: int) -> Result:
     records: list[Record] = []
     timers: list[Timer] = []
     offsets_expired = groups_expired = 0
-    every_group: Iterator[_Group] = chain(groups.classic.values(), groups.consumer.values(), groups.streams.values())
-    for group in every_group:
+    for group in groups.by_id.values():
         group_id = group.group_id
         committed = groups.offsets.by_group.get(group_id, {})
         room = RECORDS_PER_TURN_MAX - len(records)
@@ -69,9 +62,9 @@ def fire(groups: "Groups", now_ms: int) -> Result:
         expired = list(islice((each for each in old if each not in pending) if pending else old, room))
         offsets_expired += len(expired)
         records += [offset_commit_tombstone(group_id, topic, partition) for topic, partition in expired]
-        if len(expired) == len(committed) and not pending and _is_empty(group):
+        if len(expired) == len(committed) and not pending and group.is_empty:
             groups_expired += 1
-            tombstones, disarmed = ended(group)
+            tombstones, disarmed = groups.end(group)
             records += tombstones
             timers += disarmed
         if len(records) >= RECORDS_PER_TURN_MAX:
@@ -83,15 +76,11 @@ def fire(groups: "Groups", now_ms: int) -> Result:
     return Result(records=records, timers=(*timers, again), facts=(Fact("offsets_expired", fields),))
 
 
-def _is_empty(group: _Group) -> bool:
-    return not group.members if isinstance(group, ModernGroup) else group.state is State.EMPTY
-
-
 def expired_offsets(
-    group: _Group, committed: dict[Partition, OffsetCommitValue], now_ms: int, retention_ms: int
+    group: Group, committed: dict[Partition, OffsetCommitValue], now_ms: int, retention_ms: int
 ) -> Iterator[Partition]:
     """The partitions of a group whose offsets may go."""
-    counted_from = _counted_from(group)
+    counted_from = group.expiry_base()
     if counted_from is None:
         return
     for partition, each in committed.items():
@@ -100,19 +89,3 @@ def expired_offsets(
         expiry_ms = each.expire_timestamp
         if now_ms >= (counted_from(each) + retention_ms if expiry_ms == NO_TIMESTAMP else expiry_ms):
             yield partition
-
-
-def _counted_from(group: _Group) -> Callable[[OffsetCommitValue], int] | None:
-    """The moment from which an offset's retention runs, or None while the group needs all its offsets."""
-    if isinstance(group, ModernGroup) or group.protocol_type is None:
-        return _commit_timestamp_ms
-    if group.state is State.EMPTY:
-        since_ms = group.state_timestamp_ms
-        return _commit_timestamp_ms if since_ms is None else lambda _: since_ms
-    if group.state is State.STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None:
-        return _commit_timestamp_ms
-    return None
-
-
-def _commit_timestamp_ms(committed: OffsetCommitValue) -> int:
-    return committed.commit_timestamp

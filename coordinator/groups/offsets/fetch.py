@@ -24,7 +24,7 @@ from coordinator.protocol.messages import OffsetCommitValue, OffsetFetchRequest,
 from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Catalog, Groups
+    from coordinator.groups.state import Catalog, Groups
 
 _AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 _AskedTopic = OffsetFetchRequest.OffsetFetchRequestTopics

@@ -14,14 +14,14 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from coordinator.groups.offsets.replay import replay_offsets
-from coordinator.log.batch import BatchBuilder
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.protocol.wire import SHORT, text_prefix
 from coordinator.runtime.result import Record, Records
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 VERSION = 4
 VERSION_WITH_EXPIRY = 1

@@ -20,7 +20,7 @@ from coordinator.protocol.messages import (
 from coordinator.runtime.result import Marker, Producer
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 
 def replay_offset_commit(groups: "Groups", key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
@@ -28,7 +28,7 @@ def replay_offset_commit(groups: "Groups", key: OffsetCommitKey, value: OffsetCo
     if value is None:
         offsets.remove(group_id, key.topic, key.partition)
         offsets.pending.drop(group_id, (key.topic, key.partition))
-        groups.forget_if_nothing_is_known(group_id)
+        groups.remove_if_unknown(group_id)
         return
     replay_offsets(groups, group_id, key.topic, value.topic_id, ((key.partition, value),))
 
@@ -43,7 +43,7 @@ def replay_offsets(
     """Offsets of one topic by partition index, none of them a tombstone; `topic_id`: what all of them say."""
     offsets = groups.offsets
     if group_id not in offsets.by_group:
-        groups.group_or_simple(group_id)
+        groups.get_or_simple(group_id)
     if group_id in offsets.pending.by_group:
         for partition, _ in committed:
             offsets.pending.supersede(group_id, (topic, partition))
@@ -51,7 +51,7 @@ def replay_offsets(
 
 
 def replay_pending_offset(groups: "Groups", key: OffsetCommitKey, value: OffsetCommitValue, producer: Producer) -> None:
-    groups.group_or_simple(key.group)
+    groups.get_or_simple(key.group)
     groups.offsets.pending.add(producer, key.group, (key.topic, key.partition), value)
 
 

@@ -21,15 +21,13 @@ from coordinator.protocol.messages import OffsetCommitValue
 class Offsets:
     """All committed offsets of a shard."""
 
-    __slots__ = ("by_group", "commits", "count", "pending", "topic_ids")
+    __slots__ = ("by_group", "count", "pending", "topic_ids")
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[Partition, OffsetCommitValue]] = {}
         """A group that has no offsets has no entry."""
         self.count = 0
         """Offsets in all groups."""
-        self.commits = 0
-        """Offsets committed since the state was loaded: for metrics, not part of the durable state."""
         self.pending = PendingOffsets()
         self.topic_ids: dict[bytes, bytes] = {}
         """Each topic's id, once."""

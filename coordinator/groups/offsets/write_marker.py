@@ -13,7 +13,7 @@ from coordinator.protocol.messages import WriteTxnMarkersResponse
 from coordinator.runtime.result import Marker, RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.groups import Groups
+    from coordinator.groups.state import Groups
 
 EPOCH_BUMPED_SINCE = 2
 """transaction.version from which a transaction ends with a higher epoch than its records have."""

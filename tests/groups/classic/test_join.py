@@ -70,7 +70,7 @@ def test_a_group_exists_even_if_its_first_join_is_refused():
 def test_a_made_up_id_is_unknown_whether_or_not_the_group_is():
     h = GroupHarness()
     assert h.join("nowhere", "made-up").error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert "nowhere" not in h.groups.classic
+    assert "nowhere" not in h.groups.by_id
     h.stable()
     reply = h.join("g", "made-up").reply
     assert (reply.error_code, reply.member_id, reply.generation_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "made-up", -1)

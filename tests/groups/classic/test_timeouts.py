@@ -3,6 +3,7 @@
 import pytest
 
 from coordinator.groups.delete_groups import delete_groups
+from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode
 from tests.groups.harness import GroupHarness, subscription
 
@@ -166,14 +167,14 @@ def test_a_group_that_is_deleted_leaves_no_timer_of_an_id_that_was_given_out(by)
         h.advance(1_000)
     else:
         h.call(delete_groups, ["g"])
-    assert "g" not in h.groups.classic
+    assert "g" not in h.groups.by_id
     assert list(h.timers) == [("offsets-expire",)]
 
 
 def test_a_timer_of_a_group_that_was_deleted_does_nothing():
     h = GroupHarness()
     member_id = h.join(session_ms=10_000).reply.member_id
-    h.groups.delete("g")
+    h.groups.remove("g", Kind.CLASSIC)
     before = list(h.records)
     h.advance(20_000)
     assert h.records == before

@@ -8,8 +8,10 @@ members may read the same partition at the same time.
 
 from typing import Any
 
-from coordinator.groups.consumer.group import MemberState
+from coordinator.groups.consumer.group import find_consumer_group
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
+from coordinator.groups.consumer.member import MemberState
+from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import ConsumerSettings, StreamsSettings
 from coordinator.protocol.errors import ErrorCode
@@ -137,7 +139,7 @@ class ConsumerHarness(GroupHarness):
         return [ErrorCode(each.error_code) for topic in result.reply.topics for each in topic.partitions]
 
     def consumer(self, group_id: str = "g") -> Any:
-        return self.groups.consumer[group_id]
+        return self.groups.by_id[group_id]
 
     def member(self, member_id: str = "m", group_id: str = "g") -> Any:
         return self.consumer(group_id).members[member_id]
@@ -191,7 +193,7 @@ class Modern:
 
     @property
     def is_in(self) -> bool:
-        group = self.h.groups.consumer.get(self.group)
+        group = find_consumer_group(self.h.groups, self.group)
         return group is not None and self.id in group.members
 
     def beat(self, *, lose_answer: bool = False) -> Asked:
@@ -283,7 +285,7 @@ class Classic:
 
     @property
     def is_in(self) -> bool:
-        group = self.h.groups.group(self.group)
+        group = find_consumer_group(self.h.groups, self.group)
         return group is not None and self.id in group.members
 
     def beat(self) -> None:
@@ -405,7 +407,7 @@ def assert_one_owner(clients: Any) -> None:
 
 def assert_sound(h: ConsumerHarness) -> None:
     """I1, I8 and the order of the epochs, seen from inside."""
-    for group in h.groups.consumer.values():
+    for group in h.groups.of_kind(Kind.CONSUMER):
         owners: dict[bytes, dict[int, str]] = {}
         for member in group.members.values():
             if member.member_epoch >= 0:
@@ -421,9 +423,10 @@ def assert_sound(h: ConsumerHarness) -> None:
                         assert partition not in owners.get(topic_id, {}), (partition, member)
                         owners.setdefault(topic_id, {})[partition] = member.member_id
         assert owners == group.owners
-        meant = [(t, p, m) for m, parts in group.target.items() for t, some in parts.items() for p in some]
-        assert sorted(meant) == sorted((t, p, m) for t, parts in group.meant.items() for p, m in parts.items())
-        assert group.meant_count == len(meant)
+        target = [(t, p, m) for m, parts in group.target.items() for t, some in parts.items() for p in some]
+        inverted = [(t, p, m) for t, parts in group.inverted_target.items() for p, m in parts.items()]
+        assert sorted(target) == sorted(inverted)
+        assert group.target_partition_count == len(target)
         assert group.unreconciled == {
             m for m, each in group.members.items() if not each.is_reconciled_to(group.target_epoch)
         }

@@ -60,7 +60,7 @@ def test_at_its_epoch_a_member_may_commit_what_it_lost_unless_ownership_is_requi
     h = halved(policy, consumer_fencing_require_ownership="true")
     assert h.commit("g", "a", 3, [("t", 2)]) == [STALE]
     assert h.commit("g", "a", 3, [("t", 0)]) == [NONE]
-    assert h.groups.commits_fenced == {"the member does not own the partition": 1}
+    assert h.groups.counters.fenced == {"the member does not own the partition": 1}
 
 
 @pytest.mark.parametrize("policy", FENCING_POLICIES)
@@ -126,7 +126,7 @@ def test_strangers_and_simple_consumers():
     h.beat(member_id="b", epoch=-1)
     assert h.commit("g", "", -1, [("t", 0)]) == [NONE]
     assert h.commit("g", "m", 5, [("t", 0)]) == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert h.groups.group("g").state == "Empty"
+    assert h.groups.by_id.get("g").state == "Empty"
 
 
 def test_classic_members_are_told_illegal_generation():

@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from coordinator.groups.classic.group import find_classic_group
+from coordinator.groups.consumer.group import find_consumer_group
 from coordinator.groups.fencing import stale_because
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, REVOCATION_EPOCH, STRICT, ConsumerSettings
 from tests.groups.consumer.consumer_world import (
@@ -185,7 +187,7 @@ class ConsumerHistories(RuleBasedStateMachine):
         if member is not None:
             now = {member.member_epoch, member.previous_member_epoch}
             epochs = {epoch for epoch in epochs if epoch < member.member_epoch and epoch not in now}
-        if not epochs or self.h.groups.classic.get("g") is not None:
+        if not epochs or find_classic_group(self.h.groups, "g") is not None:
             return
         epoch = sorted(epochs)[-back % len(epochs)]
         state, written = self.h.durable(), len(self.h.records)
@@ -241,9 +243,9 @@ class ConsumerHistories(RuleBasedStateMachine):
         assert stored == {partition: offset for partition, (offset, _) in self.committed.items()}
 
     def watch(self):
-        group = self.h.groups.consumer.get("g")
+        group = find_consumer_group(self.h.groups, "g")
         members = {} if group is None else dict(group.members)
-        classic = self.h.groups.classic.get("g")
+        classic = find_classic_group(self.h.groups, "g")
         for member_id, before in self.before.items():
             now = members.get(member_id)
             if classic is not None and member_id in classic.members:
@@ -323,17 +325,17 @@ class ConsumerHistories(RuleBasedStateMachine):
         }
         read = {pair for client in self.clients for pair in client.owned}
         assert read == wanted, (read, wanted, [(c.id, c.owned, c.topics) for c in self.clients])
-        group = h.groups.group("g")
+        group = h.groups.by_id.get("g")
         if self.clients:
             assert group.state.value == "Stable"
             wants = {(client.topics, getattr(client, "regex", None)) for client in self.clients}
             names = {getattr(client, "assignor", None) for client in self.clients}
-            if len(wants) == 1 and names == {None} and "g" in h.groups.consumer:
+            if len(wants) == 1 and names == {None} and find_consumer_group(h.groups, "g") is not None:
                 sizes = [len(client.owned) for client in self.clients]
                 assert max(sizes) - min(sizes) <= 1, sizes
 
     def is_at_rest(self):
-        group = self.h.groups.group("g")
+        group = self.h.groups.by_id.get("g")
         return group is not None and group.state.value == "Stable" and all(client.is_in for client in self.clients)
 
     def topics_of(self, client):

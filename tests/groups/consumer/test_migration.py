@@ -3,7 +3,9 @@
 import pytest
 
 from coordinator.groups.classic.describe import describe_group
+from coordinator.groups.classic.group import find_classic_group
 from coordinator.groups.consumer.describe import describe_consumer_group, list_groups
+from coordinator.groups.consumer.group import find_consumer_group
 from coordinator.protocol.errors import ErrorCode
 from tests.groups.consumer.consumer_world import (
     INTERVAL_MS,
@@ -44,7 +46,7 @@ def test_up_and_down_again_with_live_members(cooperative):
     assert h.consumer().state == "Stable"
     modern.leave()
     assert h.group().state.value == "PreparingRebalance"
-    assert "g" not in h.groups.consumer
+    assert find_consumer_group(h.groups, "g") is None
     live(h, classics)
     assert h.group().state.value == "Stable"
     assert sorted(len(client.owned) for client in classics) == [2, 2]
@@ -99,7 +101,7 @@ def test_a_group_without_members_is_replaced_and_its_offsets_stay(kind):
     before = len(h.records)
     assert h.join_modern().reply.member_epoch == 2
     assert h.kinds(before) == ["-2", "5", "3", "7", "6", "8"]
-    assert "g" not in h.groups.classic
+    assert find_classic_group(h.groups, "g") is None
     assert h.groups.offsets.get("g", "t", 0) is not None
     assert_sound(h)
 
@@ -196,7 +198,7 @@ def test_a_join_to_an_empty_consumer_group_makes_a_classic_one_of_generation_1()
     [member_id] = h.stable("g", 1)
     assert h.kinds(before)[:4] == ["-6", "-4", "-3", "2"]
     assert (h.group().generation, list(h.group().members)) == (1, [member_id])
-    assert "g" not in h.groups.consumer
+    assert find_consumer_group(h.groups, "g") is None
     assert_sound(h)
 
 
@@ -291,5 +293,5 @@ def test_from_a_crash_at_any_record_the_same_clients_converge():
             h.advance(INTERVAL_MS)
         wanted = {(name, p) for client in clients for name in client.topics for p in range(h.catalog.topics[name])}
         assert {pair for client in clients for pair in client.owned} == wanted, cut
-        assert h.groups.group("g").state.value == "Stable"
+        assert h.groups.by_id.get("g").state.value == "Stable"
         assert_sound(h)

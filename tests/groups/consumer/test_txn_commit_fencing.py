@@ -4,7 +4,8 @@ import pytest
 
 from coordinator.groups.commit_events import Verdict
 from coordinator.groups.fencing import NAMES_NO_MEMBER, NOT_OWNED, NOT_OWNED_THEN
-from coordinator.groups.offsets.commit_in_transaction import VerifiedCommit, commit_in_transaction
+from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
+from coordinator.groups.offsets.partial_commit import PartialCommit
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import TxnOffsetCommitRequest
@@ -23,11 +24,12 @@ def stage(h, epoch, *partitions, member="a", version=6):
     topics = [_Topic(name, h.catalog.topic_id(name), [_Partition(index, 1, -1, "")]) for name, index in partitions]
     request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, member, None, topics)
 
-    def told(groups, request, call, now_ms):
-        return Result(facts=commit_in_transaction(groups, VerifiedCommit(request, None), call, now_ms).facts)
+    def facts_only(groups, request, context, now_ms):
+        verified = VerifiedCommit(PartialCommit(request, ANSWERS), None)
+        return Result(facts=commit_in_transaction(groups, verified, context, now_ms).facts)
 
     try:
-        h.call(told, request, version)
+        h.call(facts_only, request, version)
     except KafkaError as error:
         h._apply(Result(facts=error.facts))
         return error.code
@@ -44,7 +46,7 @@ def test_what_was_taken_is_refused_at_an_earlier_epoch_in_the_words_of_the_versi
     assert stage(h, 3, KEPT, version=version) == NONE
     assert stage(h, 3, LOST, version=version) == NONE
     assert stage(h, 3, KEPT, member="nobody", version=version) == UNKNOWN
-    assert sum(h.groups.commits_fenced.values()) == 3
+    assert sum(h.groups.counters.fenced.values()) == 3
 
 
 def test_what_was_kept_is_taken_by_the_partitions_own_epoch_only():
@@ -66,7 +68,7 @@ def test_who_names_nobody_is_taken_unless_a_member_is_required(policy):
     h.groups.settings.set("g", fencing_require_member="true")
     assert stage(h, -1, LOST, member="") == UNKNOWN
     assert stage(h, 3, KEPT) == NONE
-    assert h.groups.commits_fenced == {NAMES_NO_MEMBER: 1}
+    assert h.groups.counters.fenced == {NAMES_NO_MEMBER: 1}
 
 
 def test_ownership_may_be_required_here_too():
@@ -74,7 +76,7 @@ def test_ownership_may_be_required_here_too():
     assert stage(h, 3, LOST) == STALE
     assert stage(h, 3, KEPT) == NONE
     assert stage(h, 2, LOST) == STALE
-    assert h.groups.commits_fenced == {NOT_OWNED: 1, NOT_OWNED_THEN: 1}
+    assert h.groups.counters.fenced == {NOT_OWNED: 1, NOT_OWNED_THEN: 1}
 
 
 def test_an_empty_group_takes_commits_of_nobody_and_of_no_former_member():

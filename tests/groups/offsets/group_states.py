@@ -1,7 +1,7 @@
 """Classic groups in a given state, as the operations of classic groups would leave them."""
 
 from coordinator.groups.classic.group import ClassicGroup, ClassicMember, State
-from coordinator.groups.records import group_metadata
+from coordinator.groups.classic.records import group_metadata
 from coordinator.protocol.subscription import Subscription, encode_subscription
 from tests.groups.offsets.offset_coordinator import OffsetCoordinator
 
@@ -25,9 +25,9 @@ def live_group(
     Its record is in the log; a restart brings it back Stable.
     """
     shard = coordinator.groups.shard_of(group_id)
-    group = shard.state.classic.get(group_id)
+    group = shard.state.by_id.get(group_id)
     if group is None:
-        group = shard.state.classic[group_id] = ClassicGroup(group_id, coordinator.now_ms)
+        group = shard.state.by_id[group_id] = ClassicGroup(group_id, coordinator.now_ms)
     metadata = b"\xff" if topics is None else encode_subscription(Subscription(topics, None, {}, -1, None, 1))
     for member_id, instance_id in ((MEMBER, None), (STATIC, INSTANCE)):
         protocols = (("range", metadata),)

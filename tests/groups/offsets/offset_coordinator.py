@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.groups.groups import Groups
+from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol import messages
@@ -61,11 +61,11 @@ class MemoryShard:
         self.timers: dict[Any, int] = {}
         self.facts: list[Any] = []
         self.events: list[Record] = []
-        self.state: Groups
+        self.state: GroupMachine
         self.load(self.log)
 
     def load(self, log: Iterable[tuple[bytes, bytes | None]]) -> None:
-        self.state = Groups(self.coordinator.config, self.coordinator.catalog)
+        self.state = GroupMachine(self.coordinator.config, self.coordinator.catalog)
         self.timers.clear()
         for entry in log:
             if isinstance(entry, Marker):
@@ -190,7 +190,7 @@ class OffsetCoordinator:
         self.verification = Verification()
 
     @property
-    def state(self) -> Groups:
+    def state(self) -> GroupMachine:
         """Of the only shard."""
         (shard,) = self.shards
         return shard.state

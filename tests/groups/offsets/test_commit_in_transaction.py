@@ -221,8 +221,8 @@ def test_who_could_be_checked_is_counted(coordinator):
     live_group(coordinator, "g")
     for version, who in [(0, NOBODY), (2, NOBODY), (3, NOBODY), (5, RIGHT), (5, {**RIGHT, "member_id": "stranger"})]:
         coordinator.stage("g", {P0: 1}, version, **who)
-    assert coordinator.state.txn_commits == {OLD_VERSION: 2, NO_MEMBER: 1, MEMBER_CHECKED: 2}
-    assert coordinator.state.commits_fenced == {}
+    assert coordinator.state.counters.txn_requests == {OLD_VERSION: 2, NO_MEMBER: 1, MEMBER_CHECKED: 2}
+    assert coordinator.state.counters.fenced == {}
 
 
 @pytest.mark.parametrize("has_members", [True, False])
@@ -234,7 +234,7 @@ def test_a_server_may_refuse_whoever_cannot_be_checked(has_members):
         assert coordinator.stage("g", {P0: 1}, **RIGHT) == {P0: OK}
     for version in (2, 5):
         assert coordinator.stage("g", {P0: 1}, version) == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
-    assert coordinator.state.commits_fenced == {NAMES_NO_MEMBER: 2}
+    assert coordinator.state.counters.fenced == {NAMES_NO_MEMBER: 2}
 
 
 # --- what is left to pending offsets -----------------------------------------------------------------------------------

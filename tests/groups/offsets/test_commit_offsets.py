@@ -40,7 +40,7 @@ def commit_one(coordinator, group_id="g", version=8, **who):
 def test_anybody_without_a_generation_may_commit_to_an_unknown_group(coordinator):
     assert commit_one(coordinator) == OK
     assert commit_one(coordinator, "h", member_id="m") == OK
-    group = coordinator.state.classic["g"]
+    group = coordinator.state.by_id["g"]
     assert (group.state, group.protocol_type, group.stored) == (State.EMPTY, None, None)
 
 

@@ -86,10 +86,10 @@ def test_a_simple_group_outlives_its_last_offset_and_a_restart(coordinator):
     coordinator.delete_offsets("g", [P1])
     for _ in range(2):
         assert codes(coordinator.delete_offsets("g", [P0])) == {P0: OK}
-        assert coordinator.state.classic["g"].protocol_type is None
+        assert coordinator.state.by_id["g"].protocol_type is None
         coordinator.restart()
     coordinator.pass_time(coordinator.config.offsets_retention_check_interval_ms)
-    assert coordinator.state.classic == {}
+    assert coordinator.state.by_id == {}
 
 
 # --- DeleteGroups -----------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_each_group_gets_its_own_result(coordinator, version):
         ("", OK),
         ("empty", OK),
     ]
-    assert set(coordinator.state.classic) == {"live"}
+    assert set(coordinator.state.by_id) == {"live"}
     assert coordinator.state.offsets.count == 0
 
 
@@ -124,7 +124,7 @@ def test_a_deleted_group_stays_deleted(coordinator):
     coordinator.delete_groups("g")
     coordinator.restart()
     assert coordinator.fetch("g") == {}
-    assert coordinator.state.classic == {}
+    assert coordinator.state.by_id == {}
 
 
 def test_a_deleted_group_can_be_used_anew(coordinator):
@@ -142,7 +142,7 @@ def test_groups_of_many_shards_are_deleted_in_one_request():
     for name in names:
         coordinator.commit(name, {P0: 1})
     assert coordinator.delete_groups(*names) == [(name, OK) for name in names]
-    assert all(not shard.state.classic for shard in coordinator.shards)
+    assert all(not shard.state.by_id for shard in coordinator.shards)
 
 
 def test_a_refusal_names_every_group(coordinator):
@@ -162,7 +162,7 @@ def test_offsets_go_with_their_topic(coordinator):
     coordinator.shards[0].apply(topics_deleted(coordinator.state, [("topic", topic_id)], coordinator.now_ms))
     assert (coordinator.fetch("g"), coordinator.fetch("h")) == ({OTHER: 2}, {})
     coordinator.restart()
-    assert set(coordinator.state.classic) == {"g", "h"}
+    assert set(coordinator.state.by_id) == {"g", "h"}
 
 
 def test_offsets_of_a_new_topic_of_the_same_name_stay(coordinator):
@@ -189,7 +189,7 @@ def test_a_simple_group_outlives_its_last_pending_offset_too(coordinator):
     coordinator.stage("g", {P0: 2})
     coordinator.delete_offsets("g", [P0])
     coordinator.restart()
-    assert set(coordinator.state.classic) == {"g"}
+    assert set(coordinator.state.by_id) == {"g"}
 
 
 def test_a_group_with_pending_offsets_is_deleted_and_they_with_it(coordinator):
@@ -200,7 +200,7 @@ def test_a_group_with_pending_offsets_is_deleted_and_they_with_it(coordinator):
     coordinator.end("g", commits=True)
     coordinator.restart()
     assert coordinator.fetch("g") == {}
-    assert coordinator.state.classic == {}
+    assert coordinator.state.by_id == {}
 
 
 def test_pending_offsets_of_a_deleted_topic_go_and_those_of_its_namesake_stay(coordinator):

@@ -35,10 +35,10 @@ def test_a_simple_groups_offset_goes_a_retention_after_its_commit(coordinator):
 def test_a_group_goes_with_its_last_offset(coordinator):
     coordinator.commit("g", {P0: 1})
     coordinator.pass_time(RETENTION_MS)
-    assert coordinator.state.classic == {}
+    assert coordinator.state.by_id == {}
     assert coordinator.state.offsets.count == 0
     coordinator.restart()
-    assert coordinator.state.classic == {}
+    assert coordinator.state.by_id == {}
 
 
 def test_committing_again_starts_the_retention_anew(coordinator):
@@ -59,7 +59,7 @@ def test_an_empty_groups_offsets_count_from_the_moment_it_became_empty(coordinat
     assert coordinator.fetch("g") == {P0: 1}
     coordinator.pass_time(CHECK_MS)
     assert coordinator.fetch("g") == {}
-    assert coordinator.state.classic == {}
+    assert coordinator.state.by_id == {}
 
 
 def test_a_restart_does_not_prolong_the_retention_of_an_empty_group(coordinator):
@@ -68,7 +68,7 @@ def test_a_restart_does_not_prolong_the_retention_of_an_empty_group(coordinator)
     coordinator.pass_time(RETENTION_MS // 2)
     coordinator.restart()
     coordinator.pass_time(RETENTION_MS // 2 + CHECK_MS)
-    assert coordinator.state.classic == {}
+    assert coordinator.state.by_id == {}
 
 
 def test_an_empty_group_of_an_old_kafka_counts_from_the_commit(coordinator):
@@ -86,7 +86,7 @@ def test_a_stable_consumer_group_keeps_what_it_subscribes_to_and_loses_the_rest(
     coordinator.commit("g", {P0: 1, OTHER: 2}, member_id=MEMBER, generation=GENERATION)
     coordinator.pass_time(3 * RETENTION_MS)
     assert coordinator.fetch("g") == {P0: 1}
-    assert "g" in coordinator.state.classic
+    assert "g" in coordinator.state.by_id
 
 
 def test_a_live_group_outlives_its_last_offset(coordinator):
@@ -94,7 +94,7 @@ def test_a_live_group_outlives_its_last_offset(coordinator):
     coordinator.commit("g", {OTHER: 2}, member_id=MEMBER, generation=GENERATION)
     coordinator.pass_time(RETENTION_MS)
     assert coordinator.fetch("g") == {}
-    assert coordinator.state.classic["g"].members
+    assert coordinator.state.by_id["g"].members
 
 
 @pytest.mark.parametrize("state", [State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE])
@@ -138,7 +138,7 @@ def test_an_expiry_of_its_own_is_no_way_around_a_subscription(coordinator):
 def test_an_empty_group_without_offsets_goes_at_the_next_check(coordinator):
     emptied_group(coordinator, "g")
     coordinator.pass_time(CHECK_MS)
-    assert coordinator.state.classic == {}
+    assert coordinator.state.by_id == {}
     assert coordinator.records()[-1].value is None
 
 
@@ -168,7 +168,7 @@ def test_many_offsets_go_in_several_turns_and_all_of_them_go(coordinator, monkey
     assert len(turn.records) <= 6
     assert turn.timers[0].delay_ms == 0
     coordinator.pass_time(0)
-    assert coordinator.state.classic == {}
+    assert coordinator.state.by_id == {}
     assert coordinator.state.offsets.count == 0
     told = [fact.fields for fact in coordinator.shards[0].facts]
     assert sum(fields["offsets"] for fields in told) == 12
@@ -183,19 +183,19 @@ def test_a_partition_with_a_pending_offset_and_its_group_are_spared(coordinator)
     coordinator.end("g", commits=False)
     coordinator.pass_time(CHECK_MS)
     assert coordinator.fetch("g") == {}
-    assert coordinator.state.classic == {}
+    assert coordinator.state.by_id == {}
 
 
 def test_a_group_that_has_pending_offsets_only_is_spared_until_they_are_aborted(coordinator):
     coordinator.stage("g", {P0: 3})
     coordinator.pass_time(2 * RETENTION_MS)
-    assert set(coordinator.state.classic) == {"g"}
+    assert set(coordinator.state.by_id) == {"g"}
     coordinator.restart()
-    assert set(coordinator.state.classic) == {"g"}
+    assert set(coordinator.state.by_id) == {"g"}
     coordinator.end("g", commits=False)
-    assert set(coordinator.state.classic) == {"g"}
+    assert set(coordinator.state.by_id) == {"g"}
     coordinator.pass_time(CHECK_MS)
-    assert coordinator.state.classic == {}
+    assert coordinator.state.by_id == {}
 
 
 def test_the_retention_of_a_transactions_offset_counts_from_its_commit_not_from_its_marker(coordinator):

@@ -54,7 +54,7 @@ class OffsetHistory(RuleBasedStateMachine):
         self.next_offset += 1
         who: dict[str, Any] = {}
         if group_id in self.subscribed:
-            who = {"member_id": MEMBER, "generation": self.coordinator.state.classic[group_id].generation}
+            who = {"member_id": MEMBER, "generation": self.coordinator.state.by_id[group_id].generation}
         version, expiry_ms = 8, None
         if retention_ms is not None:
             version, expiry_ms = 2, self.coordinator.now_ms + retention_ms
@@ -80,7 +80,7 @@ class OffsetHistory(RuleBasedStateMachine):
     @rule()
     def members_leave(self) -> None:
         del self.subscribed["a"]
-        all_leave(self.coordinator, self.coordinator.state.classic["a"])
+        all_leave(self.coordinator, self.coordinator.state.by_id["a"])
         self.empty_since["a"] = self.coordinator.now_ms
 
     def delete_offsets(self, group_id: str, partitions: list[Any]) -> None:
@@ -121,7 +121,7 @@ class OffsetHistory(RuleBasedStateMachine):
                     may_go_ms = max(due_ms or 0, self.empty_since.get(group_id, 0))
                     late = due_ms is not None and may_go_ms + 2 * CHECK_MS < self.coordinator.now_ms
                     assert not late, f"{group_id} {partition} should be gone"
-            if group_id not in self.coordinator.state.classic:
+            if group_id not in self.coordinator.state.by_id:
                 assert group_id not in self.subscribed
                 assert not partitions
                 self.empty_since.pop(group_id, None)
@@ -155,8 +155,8 @@ class OffsetHistory(RuleBasedStateMachine):
     @invariant()
     def a_group_is_there_while_anything_is_known_of_it(self) -> None:
         groups = self.coordinator.state
-        assert set(groups.offsets.by_group) <= set(groups.classic)
-        for group_id, group in groups.classic.items():
+        assert set(groups.offsets.by_group) <= set(groups.by_id)
+        for group_id, group in groups.by_id.items():
             assert group.stored is not None or group_id in groups.offsets.by_group
             assert (group.state is State.STABLE) == (group_id in self.subscribed)
 
@@ -164,7 +164,7 @@ class OffsetHistory(RuleBasedStateMachine):
         groups = self.coordinator.state
         rounds = {
             group_id: (group.stored, group.state, group.generation, group.protocol_type, set(group.members))
-            for group_id, group in groups.classic.items()
+            for group_id, group in groups.by_id.items()
         }
         return dict(groups.offsets.by_group), groups.offsets.count, rounds
 

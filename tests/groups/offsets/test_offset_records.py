@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from coordinator.groups.offsets.commit import ANSWERS
 from coordinator.groups.offsets.records import NO_TOPIC_ID
-from coordinator.groups.offsets.validate_partitions import accept
+from coordinator.groups.offsets.validate_partitions import validate_partitions
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitRequest
 from coordinator.runtime.result import Records
@@ -36,7 +36,7 @@ requests = st.builds(OffsetCommitRequest, group_id=st.text(max_size=20), topics=
 @pytest.mark.parametrize("expire_ms", [None, 9_000])
 @given(request=requests)
 def test_they_are_the_bytes_and_the_state_of_the_single_records(expire_ms, request):
-    answer, records, is_partly_refused = accept(request, ANSWERS, 256, 1_000, expire_ms)
+    answer, records, is_partly_refused = validate_partitions(request, ANSWERS, 256, 1_000, expire_ms)
     assert isinstance(records, Records)
     assert len(records) == len(list(records))
     assert list(records.encoded()) == [SERDE.encode(record) for record in records]
@@ -46,7 +46,7 @@ def test_they_are_the_bytes_and_the_state_of_the_single_records(expire_ms, reque
         one_by_one.replay(record)
     assert together.offsets.by_group == one_by_one.offsets.by_group
     assert together.offsets.count == one_by_one.offsets.count
-    assert together.classic.keys() == one_by_one.classic.keys()
+    assert together.by_id.keys() == one_by_one.by_id.keys()
     refused = [each for topic in answer.topics for each in topic.partitions if each.error_code]
     assert {each.error_code for each in refused} <= {ErrorCode.OFFSET_METADATA_TOO_LARGE}
     assert (len(refused) > 0) is is_partly_refused
@@ -55,6 +55,6 @@ def test_they_are_the_bytes_and_the_state_of_the_single_records(expire_ms, reque
 
 @given(request=requests)
 def test_what_is_read_back_is_what_the_state_holds(request):
-    _, records, _ = accept(request, ANSWERS, 4_096, 1_000, None)
+    _, records, _ = validate_partitions(request, ANSWERS, 4_096, 1_000, None)
     for record, (key, value) in zip(records, records.encoded(), strict=True):
         assert SERDE.decode(key, value) == record

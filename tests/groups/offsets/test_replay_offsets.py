@@ -5,9 +5,9 @@ import tracemalloc
 import pytest
 
 from coordinator.groups.classic.group import State
-from coordinator.groups.groups import Groups
+from coordinator.groups.classic.records import group_metadata_tombstone, new_group_metadata
+from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets.records import NO_TIMESTAMP, VERSION, offset_commit_tombstone
-from coordinator.groups.records import group_metadata_tombstone, new_group_metadata
 from coordinator.protocol.messages import (
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,
@@ -26,7 +26,7 @@ def committed(group_id="g", topic="topic", partition=0, offset=7):
     return Record(OffsetCommitKey(group_id, topic, partition), value, VERSION)
 
 
-def loaded(*records: Record) -> Groups:
+def loaded(*records: Record) -> GroupMachine:
     groups = OffsetCoordinator().state
     for record in records:
         groups.replay(record)
@@ -39,35 +39,35 @@ def test_an_offset_may_come_before_or_after_its_groups_record(order):
     records = [committed(), new_group_metadata("g", 5)]
     groups = loaded(*(records[each] for each in order))
     assert groups.offsets.get("g", "topic", 0).offset == 7
-    assert groups.classic["g"].stored is not None
+    assert groups.by_id["g"].stored is not None
 
 
 def test_an_offset_of_an_unknown_group_makes_a_simple_one():
-    group = loaded(committed()).classic["g"]
+    group = loaded(committed()).by_id["g"]
     assert (group.state, group.protocol_type, group.stored) == (State.EMPTY, None, None)
 
 
 def test_tombstones_of_the_unknown_are_passed_over():
     groups = loaded(offset_commit_tombstone("g", "topic", 0), group_metadata_tombstone("g"))
-    assert (groups.classic, groups.offsets.by_group, groups.offsets.count) == ({}, {}, 0)
+    assert (groups.by_id, groups.offsets.by_group, groups.offsets.count) == ({}, {}, 0)
 
 
 def test_a_groups_tombstone_leaves_its_offsets_with_a_simple_group():
     groups = loaded(new_group_metadata("g", 5), committed(), group_metadata_tombstone("g"))
     assert groups.offsets.count == 1
-    assert groups.classic["g"].stored is None
+    assert groups.by_id["g"].stored is None
 
 
 def test_a_simple_group_goes_with_its_last_offset():
     groups = loaded(committed(), committed(partition=1), offset_commit_tombstone("g", "topic", 0))
-    assert "g" in groups.classic
+    assert "g" in groups.by_id
     groups.replay(offset_commit_tombstone("g", "topic", 1))
-    assert groups.classic == {}
+    assert groups.by_id == {}
 
 
 def test_a_group_with_a_record_does_not_go_with_its_last_offset():
     groups = loaded(new_group_metadata("g", 5), committed(), offset_commit_tombstone("g", "topic", 0))
-    assert "g" in groups.classic
+    assert "g" in groups.by_id
 
 
 def test_offsets_are_counted_as_they_come_and_go():
@@ -95,7 +95,7 @@ def test_records_of_an_ancient_kafka_are_read():
     record = serde.decode(*serde.encode(Record(key, LegacyOffsetCommitValue(7, "m", 1_000), 0)))
     found = loaded(record).offsets.get("g", "topic", 0)
     assert (found.offset, found.metadata, found.commit_timestamp) == (7, "m", 1_000)
-    assert loaded(record, Record(key, None)).classic == {}
+    assert loaded(record, Record(key, None)).by_id == {}
 
 
 def test_an_offset_takes_little_memory():

@@ -8,8 +8,10 @@ process the same task, and no two of one process may have the same task at all.
 
 from typing import Any
 
-from coordinator.groups.streams.group import MemberState
+from coordinator.groups.kinds import Kind
+from coordinator.groups.streams.group import find_streams_group
 from coordinator.groups.streams.heartbeat import streams_group_heartbeat
+from coordinator.groups.streams.member import MemberState
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from coordinator.requests import streams_group_heartbeat as heartbeat_api
@@ -111,7 +113,7 @@ class StreamsHarness(GroupHarness):
         return self.beat(member_id, 0, **how)
 
     def streams(self, group_id: str = "g") -> Any:
-        return self.groups.streams[group_id]
+        return self.groups.by_id[group_id]
 
     def member(self, member_id: str = "m", group_id: str = "g") -> Any:
         return self.streams(group_id).members[member_id]
@@ -193,7 +195,7 @@ class Thread:
 
     @property
     def is_in(self) -> bool:
-        group = self.h.groups.streams.get("g")
+        group = find_streams_group(self.h.groups, "g")
         return group is not None and self.id in group.members
 
     def beat(self, *, lose_answer: bool = False) -> Asked:
@@ -268,7 +270,7 @@ def assert_one_owner(threads: Any) -> None:
 
 def assert_sound(h: StreamsHarness) -> None:
     """The same from inside, the order of the epochs, what states mean, and what is kept beside the members."""
-    for group in h.groups.streams.values():
+    for group in h.groups.of_kind(Kind.STREAMS):
         held: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
         processes: dict[tuple[str, str, int], str] = {}
         for member in group.members.values():

@@ -4,8 +4,9 @@ import pytest
 
 from coordinator.groups.commit_events import Verdict
 from coordinator.groups.fencing import BEHIND, NAMES_NO_MEMBER, NOT_OWNED, NOT_OWNED_THEN
-from coordinator.groups.offsets.commit_in_transaction import VerifiedCommit, commit_in_transaction
+from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
 from coordinator.groups.offsets.fetch import fetch_group
+from coordinator.groups.offsets.partial_commit import PartialCommit
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, STRICT
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetFetchRequest, TxnOffsetCommitRequest
@@ -27,11 +28,12 @@ class Harness(StreamsHarness):
         topics = [topic(name, self.catalog.topic_id(name), [entry(index, 1, -1, "")]) for name, index in partitions]
         request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, member_id, None, topics)
 
-        def told(groups, request, call, now_ms):
-            return Result(facts=commit_in_transaction(groups, VerifiedCommit(request, None), call, now_ms).facts)
+        def facts_only(groups, request, context, now_ms):
+            verified = VerifiedCommit(PartialCommit(request, ANSWERS), None)
+            return Result(facts=commit_in_transaction(groups, verified, context, now_ms).facts)
 
         try:
-            self.call(told, request, version)
+            self.call(facts_only, request, version)
         except KafkaError as error:
             self._apply(Result(facts=error.facts))
             return error.code
@@ -69,7 +71,7 @@ def test_at_an_earlier_epoch_what_it_has_had_since_then():
 def test_what_it_lost_fails_the_whole_request():
     h, kept, lost = halved()
     assert h.commit("g", "a", 2, [kept[0], lost[0]]) == [STALE, STALE]
-    assert h.groups.commits_fenced == {NOT_OWNED_THEN: 1}
+    assert h.groups.counters.fenced == {NOT_OWNED_THEN: 1}
 
 
 def test_what_it_got_later_is_refused_at_an_earlier_epoch():
@@ -80,14 +82,14 @@ def test_what_it_got_later_is_refused_at_an_earlier_epoch():
 def test_under_the_strict_policy_no_earlier_epoch_is_good_enough():
     h, kept, _ = halved(streams_fencing_policy=STRICT)
     assert h.commit("g", "a", 2, kept[:1]) == [STALE]
-    assert h.groups.commits_fenced == {BEHIND: 1}
+    assert h.groups.counters.fenced == {BEHIND: 1}
 
 
 def test_ownership_can_be_required_at_the_members_epoch_too():
     h, kept, lost = halved(streams_fencing_require_ownership="true")
     assert h.commit("g", "a", 3, kept) == [NONE, NONE]
     assert h.commit("g", "a", 3, lost[:1]) == [STALE]
-    assert h.groups.commits_fenced == {NOT_OWNED: 1}
+    assert h.groups.counters.fenced == {NOT_OWNED: 1}
 
 
 def test_a_topic_that_is_not_in_the_topology_is_no_members():
@@ -140,7 +142,7 @@ def test_a_transaction_that_names_nobody_is_let_through_unless_that_is_forbidden
     assert h.stage("", -1, kept[0]) == NONE
     h.groups.settings.set("g", fencing_require_member="true")
     assert h.stage("", -1, kept[0]) == UNKNOWN
-    assert h.groups.commits_fenced == {NAMES_NO_MEMBER: 1}
+    assert h.groups.counters.fenced == {NAMES_NO_MEMBER: 1}
 
 
 def test_offsets_are_read_with_the_members_epoch_or_by_nobody():

@@ -7,20 +7,14 @@ import pytest
 from coordinator.groups.classic.describe import describe_group
 from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.delete_groups import delete_groups
-from coordinator.groups.groups import Groups
+from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets.delete import delete
 from coordinator.groups.settings import GroupsConfig
 from coordinator.groups.streams.configure import configure
 from coordinator.groups.streams.describe import describe_streams_group, details, list_groups
-from coordinator.groups.streams.group import (
-    Endpoint,
-    HeldTasks,
-    MemberState,
-    StreamsGroup,
-    StreamsMember,
-    TaskOffsets,
-    TasksTuple,
-)
+from coordinator.groups.streams.group import StreamsGroup
+from coordinator.groups.streams.member import Endpoint, HeldTasks, MemberState, StreamsMember, TasksTuple
+from coordinator.groups.streams.soft_state import TaskOffsets
 from coordinator.groups.streams.topology import InternalTopic, Subtopology, Topology
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue, OffsetDeleteRequest
@@ -57,10 +51,10 @@ def committed(topic: str) -> Record:
 @pytest.fixture
 def groups():
     """One shard with a streams group of two members: what `b` should have `a` must give up."""
-    groups = Groups(GroupsConfig(), Topics({"t": 4, "u": 2, "rp": 4, "log": 4}))
-    group = groups.streams["g"] = StreamsGroup("g")
+    groups = GroupMachine(GroupsConfig(), Topics({"t": 4, "u": 2, "rp": 4, "log": 4}))
+    group = groups.by_id["g"] = StreamsGroup("g")
     group.topology = TOPOLOGY
-    group.configured = configure(TOPOLOGY, groups.catalog)
+    group.soft.configured = configure(TOPOLOGY, groups.catalog)
     group.group_epoch, group.validated_topology_epoch = 7, 3
     group.set_target_epoch(7, 1_000)
     group.target = {"a": TasksTuple(active={"0": frozenset({1, 0})}), "b": TasksTuple(active={"1": frozenset({2})})}
@@ -78,7 +72,7 @@ def groups():
         )
     )
     group.put(member("b", state=MemberState.UNRELEASED_TASKS))
-    group.task_offsets["a"] = TaskOffsets({"1": {2: 50, 0: 40}}, {"1": {2: 60}})
+    group.soft.task_offsets["a"] = TaskOffsets({"1": {2: 50, 0: 40}}, {"1": {2: 60}})
     return groups
 
 
@@ -100,8 +94,8 @@ def test_a_group_is_described_with_its_topology_as_the_topics_allow_it(groups):
 
 @pytest.mark.parametrize("topics", [None, {"t": 4}])
 def test_without_its_topics_the_topology_is_described_as_it_was_sent(groups, topics):
-    group = groups.streams["g"]
-    group.configured = None if topics is None else configure(TOPOLOGY, Topics(topics))
+    group = groups.by_id["g"]
+    group.soft.configured = None if topics is None else configure(TOPOLOGY, Topics(topics))
     first, second = described(groups).topology.subtopologies
     assert (first.subtopology_id, first.source_topics) == ("0", ["t"])
     assert second.repartition_source_topics[0].partitions == 0
@@ -129,7 +123,7 @@ def test_a_description_of_the_topology_is_not_stored_here(groups):
 
 
 def test_each_kind_of_group_is_described_by_its_own_request(groups):
-    groups.classic_or_simple("simple")
+    groups.get_or_simple("simple")
     assert described(groups, "x").error_message == "Group x not found."
     assert described(groups, "simple").error_message == "Group simple is not a streams group."
     assert described(groups, "").error_code == ErrorCode.INVALID_GROUP_ID
@@ -158,12 +152,12 @@ def test_lists_can_be_narrowed(groups, states, types, is_found):
 
 @pytest.mark.parametrize("name", ["NotReady", "not_ready", "notready", "NOT_READY"])
 def test_a_group_whose_topics_are_not_ready_is_found_by_that_state_however_it_is_written(groups, name):
-    groups.streams["g"].validated_topology_epoch = -1
+    groups.by_id["g"].validated_topology_epoch = -1
     assert [group.group_state for group in list_groups(groups, [name], [])] == ["NotReady"]
 
 
 def test_people_see_who_waits_for_whom_and_what_must_be_given_up(groups):
-    view = json.loads(json.dumps(details(groups, groups.streams["g"])))
+    view = json.loads(json.dumps(details(groups, groups.by_id["g"])))
     a, b = view["members"]
     assert (view["kind"], view["state"], view["waiting_for"]) == ("streams", "Reconciling", ["a", "b"])
     assert view["subtopologies"]["1"]["number_of_tasks"] == 4
@@ -173,8 +167,8 @@ def test_people_see_who_waits_for_whom_and_what_must_be_given_up(groups):
 
 
 def test_people_see_what_is_wrong_with_the_topics(groups):
-    groups.streams["g"].configured = configure(TOPOLOGY, Topics({"u": 2}))
-    view = details(groups, groups.streams["g"])
+    groups.by_id["g"].soft.configured = configure(TOPOLOGY, Topics({"u": 2}))
+    view = details(groups, groups.by_id["g"])
     assert view["topics_problem"] == {"code": "MISSING_SOURCE_TOPICS", "detail": "Source topics t are missing."}
     assert view["subtopologies"]["0"]["number_of_tasks"] is None
 
@@ -183,7 +177,7 @@ def test_a_group_with_members_is_not_deleted_and_one_without_goes_with_its_offse
     groups.replay(committed("t"))
     assert delete_groups(groups, ["g"], NOBODY, 0).reply.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     for member_id in ("a", "b"):
-        groups.streams["g"].drop(member_id)
+        groups.by_id["g"].drop(member_id)
     result = delete_groups(groups, ["g"], NOBODY, 0)
     assert result.reply.results[0].error_code == ErrorCode.NONE
     assert [record.key.NAME for record in result.records] == [
@@ -194,7 +188,7 @@ def test_a_group_with_members_is_not_deleted_and_one_without_goes_with_its_offse
     ]
     for record in result.records:
         groups.replay(record)
-    assert groups.group("g") is None
+    assert groups.by_id.get("g") is None
 
 
 def test_offsets_of_topics_that_the_topology_reads_are_not_deleted_under_its_members(groups):
@@ -210,5 +204,5 @@ def test_offsets_of_topics_that_the_topology_reads_are_not_deleted_under_its_mem
 
     assert codes() == (["GROUP_SUBSCRIBED_TO_TOPIC", "GROUP_SUBSCRIBED_TO_TOPIC", "NONE"], 1)
     for member_id in ("a", "b"):
-        groups.streams["g"].drop(member_id)
+        groups.by_id["g"].drop(member_id)
     assert codes() == (["NONE", "NONE", "NONE"], 3)

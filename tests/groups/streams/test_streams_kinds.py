@@ -2,9 +2,11 @@
 
 import pytest
 
+from coordinator.groups.classic.group import find_classic_group
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.delete_groups import delete_groups
 from coordinator.groups.offsets.records import offset_commit_tombstone
+from coordinator.groups.streams.group import find_streams_group
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, OffsetCommitKey, OffsetCommitValue
 from coordinator.requests import consumer_group_heartbeat as consumer_api
@@ -34,7 +36,7 @@ def test_an_empty_classic_group_becomes_a_streams_group_and_keeps_its_offsets(h)
     h.write(OFFSET)
     h.leave("g", member_id)
     assert h.arrive().ok
-    assert "g" not in h.groups.classic
+    assert find_classic_group(h.groups, "g") is None
     assert h.groups.offsets.by_group["g"][("t", 0)].offset == 5
     assert h.durable() == h.durable(h.records)
 
@@ -42,7 +44,7 @@ def test_an_empty_classic_group_becomes_a_streams_group_and_keeps_its_offsets(h)
 def test_a_simple_group_becomes_a_streams_group(h):
     h.write(OFFSET)
     assert h.arrive().ok
-    assert "g" not in h.groups.classic
+    assert find_classic_group(h.groups, "g") is None
 
 
 def test_a_classic_group_with_members_does_not(h):
@@ -85,7 +87,7 @@ def test_an_empty_streams_group_is_replaced_by_a_classic_one(h):
     h.write(OFFSET)
     h.beat("m", -1)
     h.stable(members=1)
-    assert "g" not in h.groups.streams
+    assert find_streams_group(h.groups, "g") is None
     assert h.groups.offsets.by_group["g"][("t", 0)].offset == 5
     assert h.durable() == h.durable(h.records)
 
@@ -107,7 +109,7 @@ def test_a_deleted_streams_group_leaves_nothing(h):
     h.beat("m", -1)
     result = delete_groups(h.groups, ["g"], None, h.now_ms)
     h._apply(result)
-    assert h.groups.group("g") is None
+    assert h.groups.by_id.get("g") is None
     assert h.durable() == h.durable(h.records)
     assert offset_commit_tombstone("g", "t", 0) in result.records
 

@@ -5,9 +5,10 @@ from itertools import permutations
 
 import pytest
 
-from coordinator.groups.groups import Groups
+from coordinator.groups.machine import GroupMachine
 from coordinator.groups.settings import GroupsConfig
-from coordinator.groups.streams.group import MemberState, State
+from coordinator.groups.streams.group import State
+from coordinator.groups.streams.member import MemberState
 from coordinator.protocol.messages import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
@@ -79,9 +80,9 @@ def test_records_of_a_first_join_may_come_in_any_order():
     ],
 )
 def test_a_tombstone_of_something_unknown_is_no_matter(key):
-    groups = Groups(GroupsConfig(), Topics({}))
+    groups = GroupMachine(GroupsConfig(), Topics({}))
     groups.replay(Record(key, None))
-    assert groups.streams == {}
+    assert groups.by_id == {}
 
 
 def test_what_a_member_had_is_free_with_the_tombstone_of_its_metadata_alone():
@@ -101,10 +102,10 @@ def test_the_group_goes_on_where_it_was_after_a_crash(h):
 
 def test_assignment_epochs_that_are_missing_are_the_members_epoch():
     """Written by a Kafka before 4.3."""
-    groups = Groups(GroupsConfig(), Topics({}))
+    groups = GroupMachine(GroupsConfig(), Topics({}))
     value = StreamsGroupCurrentMemberAssignmentValue(7, 6, 1, [_Tasks("0", [1, 2])], [], [], [], [], [])
     groups.replay(Record(StreamsGroupCurrentMemberAssignmentKey("g", "m"), value))
-    assert groups.streams["g"].members["m"].assigned.active == {"0": {1: 7, 2: 7}}
+    assert groups.by_id["g"].members["m"].assigned.active == {"0": {1: 7, 2: 7}}
 
 
 def test_the_state_of_a_member_is_written_in_kafkas_numbers(h):

@@ -1,0 +1,100 @@
+"""Configurations and settings as text for people: the file that `load` reads back, and the page of `config list`."""
+
+import re
+from collections.abc import Iterator
+from textwrap import wrap
+
+from coordinator.config.settings import SETTINGS, STRUCTURED, ServerConfig, Setting, StructuredSetting, joined, value_of
+
+WIDTH = 110
+_LARGER_UNITS = {
+    "milliseconds": (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000)),
+    "minutes": (("day", 1_440), ("hour", 60)),
+    "bytes": (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)),
+}
+
+Value = bool | int | str | tuple[str, ...]
+
+
+def as_yaml(config: ServerConfig) -> str:
+    """The configuration as a file that `load` reads back, with the documentation of each setting and what is allowed."""
+    lines = [
+        "# Every setting with its value. Settings that Kafka has keep Kafka's names and defaults.",
+        "# `coordinator config defaults` prints this file with the defaults.",
+        *_heading("Addresses and topics"),
+        *_comment(STRUCTURED["listeners"]),
+        "listeners:",
+    ]
+    for listener in config.listeners:
+        lines.append(f"  - address: {_scalar(joined(listener.host, listener.port))}")
+        if listener.advertised_host is not None and listener.advertised_port is not None:
+            lines.append(f"    advertise: {_scalar(joined(listener.advertised_host, listener.advertised_port))}")
+        if listener.dialect is not None:
+            lines.append(f"    dialect: {listener.dialect}")
+    lines += [
+        *_comment(STRUCTURED["admin.listener"]),
+        f"admin.listener: {_scalar(joined(config.admin.host, config.admin.port))}",
+        *_comment(STRUCTURED["topics"]),
+        "topics:" if config.declared_topics else "topics: []",
+    ]
+    for topic in config.declared_topics:
+        lines += [f"  - name: {topic.name}", f"    partitions: {topic.partitions}"]
+        if topic.configs:
+            lines.append("    configs:")
+            lines += [f"      {key}: {_scalar(value)}" for key, value in topic.configs.items()]
+    section = ""
+    for name, setting in SETTINGS.items():
+        if setting.section != section:
+            section = setting.section
+            lines += _heading(section)
+        lines += [*_comment(setting), f"{name}: {_scalar(value_of(config, name))}"]
+    return "\n".join(lines) + "\n"
+
+
+def _comment(setting: Setting | StructuredSetting) -> list[str]:
+    return ["", *(f"# {line}" for line in _described(setting, WIDTH - 2))]
+
+
+def _described(setting: Setting | StructuredSetting, width: int) -> list[str]:
+    return [*wrap(setting.documentation, width), *wrap(f"Allowed: {setting.allowed}.", width)]
+
+
+def _heading(section: str) -> list[str]:
+    return ["", "", f"# --- {section} {'-' * (WIDTH - 5 - len(section))}"]
+
+
+def list_settings() -> Iterator[str]:
+    """The lines of `config list`: by section, each setting with its default, documentation and what is allowed."""
+    yield "Addresses and topics"
+    for structured_name, structured in STRUCTURED.items():
+        yield f"\n  {structured_name}"
+        yield from (f"      {line}" for line in _described(structured, WIDTH - 6))
+    section = ""
+    for name, setting in SETTINGS.items():
+        if setting.section != section:
+            section = setting.section
+            yield f"\n\n{section}"
+        default = setting.default
+        yield f"\n  {name} = {_scalar(default)}{_in_larger_units(default, setting.unit)}"
+        yield from (f"      {line}" for line in _described(setting, WIDTH - 6))
+
+
+def _in_larger_units(value: Value, unit: str) -> str:
+    """The largest unit in which a number is whole: 604800000 milliseconds are 7 days."""
+    if isinstance(value, int):
+        for larger, size in _LARGER_UNITS.get(unit, ()):
+            count, rest = divmod(value, size)
+            if count > 0 and not rest:
+                return f"  ({count} {larger}{'s' if count > 1 and not larger.endswith('B') else ''})"
+    return ""
+
+
+def _scalar(value: Value) -> str:
+    """A value as YAML, in quotes where YAML would read something else."""
+    if isinstance(value, tuple):
+        return ",".join(value) or "''"
+    if not isinstance(value, str):
+        return str(value).lower()
+    plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*|[A-Za-z0-9.-]+\.[A-Za-z0-9.-]+:[0-9]+", value)
+    ambiguous = value.lower() in {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+    return value if plain and not ambiguous else "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,284 @@
+"""Members of classic groups in the simulated world."""
+
+from random import Random
+
+from coordinator.faults.clients import AUDIT, ORDERS, RETRIABLE, TOPICS, Client, World
+from coordinator.faults.wire import NoResponse
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    MetadataRequest,
+    SyncGroupRequest,
+)
+from coordinator.protocol.subscription import (
+    NO_GENERATION,
+    Assignment,
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+    parse_assignment,
+    parse_subscription,
+)
+
+MUST_REJOIN = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
+
+
+class Rejoin(Exception):
+    """The member has to join again."""
+
+
+class Fenced(Exception):
+    """Somebody else has this member's instance id."""
+
+
+class ClassicMember(Client):
+    """A consumer in a classic group."""
+
+    def __init__(self, world: World, group_id: str, number: int) -> None:
+        super().__init__(world, f"{group_id}-m{number}")
+        random = self.random
+        self.group_id = group_id
+        self.instance_id = f"i{number}" if random.random() < world.plan.statics else None
+        self.join_version = random.randrange(5 if self.instance_id else 0, 10)
+        self.sync_version = random.randrange(3 if self.instance_id else 0, 6)
+        self.heartbeat_version = random.randrange(3 if self.instance_id else 0, 5)
+        self.commit_version = random.randrange(7 if self.instance_id else 2, 10)
+        self.fetch_version = random.randrange(1, 10)
+        self.leave_version = random.randrange(0, 6)
+        self.claims_generation = random.random() < 0.2
+        self.topics: tuple[str, ...] = random.choice([(ORDERS,), (ORDERS,), (ORDERS, AUDIT)])
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        self.positions: dict[tuple[str, int], int] = {}
+        self.stable = False
+        """It holds an assignment and knows of no reason to join again."""
+
+    async def run(self) -> None:
+        """Until the end of the world."""
+        while True:
+            try:
+                await self._join()
+                await self._consume()
+            except NoResponse:
+                self.stable = False
+                await self.think()
+            except Rejoin:
+                self.stable = False
+            except Fenced:
+                self._forget()
+                await self.world.sleep(self.random.uniform(1, 5))
+
+    @property
+    def wanted(self) -> set[tuple[str, int]]:
+        """Partitions that somebody of its group must have."""
+        return {(topic, index) for topic in self.topics for index in range(TOPICS[topic])}
+
+    def _forget(self) -> None:
+        """A new process knows nothing of the former one."""
+        self.member_id, self.generation, self.positions, self.stable = "", NO_GENERATION, {}, False
+
+    def _on_error(self, what: str, code: int) -> None:
+        """Raises what follows from an error."""
+        error = ErrorCode(code)
+        self.world.event(f"{self.name} {self.member_id[-4:]} {self.generation}: {what} {error.name}")
+        if error is ErrorCode.FENCED_INSTANCE_ID and self.instance_id is not None:
+            raise Fenced
+        if error is ErrorCode.UNKNOWN_MEMBER_ID:
+            self._forget()
+        elif error is ErrorCode.ILLEGAL_GENERATION:
+            self.generation = NO_GENERATION
+        if error in MUST_REJOIN:
+            raise Rejoin
+        if error not in RETRIABLE and error is not ErrorCode.UNKNOWN_SERVER_ERROR:
+            self.unexpected(what, code)
+        raise NoResponse
+
+    # --- joining ------------------------------------------------------------------------------------------------------
+
+    def _subscription(self) -> bytes:
+        owned: dict[str, tuple[int, ...]] = {}
+        for topic, index in self.positions:
+            owned[topic] = (*owned.get(topic, ()), index)
+        return encode_subscription(Subscription(self.topics, None, owned, self.generation, None, 2))
+
+    async def _join(self) -> None:
+        plan, history = self.world.plan, self.world.history
+        within_s = plan.rebalance_ms / 1000 + plan.initial_rebalance_delay_ms / 1000 + 20
+        while True:
+            request = JoinGroupRequest(
+                group_id=self.group_id,
+                session_timeout_ms=plan.session_ms,
+                rebalance_timeout_ms=plan.rebalance_ms,
+                member_id=self.member_id,
+                group_instance_id=self.instance_id,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequest.JoinGroupRequestProtocol("range", self._subscription())],
+            )
+            if self.claims_generation and self.join_version >= 8:
+                request.generation_id = self.generation
+            asked = history.tick()
+            response = await self.call(request, self.join_version, within_s)
+            if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self.member_id = response.member_id
+                continue
+            if response.error_code:
+                self._on_error("JoinGroup", response.error_code)
+            history.joined(self.group_id, response.generation_id, asked, self.name)
+            self.member_id, self.generation = response.member_id, response.generation_id
+            await self._sync(response)
+            return
+
+    async def _sync(self, joined: JoinGroupResponse) -> None:
+        plan, history = self.world.plan, self.world.history
+        leads = joined.leader == self.member_id and not joined.skip_assignment
+        if leads and self.random.random() < 0.1:
+            await self.world.sleep(self.random.uniform(0, 3))
+        request = SyncGroupRequest(
+            group_id=self.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=self._assign(joined) if leads else [],
+        )
+        asked = history.tick()
+        response = await self.call(request, self.sync_version, plan.rebalance_ms / 1000 + 20)
+        if response.error_code:
+            self._on_error("SyncGroup", response.error_code)
+        assignment = parse_assignment(response.assignment)
+        partitions = [(topic, index) for topic, indexes in assignment.partitions.items() for index in indexes]
+        history.assigned(
+            self.group_id, self.generation, self.member_id, self.instance_id, assignment.user_data or b"", partitions,
+            asked,
+        )  # fmt: skip
+        self.positions = {}
+        if partitions:
+            found = await self.fetch(self.group_id, partitions, self.fetch_version)
+            self.positions = {partition: max(0, offset) for partition, offset in found.items()}
+        self.stable = True
+        self.world.event(f"{self.name} {self.member_id[-4:]} {self.generation}: {len(partitions)} partitions")
+
+    def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
+        """Round robin over the members that want each topic. All parts bear one token."""
+        token = f"{self.member_id} {self.generation} {self.random.random()}".encode()
+        parts: dict[str, dict[str, tuple[int, ...]]] = {member.member_id: {} for member in joined.members}
+        turn = 0
+        for topic, count in TOPICS.items():
+            wanting = [each.member_id for each in joined.members if topic in parse_subscription(each.metadata).topics]
+            for index in range(count if wanting else 0):
+                part = parts[wanting[turn % len(wanting)]]
+                part[topic] = (*part.get(topic, ()), index)
+                turn += 1
+        make = SyncGroupRequest.SyncGroupRequestAssignment
+        return [make(member_id, encode_assignment(Assignment(part, token, 1))) for member_id, part in parts.items()]
+
+    # --- consuming ----------------------------------------------------------------------------------------------------
+
+    async def _consume(self) -> None:
+        while True:
+            await self.think()
+            chance = self.random.random()
+            if self.world.is_healed:
+                chance *= 0.85
+            if chance < 0.5 or not self.positions:
+                await self._heartbeat()
+            elif chance < 0.85:
+                await self._commit()
+            elif chance < 0.9:
+                await self.fetch(self.group_id, list(self.positions), self.fetch_version)
+            elif not self.world.is_healed:
+                self.stable = False
+                await self._rare_event(self.random.random())
+                self.stable = True
+
+    async def _heartbeat(self) -> None:
+        history = self.world.history
+        request = HeartbeatRequest(self.group_id, self.generation, self.member_id, self.instance_id)
+        generation, member_id, asked = self.generation, self.member_id, history.tick()
+        response = await self.call(request, self.heartbeat_version)
+        if response.error_code:
+            self._on_error("Heartbeat", response.error_code)
+        history.accepted(self.group_id, generation, member_id, asked, "heartbeat")
+
+    async def _commit(self) -> None:
+        sent = []
+        for _ in range(self.random.choice([1, 1, 1, 2, 4])):
+            chosen = self.random.sample(list(self.positions), self.random.randint(1, len(self.positions)))
+            for partition in chosen:
+                self.positions[partition] += self.random.randint(1, 10)
+            offsets = {partition: self.positions[partition] for partition in chosen}
+            sent.append(
+                await self.send_commit(
+                    self.group_id, offsets, self.commit_version, self.generation, self.member_id, self.instance_id
+                )
+            )
+        in_between = None
+        if self.random.random() < 0.3:
+            # Answered at once by whoever has it, and yet not before the commits.
+            in_between = await self.caller.send(MetadataRequest(topics=None), self.random.randrange(1, 13))
+        for asked, answer, attempts in sent:
+            code = await self.await_commit(self.group_id, asked, answer, attempts, self.generation, self.member_id)
+            if code is not ErrorCode.NONE:
+                self._on_error("OffsetCommit", code)
+        if in_between is not None:
+            await self.caller.answer(in_between, 7.0)
+
+    async def _rare_event(self, chance: float) -> None:
+        if chance < 0.2:
+            await self._leave()
+        elif chance < 0.4:
+            self.caller.give_up()
+            zombie = Zombie(self)
+            self._forget()
+            if self.random.random() < 0.5:
+                self.world.loop.create_task(zombie.run())
+            await self.world.sleep(self.random.choice([0.0, 1.0, 15.0]) * self.random.random())
+        elif chance < 0.5:
+            self.topics = self.random.choice([(ORDERS,), (ORDERS, AUDIT)])
+        elif chance < 0.6:
+            await self.world.sleep(self.random.uniform(0, 2 * self.world.plan.session_ms / 1000))
+            await self._heartbeat()
+            return
+        elif chance < 0.7:
+            self.caller.give_up()
+        raise Rejoin
+
+    async def _leave(self) -> None:
+        if self.leave_version < 3:
+            request = LeaveGroupRequest(group_id=self.group_id, member_id=self.member_id)
+        else:
+            identity = LeaveGroupRequest.MemberIdentity(self.member_id, self.instance_id, None)
+            request = LeaveGroupRequest(group_id=self.group_id, members=[identity])
+        response = await self.call(request, self.leave_version)
+        code = response.error_code or next((each.error_code for each in response.members), 0)
+        if code and code != ErrorCode.UNKNOWN_MEMBER_ID:
+            self._on_error("LeaveGroup", code)
+        self._forget()
+        await self.think()
+
+
+class Zombie(ClassicMember):
+    """The former process of a member, which does not know that there is a new one."""
+
+    def __init__(self, member: ClassicMember) -> None:
+        for name in ("world", "random", "group_id", "instance_id", "heartbeat_version", "commit_version", "member_id"):
+            setattr(self, name, getattr(member, name))
+        self.generation, self.positions = member.generation, dict(member.positions)
+        self.name = f"{member.name}-zombie"
+        self.random = Random(f"{member.random.random()}")
+        self.caller = member.world.caller(self.name)
+
+    async def run(self) -> None:
+        for _ in range(6):
+            try:
+                await self.think()
+                await (self._commit() if self.positions and self.random.random() < 0.5 else self._heartbeat())
+            except NoResponse:
+                continue
+            except (Rejoin, Fenced):
+                break
+        self.caller.give_up()

@@ -1,0 +1,214 @@
+"""Injects the faults of a plan: each kind strikes at random intervals with the mean that the plan gives it.
+
+A fault method either strikes at once and returns what the trace is to say, or returns a coroutine for a fault that lasts,
+or returns None if there was nothing to strike.
+"""
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable, Coroutine
+from random import Random
+from typing import Any
+
+from coordinator.faults.clock import LoopClock
+from coordinator.faults.expiry import Expiry
+from coordinator.faults.loop import SimulatedLoop
+from coordinator.faults.machine import Machine
+from coordinator.faults.network import SimulatedNetwork
+from coordinator.faults.plan import Plan
+from coordinator.faults.server_config import LOG_DIR
+from coordinator.server import EVENTS_TOPIC
+
+
+class FaultInjector:
+    """The faults of one run."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        loop: SimulatedLoop,
+        network: SimulatedNetwork,
+        clock: LoopClock,
+        machine: Machine,
+        expiry: Expiry,
+        *,
+        random: Callable[[str], Random],
+        event: Callable[[str], None],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self.struck: dict[str, int] = {}
+        """Kind of fault -> how often it struck."""
+        self.random = random("faults")
+        self.is_over = False
+        """Whether the world is being healed: nothing strikes any more."""
+        self._plan = plan
+        self._loop = loop
+        self._network = network
+        self._clock = clock
+        self._machine = machine
+        self._expiry = expiry
+        self._random_of = random
+        self._random_events = random("events")
+        self._event = event
+        self._sleep = sleep
+        machine.disk.before_append = self._fail_event_logs
+
+    def coroutines(self) -> list[Coroutine[Any, Any, None]]:
+        """One coroutine per kind of fault that the plan has; each runs until it is cancelled."""
+        plan = self._plan
+        kinds: list[tuple[float, Callable[[], Any]]] = [
+            (plan.cut_s, self._cut),
+            (plan.stall_s, self._stall),
+            (plan.half_open_s, self._half_open),
+            (plan.kill_s, self._kill),
+            (plan.power_s, self._power),
+            (plan.slow_disk_s, self._slow_disk),
+            (plan.eio_s, self._eio),
+            (plan.full_s, self._full),
+            (plan.clock_jump_s, self._clock_jump),
+            (plan.pause_s, self._pause),
+            (plan.stop_s, self._orderly_stop),
+        ]
+        return [self._strike_repeatedly(mean_s, fault) for mean_s, fault in kinds if mean_s]
+
+    async def _strike_repeatedly(self, mean_s: float, fault: Callable[[], Any]) -> None:
+        # The method's name seeds its intervals: renaming it changes the meaning of every seed.
+        random = self._random_of(fault.__name__)
+        while True:
+            await self._sleep(random.expovariate(1 / mean_s))
+            name = fault.__name__.strip("_")
+            outcome = fault()
+            if outcome is not None:
+                self._count(name)
+                if asyncio.iscoroutine(outcome):
+                    await outcome
+                else:
+                    self._event(f"fault {name} {outcome}")
+
+    def _count(self, name: str) -> None:
+        self.struck[name] = self.struck.get(name, 0) + 1
+
+    async def _sustain(self, name: str, seconds: float, begin: Callable[[], None], end: Callable[[], None]) -> None:
+        """A fault that lasts for some seconds. `end` runs even if the fault is cancelled."""
+        self._event(f"fault {name} for {seconds:.1f} s")
+        begin()
+        try:
+            await self._sleep(seconds)
+        finally:
+            end()
+        self._event(f"fault {name} is over")
+
+    # --- network ------------------------------------------------------------------------------------------------------
+
+    def _random_connection(self) -> Any:
+        connections = self._network.open_connections()
+        return self.random.choice(connections) if connections else None
+
+    def _cut(self) -> Any:
+        end = self._random_connection()
+        if end is None:
+            return None
+        self._network.cut(end)
+        return end.number
+
+    def _stall(self) -> Any:
+        end = self._random_connection()
+        if end is None:
+            return None
+        seconds = self.random.uniform(0, 15)
+        for each in self.random.choice([(end,), (end.peer,), (end, end.peer)]):
+            each.stall(seconds)
+        return f"{end.number} for {seconds:.1f} s"
+
+    def _half_open(self) -> Any:
+        end = self._random_connection()
+        if end is None:
+            return None
+        self._network.half_open(end)
+        return end.number
+
+    # --- process ------------------------------------------------------------------------------------------------------
+
+    def _kill(self) -> Any:
+        if self._machine.server is None:
+            return None
+        self._machine.kill()
+        return "now"
+
+    def _power(self) -> Any:
+        if self._machine.server is None:
+            return None
+        if self.random.random() < self._plan.power_in_write:
+            operations = self.random.randrange(0, 30)
+            self._machine.disk.cut_after(operations)
+            return f"after {operations} operations"
+        self._machine.lose_power()
+        return "now"
+
+    def _pause(self) -> Any:
+        process = self._machine.process
+        if process is None or self._machine.server is None or process.paused:
+            return None
+        return self._sustain(
+            "pause",
+            self.random.choice([0.5, 5.0, 30.0]) * self.random.random(),
+            lambda: setattr(process, "paused", True),
+            lambda: self._loop.resume(process),
+        )
+
+    def _orderly_stop(self) -> Any:
+        server, process = self._machine.server, self._machine.process
+        if server is None or process is None or process.paused or server.stopping:
+            return None
+        return self._stop_and_start()
+
+    async def _stop_and_start(self) -> None:
+        self._event("fault orderly stop")
+        process = self._machine.process
+        await self._machine.stop()
+        if self._machine.process is process:
+            self._machine.restart_after(self._plan.downtime_s)
+
+    # --- disk and clock -----------------------------------------------------------------------------------------------
+
+    def _slow_disk(self) -> Any:
+        machine, slow_s = self._machine, self.random.choice([0.1, 1.0, 6.0])
+        return self._sustain(
+            f"slow_disk {slow_s}",
+            self.random.uniform(0, 10),
+            lambda: setattr(machine, "fsync_s", slow_s),
+            lambda: setattr(machine, "fsync_s", self._plan.fsync_s),
+        )
+
+    def _eio(self) -> Any:
+        self._machine.disk_may_fail = True
+        self._machine.disk.sync_errors.append(errno.EIO)
+        return "at the next sync"
+
+    def _fail_event_logs(self, path: str) -> None:
+        """Called before each append to a file. Raises OSError for some of the appends to event logs."""
+        if not self._plan.events_fail or self.is_over or not path.startswith(f"{LOG_DIR}/{EVENTS_TOPIC}-"):
+            return
+        if self._random_events.random() < self._plan.events_fail:
+            self._count("events")
+            raise OSError(
+                self._random_events.choice([errno.EIO, errno.ENOSPC]), "injected: the event log is unwritable"
+            )
+
+    def _full(self) -> Any:
+        machine = self._machine
+
+        def begin() -> None:
+            machine.disk_may_fail = True
+            machine.disk.capacity_bytes = machine.disk.used_bytes() + self.random.choice([0, 100, 2_000])
+
+        def end() -> None:
+            machine.disk.capacity_bytes = None
+
+        return self._sustain("full", self.random.uniform(0, 8), begin, end)
+
+    def _clock_jump(self) -> Any:
+        jump_ms = self.random.choice([-3_600_000, -1_000, 1_000, 3_600_000])
+        self._expiry.latest_ms = max(self._expiry.latest_ms, self._clock.wall_ms())
+        self._clock.skew_ms += jump_ms
+        return f"{jump_ms} ms"

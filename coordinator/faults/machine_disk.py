@@ -1,0 +1,48 @@
+"""The disk of the simulated machine: it reports appends, and ends the server the moment the power goes."""
+
+from collections.abc import Callable
+from random import Random
+
+from coordinator.faults.disk import Inode, PowerCut, SimulatedDisk, SimulatedFile
+from coordinator.world.disk import File
+
+
+class MachineDisk(SimulatedDisk):
+    """A simulated disk with three hooks.
+
+    `on_power_cut` is called before `PowerCut` is raised, `before_append(path)` before each append (it may raise the OSError
+    that the append is to fail with), and `appended(path, data)` after it.
+    """
+
+    def __init__(
+        self, short_writes: Random | None, on_power_cut: Callable[[], None], appended: Callable[[str, bytes], None]
+    ) -> None:
+        super().__init__(short_writes=short_writes)
+        self.appended = appended
+        self.before_append: Callable[[str], None] = lambda _path: None
+        self._on_power_cut = on_power_cut
+
+    def open(self, path: str) -> File:
+        super().open(path).close()
+        return _MachineFile(self, self._file(path), path)
+
+    def count_operation(self) -> None:
+        try:
+            super().count_operation()
+        except PowerCut:
+            self._on_power_cut()
+            raise
+
+
+class _MachineFile(SimulatedFile):
+    __slots__ = ("_machine_disk", "_path")
+
+    def __init__(self, disk: MachineDisk, node: Inode, path: str) -> None:
+        super().__init__(disk, node)
+        self._machine_disk = disk
+        self._path = path
+
+    def append(self, data: bytes) -> None:
+        self._machine_disk.before_append(self._path)
+        super().append(data)
+        self._machine_disk.appended(self._path, data)

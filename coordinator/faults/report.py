@@ -1,0 +1,52 @@
+"""The outcome of one run: whether an invariant broke, and counts that show how much happened."""
+
+from dataclasses import dataclass, field
+
+from coordinator.faults.plan import Plan
+
+
+@dataclass(slots=True)
+class Report:
+    """The outcome of one run."""
+
+    plan: Plan
+    broken: str | None = None
+    """The first broken invariant, a colon, and what happened; None if all held."""
+    trace: str = ""
+    """SHA-256 of every byte delivered and every event, with their times: equal traces are equal runs."""
+    events: list[str] = field(default_factory=list)
+    """The last lines of the trace."""
+    seconds: float = 0.0
+    callbacks: int = 0
+    connections: int = 0
+    starts: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    acknowledged: int = 0
+    records: int = 0
+    transactions: int = 0
+    reads: int = 0
+    assignments: int = 0
+    expired: int = 0
+    """Offsets and groups that the server removed because their retention had passed."""
+    checks: int = 0
+
+    def __str__(self) -> str:
+        faults = " ".join(f"{name}={count}" for name, count in self.faults.items())
+        counts = (
+            "callbacks",
+            "connections",
+            "starts",
+            "acknowledged",
+            "records",
+            "transactions",
+            "reads",
+            "assignments",
+            "expired",
+            "checks",
+        )
+        numbers = " ".join(f"{name}={getattr(self, name)}" for name in counts)
+        outcome = "BROKEN" if self.broken else "ok"
+        return (
+            f"seed={self.plan.seed} {outcome} trace={self.trace[:16]} seconds={self.seconds:.1f} {numbers}"
+            f" faults: {faults or 'none'}"
+        )

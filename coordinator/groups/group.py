@@ -1,0 +1,90 @@
+"""What a group of any kind must be able to say (mirrors `org.apache.kafka.coordinator.group.Group`).
+
+Operations that serve all kinds (deleting a group, expiring or deleting offsets, listing groups) ask these questions and never
+which kind they have before them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, ClassVar, Self
+
+from coordinator.groups.kinds import Kind
+from coordinator.protocol.messages import OffsetCommitValue
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+"""The protocol type of groups whose members are consumers; their metadata are subscriptions."""
+REBALANCES_KEPT = 16
+"""Rebalances that a group remembers for its view (`/v1/groups/{group}`)."""
+
+ExpiryBase = Callable[[OffsetCommitValue], int]
+"""The moment (wall clock, ms) from which the retention of an offset counts."""
+
+
+def commit_timestamp_ms(committed: OffsetCommitValue) -> int:
+    """The expiry base of offsets that their group does not protect."""
+    return committed.commit_timestamp
+
+
+class Group(ABC):
+    """A group of any kind."""
+
+    __slots__ = ()
+
+    kind: ClassVar[Kind]
+    group_id: str
+    members: dict[str, Any]
+    """Member id -> member; the class of members is the kind's own."""
+    static_members: dict[str, str]
+    """Instance id -> member id of its holder (KIP-345)."""
+
+    @property
+    @abstractmethod
+    def state(self) -> StrEnum:
+        """What the group is doing; its value is Kafka's name of the state."""
+
+    @property
+    @abstractmethod
+    def protocol_type(self) -> str | None:
+        """What the members are, as ListGroups reports it; None for a simple group."""
+
+    @property
+    @abstractmethod
+    def epoch(self) -> int:
+        """The generation of a classic group, the group epoch of any other."""
+
+    @property
+    @abstractmethod
+    def durable(self) -> Any:
+        """What the log must be able to bring back; None if it has no record of the group."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members, so that it may be deleted or replaced by a group of another kind."""
+        return not self.members
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether the group exists only because of its offsets: the log has no record of the group itself."""
+        return False
+
+    @property
+    def is_forgettable(self) -> bool:
+        """Whether nothing but its offsets keeps the group: it is simple, and no member id of it was handed out."""
+        return False
+
+    @abstractmethod
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member may be reading this topic, so that its offsets must stay."""
+
+    @property
+    def protects_all_offsets(self) -> bool:
+        """Whether OffsetDelete must be refused as a whole, because nobody can tell which topics the members read."""
+        return False
+
+    def expiry_base(self) -> ExpiryBase | None:
+        """From when the retention of an offset counts; None while the group needs all of its offsets."""
+        return commit_timestamp_ms
+
+    def inherit_soft_state(self, uncommitted: Self) -> None:  # noqa: B027 - a classic group has none to hand over
+        """Takes over what is not in the log from the object that the creating operation worked on."""

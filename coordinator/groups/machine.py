@@ -1,0 +1,192 @@
+"""The groups of one shard as a state machine: the only module that knows every kind of group.
+
+    groups.replay(record)                       the only way the durable state changes, with its two siblings for
+    groups.replay_pending(record, producer)     offsets of transactions
+    groups.replay_marker(marker)
+    groups.loaded(now_ms)                       every record was read: rebalances resume, timers start
+    groups.fire(key, now_ms)                    a timer fired
+    groups.end(group)                           the records that delete an empty group
+
+There is no operation here, only tables: record key -> replay, timer -> handler, kind -> tombstones. Live and at a load the same
+functions run, so a restart is not a second program. Mirrors the role of `GroupCoordinatorShard`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, cast
+
+from coordinator.groups.assignors.assignor import Assignor
+from coordinator.groups.assignors.range import RangeAssignor
+from coordinator.groups.assignors.uniform import UniformAssignor
+from coordinator.groups.classic import timeouts as classic_timeouts
+from coordinator.groups.classic.describe import details as classic_details
+from coordinator.groups.classic.group import ClassicGroup, pending_disarmed
+from coordinator.groups.classic.records import group_metadata_tombstone
+from coordinator.groups.classic.replay import replay_group_metadata, resume_all
+from coordinator.groups.consumer import replay as consumer_replay
+from coordinator.groups.consumer import timeouts as consumer_timeouts
+from coordinator.groups.consumer.describe import details as consumer_details
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.records import group_tombstones as consumer_tombstones
+from coordinator.groups.group import Group
+from coordinator.groups.migration.conversions import Conversions
+from coordinator.groups.offsets import expire
+from coordinator.groups.offsets.replay import (
+    replay_legacy_offset_commit,
+    replay_marker,
+    replay_offset_commit,
+    replay_pending_offset,
+)
+from coordinator.groups.settings import GroupsConfig, GroupSettings
+from coordinator.groups.state import Catalog, Groups
+from coordinator.groups.streams import replay as streams_replay
+from coordinator.groups.streams import timeouts as streams_timeouts
+from coordinator.groups.streams.describe import details as streams_details
+from coordinator.groups.streams.group import StreamsGroup, initial_delay_key
+from coordinator.groups.streams.records import group_tombstones as streams_tombstones
+from coordinator.protocol.messages import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    GroupMetadataKey,
+    LegacyOffsetCommitKey,
+    Message,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMetadataKey,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTopologyKey,
+)
+from coordinator.runtime.result import Marker, Producer, Record, Result, Timer, TimerKey
+
+BUILT_IN_ASSIGNORS: Mapping[str, Assignor] = MappingProxyType({"uniform": UniformAssignor(), "range": RangeAssignor()})
+
+
+class GroupMachine(Groups):
+    """The groups of one shard, with everything that takes knowledge of all kinds."""
+
+    __slots__ = ("migration",)
+
+    def __init__(
+        self,
+        config: GroupsConfig,
+        catalog: Catalog,
+        *,
+        settings: GroupSettings | None = None,
+        assignors: Mapping[str, Assignor] = BUILT_IN_ASSIGNORS,
+        count_all: Callable[[], int] | None = None,
+    ) -> None:
+        """See `Groups`."""
+        super().__init__(config, catalog, settings=settings, assignors=assignors, count_all=count_all)
+        self.migration = Conversions()
+
+    # --- replay -------------------------------------------------------------------------------------------------------
+
+    def replay(self, record: Record) -> None:
+        """Applies a record to the durable state. Record types that are not in `REPLAY` change nothing."""
+        replay = REPLAY.get(type(record.key))
+        if replay is not None:
+            replay(self, record.key, record.value)
+
+    def replay_pending(self, record: Record, producer: Producer) -> None:
+        """Applies a record of the producer's open transaction: an offset waits for the transaction's marker.
+
+        Only offsets are committed in transactions. Any other record, and a tombstone, applies at once, as in Kafka.
+        """
+        key = record.key
+        if isinstance(key, OffsetCommitKey) and record.value is not None:
+            replay_pending_offset(self, key, cast(OffsetCommitValue, record.value), producer)
+        else:
+            self.replay(record)
+
+    def replay_marker(self, marker: Marker) -> None:
+        """Ends a producer's transaction: its pending offsets become committed ones, or are dropped."""
+        replay_marker(self, marker)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def loaded(self, now_ms: int) -> Result:
+        """Call once, when every record of the log was replayed: resumes classic groups and starts all timers."""
+        result = resume_all(self, now_ms)
+        result.timers = [*result.timers, *consumer_timeouts.resume_all(self), *streams_timeouts.resume_all(self)]
+        result.timers.append(expire.first_timer(self))
+        return result
+
+    def fire(self, key: TimerKey, now_ms: int) -> Result:
+        """Runs what a timer was armed for; what it watched may be gone, and then nothing happens."""
+        return FIRE[key[0]](self, key, now_ms)
+
+    # --- the kinds ----------------------------------------------------------------------------------------------------
+
+    def simple_group(self, group_id: str) -> Group:
+        return ClassicGroup(group_id, None)
+
+    def end(self, group: Group) -> tuple[list[Record], Sequence[Timer]]:
+        return END[group.kind](group)
+
+
+REPLAY: dict[type[Message], Callable[[Groups, Any, Any], None]] = {
+    GroupMetadataKey: replay_group_metadata,
+    OffsetCommitKey: replay_offset_commit,
+    LegacyOffsetCommitKey: replay_legacy_offset_commit,
+    ConsumerGroupMetadataKey: consumer_replay.replay_group_epoch,
+    ConsumerGroupPartitionMetadataKey: consumer_replay.replay_partition_metadata,
+    ConsumerGroupMemberMetadataKey: consumer_replay.replay_member_metadata,
+    ConsumerGroupTargetAssignmentMetadataKey: consumer_replay.replay_target_epoch,
+    ConsumerGroupTargetAssignmentMemberKey: consumer_replay.replay_target_of_member,
+    ConsumerGroupCurrentMemberAssignmentKey: consumer_replay.replay_current_assignment,
+    ConsumerGroupRegularExpressionKey: consumer_replay.replay_regex,
+    StreamsGroupMetadataKey: streams_replay.replay_group_epoch,
+    StreamsGroupMemberMetadataKey: streams_replay.replay_member_metadata,
+    StreamsGroupTargetAssignmentMetadataKey: streams_replay.replay_target_epoch,
+    StreamsGroupTargetAssignmentMemberKey: streams_replay.replay_target_of_member,
+    StreamsGroupCurrentMemberAssignmentKey: streams_replay.replay_current_assignment,
+    StreamsGroupTopologyKey: streams_replay.replay_topology,
+}
+"""Record key -> what its record does to the state."""
+
+FIRE: dict[Any, Callable[[Groups, TimerKey, int], Result]] = {
+    "classic-session": classic_timeouts.fire_session,
+    "classic-pending": classic_timeouts.fire_pending,
+    "classic-join": classic_timeouts.fire_join,
+    "classic-sync": classic_timeouts.fire_sync,
+    "consumer-session": consumer_timeouts.fire_session,
+    "consumer-rebalance": consumer_timeouts.fire_rebalance,
+    "consumer-join": consumer_timeouts.fire_join,
+    "consumer-sync": consumer_timeouts.fire_sync,
+    "consumer-regex": consumer_timeouts.fire_regex,
+    "streams-session": streams_timeouts.fire_session,
+    "streams-rebalance": streams_timeouts.fire_rebalance,
+    "streams-delay": streams_timeouts.fire_delay,
+    expire.TIMER[0]: lambda groups, _, now_ms: expire.fire(groups, now_ms),
+}
+"""First item of a timer's key -> what happens when it fires."""
+
+
+def _end_classic(group: ClassicGroup) -> tuple[list[Record], Sequence[Timer]]:
+    return [group_metadata_tombstone(group.group_id)], pending_disarmed(group)
+
+
+def _end_consumer(group: ConsumerGroup) -> tuple[list[Record], Sequence[Timer]]:
+    return consumer_tombstones(group, ()), ()
+
+
+def _end_streams(group: StreamsGroup) -> tuple[list[Record], Sequence[Timer]]:
+    return streams_tombstones(group.group_id), (Timer(initial_delay_key(group.group_id), None),)
+
+
+END: tuple[Callable[[Any], tuple[list[Record], Sequence[Timer]]], ...] = (_end_classic, _end_consumer, _end_streams)
+"""Kind -> the tombstones that delete an empty group, and its timers, disarmed."""
+
+DETAILS: tuple[Callable[[Any, Any], dict[str, Any]], ...] = (classic_details, consumer_details, streams_details)
+"""Kind -> everything about a group as plain values (`/v1/groups/{group}`)."""
+
+RECORD_KEYS: tuple[str, ...] = tuple(key.NAME for key in REPLAY)
+"""The key messages that the log of groups may hold for us; records of other types are skipped when it is read."""

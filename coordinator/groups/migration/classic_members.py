@@ -1,0 +1,359 @@
+"""Members that speak the classic protocol to a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+
+To such a member the group looks like a classic one whose every rebalance is over at once and which somebody else leads:
+
+    JoinGroup     its heartbeat, in terms of this group: subscription, what it owns, one step towards the target. The answer's
+                  generation is its member epoch; there is no leader and there are no members, so it takes itself for
+                  a follower
+    SyncGroup     what it is assigned now
+    Heartbeat     REBALANCE_IN_PROGRESS when there is a step to take: the target has moved on, or it must give something up,
+                  or something it waits for has become free; it must come back with a join within its rebalance timeout
+    LeaveGroup    as anywhere; removes members of either protocol
+
+A member of an eager assignor owns nothing when it joins, so it takes the whole way in one join. One of a cooperative assignor
+says in its subscription what it owns, is told by SyncGroup to hold less, gives up and joins again.
+
+Kafka takes any member id in a JoinGroup here, since it does not remember which it gave out. One that says it owns partitions
+was a member, was removed, and may be reading what somebody else has by now; here it is told so and comes back with nothing.
+
+Nobody but the members moves a group forward, and it may happen that all that are left are classic: the heartbeat of a classic
+member computes a target that is due, too.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic.answers import join_refused
+from coordinator.groups.classic.joining import Joining
+from coordinator.groups.consumer.group import (
+    NO_PARTITIONS,
+    ConsumerGroup,
+    join_key,
+    rebalance_key,
+    session_key,
+    sync_key,
+)
+from coordinator.groups.consumer.leave import remove
+from coordinator.groups.consumer.member import ClassicPart, ConsumerMember, MemberState, owned_from_the_start
+from coordinator.groups.consumer.reconcile import Owned, holds_on
+from coordinator.groups.consumer.static_members import join as join_static
+from coordinator.groups.consumer.update import ConsumerUpdate
+from coordinator.groups.epochs.member import LEAVING_FOR_A_WHILE_EPOCH
+from coordinator.groups.epochs.membership import fence_size, holder_of, member_of, short_id
+from coordinator.groups.events import (
+    acknowledged,
+    delivered,
+    event_only,
+    fenced,
+    fenced_classic,
+    member_fenced,
+    member_joined,
+    member_left,
+)
+from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
+from coordinator.groups.kinds import Kind
+from coordinator.groups.migration.downgrade import downgrade_replacing, encoded, may_downgrade_replacing
+from coordinator.groups.settings import DISABLED
+from coordinator.protocol.codec import DecodeError
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from coordinator.protocol.subscription import Subscription, parse_subscription
+from coordinator.runtime.result import RequestContext, Result
+
+if TYPE_CHECKING:
+    from coordinator.groups.state import Groups
+
+MEMBER_ID_REQUIRED_SINCE = 4
+LEAVE_BATCH_SINCE = 3
+_NO_GENERATION = -1
+_Identity = LeaveGroupRequest.MemberIdentity
+_Left = LeaveGroupResponse.MemberResponse
+
+
+# --- JoinGroup --------------------------------------------------------------------------------------------------------
+
+
+def join_consumer_group(
+    groups: "Groups", group: ConsumerGroup, request: JoinGroupRequest, context: RequestContext, now_ms: int
+) -> Result:
+    """A JoinGroup to a consumer group that has members."""
+    try:
+        return _join(groups, group, Joining(request, context, now_ms))
+    except KafkaError as error:
+        facts = fenced_classic(groups, request, error.code)
+        return Result(join_refused(context.api_version, error.code, request.member_id), facts=facts)
+
+
+def _join(groups: "Groups", group: ConsumerGroup, joining: Joining) -> Result:
+    request, context, now_ms = joining.request, joining.context, joining.now_ms
+    if groups.config.group_consumer_migration_policy == DISABLED:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    is_new = not request.member_id
+    member_id = short_id(context.fresh_id) if is_new else request.member_id
+    instance_id = request.group_instance_id
+    fence_size(group, groups.config.group_consumer_max_size, "consumer", member_id, instance_id)
+    subscription = _subscription(group, joining)
+    if is_new and instance_id is None and context.api_version >= MEMBER_ID_REQUIRED_SINCE:
+        return Result(join_refused(context.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id))
+    update = ConsumerUpdate(groups, group, now_ms)
+    holder: ConsumerMember | None = None
+    if instance_id is None:
+        old = group.members.get(member_id) or ConsumerMember(member_id=member_id)
+        if not is_new and member_id not in group.members and any(subscription.owned.values()):
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    elif is_new:
+        holder = group.members.get(group.static_members.get(instance_id, ""))
+        if holder is not None and may_downgrade_replacing(groups, group, holder):
+            return _turn_classic(update, holder, member_id, subscription, joining)
+        old = join_static(update, member_id, instance_id, speaks_classic=True)
+    else:
+        old = holder_of(group, member_id, instance_id)
+    if request.generation_id not in (_NO_GENERATION, old.member_epoch):
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    new = _as_told(old, joining, subscription)
+    owned: Owned = [
+        (topic_id, partitions)
+        for topic_id, partitions in (
+            (groups.catalog.topic_id(name), partitions) for name, partitions in subscription.owned.items()
+        )
+        if topic_id is not None
+    ]
+    stepped = update.advance(old, new, owned)
+    group_id = group.group_id
+    before = group.members.get(member_id)
+    if before is None or before.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
+        update.facts.append(
+            member_joined(group_id, Kind.CONSUMER, member_id, instance_id, context, stepped.member_epoch)
+        )
+    else:
+        update.facts += acknowledged(groups, group, before, owned)
+    group.soft.rejoin_pending.discard(member_id)
+    update.disarm(join_key(group_id, member_id))
+    update.disarm(rebalance_key(group_id, member_id))
+    update.arm(session_key(group_id, member_id), request.session_timeout_ms)
+    update.arm(sync_key(group_id, member_id), max(joining.rebalance_timeout_ms, 0))
+    return update.result(_joined(joining, member_id, stepped.member_epoch))
+
+
+def _joined(joining: Joining, member_id: str, generation: int) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=generation,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=joining.protocols[0][0],
+        leader="",
+        member_id=member_id,
+        members=[],
+    )
+
+
+def _turn_classic(
+    update: ConsumerUpdate, holder: ConsumerMember, member_id: str, subscription: Subscription, joining: Joining
+) -> Result:
+    """The last member of the consumer protocol comes back under the classic one: so does the group."""
+    group = update.group
+    heir = replace(
+        holder,
+        member_id=member_id,
+        member_epoch=group.group_epoch,
+        assigned=owned_from_the_start(holder.assigned),
+        pending_revocation=owned_from_the_start(holder.pending_revocation),
+    )
+    successor = _as_told(heir, joining, subscription)
+    is_settled = group.group_epoch == group.target_epoch and all(
+        member is holder or member.is_reconciled_to(group.group_epoch) for member in group.members.values()
+    )
+    target = group.target.get(holder.member_id, NO_PARTITIONS)
+    held = {topic_id: frozenset(partitions) for topic_id, partitions in holder.assigned.items()}
+    has_its_target = holder.state is MemberState.STABLE and held == target
+    wants_the_same = successor.topics == holder.topics and not holder.regex
+    rebalances = not (is_settled and has_its_target and wants_the_same)
+    downgrade_replacing(update, holder, successor, rebalances=rebalances)
+    group_id, instance_id = group.group_id, holder.instance_id
+    update.facts += (
+        event_only(
+            member_fenced(
+                group_id,
+                Kind.CONSUMER,
+                holder.member_id,
+                instance_id,
+                holder.member_epoch,
+                ErrorCode.FENCED_INSTANCE_ID,
+                "JoinGroup",
+            )
+        ),
+        member_joined(group_id, Kind.CLASSIC, member_id, instance_id, joining.context, group.group_epoch),
+    )
+    return update.result(_joined(joining, member_id, group.group_epoch))
+
+
+def _subscription(group: ConsumerGroup, joining: Joining) -> Subscription:
+    """What the member asks for. Raises INCONSISTENT_GROUP_PROTOCOL if it cannot be a member of a consumer group."""
+    names = joining.protocol_names()
+    if joining.request.protocol_type != CONSUMER_PROTOCOL_TYPE or len(set(names)) < len(names):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not group.supports_classic(names):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    try:
+        return parse_subscription(joining.protocols[0][1])
+    except DecodeError:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from None
+
+
+def _as_told(old: ConsumerMember, joining: Joining, subscription: Subscription) -> ConsumerMember:
+    """The member with what its join says about it; the same object if that is nothing new."""
+    request, context = joining.request, joining.context
+    new = replace(
+        old,
+        instance_id=request.group_instance_id or old.instance_id,
+        rack_id=subscription.rack_id or old.rack_id,
+        rebalance_timeout_ms=joining.rebalance_timeout_ms,
+        client_id=context.client_id or "",
+        client_host=context.client_host,
+        topics=frozenset(subscription.topics),
+        regex="",
+        classic=ClassicPart(session_timeout_ms=request.session_timeout_ms, protocols=joining.protocols),
+    )
+    return old if new == old else new
+
+
+# --- SyncGroup, Heartbeat ---------------------------------------------------------------------------------------------
+
+
+def sync_consumer_group(
+    groups: "Groups", group: ConsumerGroup, request: SyncGroupRequest, context: RequestContext, now_ms: int
+) -> Result:
+    member = _classic_member(group, request.member_id, request.group_instance_id)
+    assert member.classic is not None
+    if request.generation_id != member.member_epoch:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    name, metadata = member.classic.protocols[0]
+    if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (None, name):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    update = ConsumerUpdate(groups, group, now_ms)
+    if group.target_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        _call(update, member)
+        return update.result(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    group_id = group.group_id
+    update.disarm(sync_key(group_id, member.member_id))
+    update.arm(session_key(group_id, member.member_id), member.classic.session_timeout_ms)
+    update.facts += delivered(groups, group, member)
+    return update.result(
+        SyncGroupResponse(
+            error_code=ErrorCode.NONE,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=encoded(groups.catalog, member.assigned, metadata),
+        )
+    )
+
+
+def heartbeat_consumer_group(
+    groups: "Groups", group: ConsumerGroup, request: HeartbeatRequest, context: RequestContext, now_ms: int
+) -> Result:
+    try:
+        return _heartbeat(groups, group, request, now_ms)
+    except KafkaError as error:
+        error.facts = fenced_classic(groups, request, error.code)
+        raise
+
+
+def _heartbeat(groups: "Groups", group: ConsumerGroup, request: HeartbeatRequest, now_ms: int) -> Result:
+    member = _classic_member(group, request.member_id, request.group_instance_id)
+    if request.generation_id != member.member_epoch:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    assert member.classic is not None
+    update = ConsumerUpdate(groups, group, now_ms)
+    update.arm(session_key(group.group_id, member.member_id), member.classic.session_timeout_ms)
+    target_epoch = group.target_epoch
+    if target_epoch < group.group_epoch or group.soft.catalog_version != groups.catalog.version:
+        target_epoch, _ = update.catch_up(member, member)
+    code = ErrorCode.NONE
+    if _must_join(group, member, target_epoch):
+        code = ErrorCode.REBALANCE_IN_PROGRESS
+        _call(update, member)
+    return update.result(HeartbeatResponse(error_code=code))
+
+
+def _must_join(group: ConsumerGroup, member: ConsumerMember, target_epoch: int) -> bool:
+    """Whether there is a step for it to take."""
+    if member.member_epoch < target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+        return True
+    if member.state is not MemberState.UNRELEASED_PARTITIONS or holds_on(member, target_epoch):
+        return False
+    return not any(
+        partition not in member.assigned.get(topic_id, ())
+        and group.owner(topic_id, partition) not in (None, member.member_id)
+        for topic_id, partitions in group.target.get(member.member_id, {}).items()
+        for partition in partitions
+    )
+
+
+def _call(update: ConsumerUpdate, member: ConsumerMember) -> None:
+    """Told to join again: it has its rebalance timeout for it, from the first time it was told."""
+    if member.member_id not in update.group.soft.rejoin_pending:
+        update.group.soft.rejoin_pending.add(member.member_id)
+        update.arm(join_key(update.group_id, member.member_id), max(member.rebalance_timeout_ms, 0))
+
+
+def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """Raises UNKNOWN_MEMBER_ID, also for a member of the consumer protocol, and FENCED_INSTANCE_ID."""
+    member = member_of(group, member_id) if instance_id is None else holder_of(group, member_id, instance_id)
+    if member.classic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    return member
+
+
+# --- LeaveGroup -------------------------------------------------------------------------------------------------------
+
+
+def leave_consumer_group(
+    groups: "Groups", group: ConsumerGroup, request: LeaveGroupRequest, context: RequestContext, now_ms: int
+) -> Result:
+    is_batch = context.api_version >= LEAVE_BATCH_SINCE
+    leaving = request.members if is_batch else [_Identity(request.member_id, None, None)]
+    update = ConsumerUpdate(groups, group, now_ms)
+    gone: dict[str, ConsumerMember] = {}
+    left: list[_Left] = []
+    for each in leaving:
+        code = ErrorCode.NONE
+        try:
+            member = _leaving(group, each)
+            if member.member_id not in gone:
+                update.facts.append(
+                    member_left(
+                        group.group_id,
+                        Kind.CONSUMER,
+                        member.member_id,
+                        member.instance_id,
+                        member.member_epoch,
+                        each.reason,
+                    )
+                )
+            gone[member.member_id] = member
+        except KafkaError as error:
+            code = error.code
+            update.facts += fenced(
+                groups, group.group_id, each.member_id, each.group_instance_id, -1, code, "LeaveGroup"
+            )
+        left.append(_Left(each.member_id, each.group_instance_id, code))
+    remove(update, list(gone.values()), "a member left")
+    if is_batch:
+        return update.result(LeaveGroupResponse(error_code=ErrorCode.NONE, members=left))
+    return update.result(LeaveGroupResponse(error_code=left[0].error_code))
+
+
+def _leaving(group: ConsumerGroup, each: _Identity) -> ConsumerMember:
+    if each.group_instance_id is None:
+        return member_of(group, each.member_id)
+    member_id = each.member_id or group.static_members.get(each.group_instance_id, "")
+    return holder_of(group, member_id, each.group_instance_id)

@@ -1,0 +1,208 @@
+"""A classic group becomes a consumer group: when the first member comes that speaks the consumer protocol.
+
+A group without members is simply replaced; its offsets stay. One with members is converted as it stands, whatever its round
+is at: the generation becomes the epoch, and every member a member that speaks the classic protocol. Calls that were waiting are
+told REBALANCE_IN_PROGRESS; joining again they come to the consumer group (classic_members.py).
+
+What does a member hold at this moment? What its generation assigned, and also what it says it owns: in the middle of a
+cooperative rebalance there is no assignment yet, and it goes on reading what it had. Kafka takes the assignment alone and
+can so give away a partition that somebody is reading. A partition that two members claim goes to the one that was
+assigned it; such a claim is stale.
+
+This cannot be done for members whose metadata are no subscriptions, nor where a custom assignor keeps data of its own in the
+assignments.
+"""
+
+from typing import TYPE_CHECKING
+
+from coordinator.groups.classic.answers import join_refused, sync_refused
+from coordinator.groups.classic.group import (
+    ClassicGroup,
+    ClassicMember,
+    State,
+    find_classic_group,
+    pending_key,
+    session_key,
+    sync_key,
+)
+from coordinator.groups.classic.records import group_metadata_tombstone
+from coordinator.groups.consumer import records
+from coordinator.groups.consumer.group import ConsumerGroup, find_consumer_group
+from coordinator.groups.consumer.group import session_key as consumer_session_key
+from coordinator.groups.consumer.member import ClassicPart, ConsumerMember
+from coordinator.groups.consumer.subscription import metadata_hash
+from coordinator.groups.consumer.update import ConsumerUpdate
+from coordinator.groups.epochs.group import EPOCH_AT_FIRST
+from coordinator.groups.events import event_only, group_converted
+from coordinator.groups.kinds import Kind
+from coordinator.groups.settings import BIDIRECTIONAL, UPGRADE
+from coordinator.groups.streams.group import find_streams_group
+from coordinator.protocol.codec import DecodeError
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.subscription import Subscription, TopicPartitions, parse_assignment, parse_subscription
+
+if TYPE_CHECKING:
+    from coordinator.groups.state import Catalog, Groups
+
+
+def group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) -> ConsumerUpdate:
+    """The consumer group that this member of the consumer protocol joins: there already, new, or made of a classic one.
+
+    Raises GROUP_ID_NOT_FOUND for a classic group that cannot become one.
+    """
+    group = find_consumer_group(groups, group_id)
+    if group is not None:
+        return ConsumerUpdate(groups, group, now_ms)
+    if find_streams_group(groups, group_id) is not None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    classic = find_classic_group(groups, group_id)
+    if classic is None:
+        groups.admit()
+        return ConsumerUpdate(groups, ConsumerGroup(group_id), now_ms)
+    if classic.state is State.EMPTY:
+        update = ConsumerUpdate(groups, ConsumerGroup(group_id), now_ms)
+        update.records.append(group_metadata_tombstone(group_id))
+        for pending_id in classic.pending_joins:
+            update.disarm(pending_key(group_id, pending_id))
+        if classic.stored is not None:
+            update.facts.append(
+                event_only(group_converted(group_id, Kind.CLASSIC, Kind.CONSUMER, update.group_epoch, member_id, 0))
+            )
+        return update
+    _refuse_unless_possible(groups, classic)
+    return _upgrade(groups, classic, member_id, now_ms)
+
+
+def _refuse_unless_possible(groups: "Groups", classic: ClassicGroup) -> None:
+    if groups.config.group_consumer_migration_policy not in (UPGRADE, BIDIRECTIONAL):
+        raise _refused(classic, "online upgrade is disabled")
+    if not classic.uses_consumer_protocol:
+        raise _refused(classic, "the group does not use the consumer embedded protocol")
+    if len(classic.members) > groups.config.group_consumer_max_size:
+        raise _refused(classic, "the group size exceeds the consumer group maximum size")
+
+
+def _refused(classic: ClassicGroup, why: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Cannot upgrade classic group {classic.group_id} to consumer group because {why}.",
+    )
+
+
+def _upgrade(groups: "Groups", classic: ClassicGroup, joining_id: str, now_ms: int) -> ConsumerUpdate:
+    group_id = classic.group_id
+    group = ConsumerGroup(group_id)
+    epoch = max(classic.generation, EPOCH_AT_FIRST)
+    group.set_target_epoch(epoch, 0)
+    for member in _members(groups.catalog, classic, epoch):
+        group.put(member)
+        held = {topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()}
+        group.set_target(member.member_id, held)
+    group.set_group_epoch(epoch, metadata_hash(group, set(), set(), groups.catalog, is_known=False))
+    group.soft.catalog_version = groups.catalog.version
+    update = ConsumerUpdate(groups, group, now_ms)
+    update.on_result = lambda: _end_round(update, classic)
+    members = group.members.values()
+    update.records += [
+        group_metadata_tombstone(group_id),
+        *(records.member_metadata(group_id, member) for member in members),
+        records.group_epoch(group_id, group.group_epoch, group.metadata_hash),
+        *(records.target_of_member(group_id, member_id, group.target[member_id]) for member_id in group.members),
+        records.target_epoch(group_id, group.target_epoch, 0),
+        *(records.current_assignment(group_id, member) for member in members),
+    ]
+    for member in members:
+        assert member.classic is not None
+        update.arm(consumer_session_key(group_id, member.member_id), member.classic.session_timeout_ms)
+    event = group_converted(group_id, Kind.CLASSIC, Kind.CONSUMER, group.group_epoch, joining_id, len(group.members))
+    update.emit("group_upgraded", event, epoch=group.group_epoch, members=len(group.members), state=classic.state.value)
+    return update
+
+
+def _end_round(update: ConsumerUpdate, classic: ClassicGroup) -> None:
+    """Whoever waits joins again; the round of the classic group is over, and so are its timers."""
+    group_id = classic.group_id
+    for member in list(classic.members.values()):
+        context = classic.unpark_join(member)
+        if context is not None:
+            refusal = join_refused(context.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+            update.replies.append((context, refusal))
+        context = classic.unpark_sync(member)
+        if context is not None:
+            update.replies.append((context, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS)))
+        update.disarm(session_key(group_id, member.member_id))
+        classic.remove(member.member_id)
+    for member_id in classic.pending_joins:
+        update.disarm(pending_key(group_id, member_id))
+    update.disarm(classic.join_timer_key)
+    update.disarm(sync_key(classic))
+
+
+def _members(catalog: "Catalog", classic: ClassicGroup, epoch: int) -> list[ConsumerMember]:
+    """The members, each with what it holds. A partition is held once."""
+    readings = []
+    for member in classic.members.values():
+        try:
+            subscription = parse_subscription(_metadata(classic, member))
+            assignment = parse_assignment(member.assignment)
+        except DecodeError:
+            raise _refused(classic, "the embedded consumer protocol is malformed") from None
+        if assignment.user_data:
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"Cannot upgrade classic group {classic.group_id} to consumer group because an unsupported custom "
+                "assignor is in use. Please refer to the documentation or switch to a default assignor before "
+                "re-attempting the upgrade.",
+            )
+        readings.append((member, subscription, assignment.partitions))
+    taken: dict[bytes, set[int]] = {}
+    held: dict[str, dict[bytes, dict[int, int]]] = {member.member_id: {} for member, _, _ in readings}
+    for member, _, partitions in readings:
+        _hold(catalog, held[member.member_id], partitions, taken, epoch)
+    for member, subscription, _ in readings:
+        _hold(catalog, held[member.member_id], subscription.owned, taken, epoch)
+    return [_member(member, subscription, held[member.member_id], epoch) for member, subscription, _ in readings]
+
+
+def _metadata(classic: ClassicGroup, member: ClassicMember) -> bytes:
+    """What the member said under the chosen protocol; before one was chosen, under the first it offers."""
+    metadata = member.metadata(classic.protocol_name)
+    return member.protocols[0][1] if metadata is None else metadata
+
+
+def _hold(
+    catalog: "Catalog",
+    held: dict[bytes, dict[int, int]],
+    partitions: TopicPartitions,
+    taken: dict[bytes, set[int]],
+    epoch: int,
+) -> None:
+    for name, indexes in partitions.items():
+        topic_id = catalog.topic_id(name)
+        if topic_id is None:
+            continue
+        others = taken.setdefault(topic_id, set())
+        free = set(indexes) - others
+        if free:
+            others |= free
+            held.setdefault(topic_id, {}).update(dict.fromkeys(free, epoch))
+
+
+def _member(
+    member: ClassicMember, subscription: Subscription, held: dict[bytes, dict[int, int]], epoch: int
+) -> ConsumerMember:
+    """What it held before this epoch is not known: nothing that it did before counts."""
+    return ConsumerMember(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        rack_id=subscription.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=frozenset(subscription.topics),
+        classic=ClassicPart(session_timeout_ms=member.session_timeout_ms, protocols=member.protocols),
+        member_epoch=epoch,
+        previous_member_epoch=epoch,
+        assigned=held,
+        revocation_epoch=epoch - 1,
+    )

@@ -1,0 +1,175 @@
+"""The groups of one shard and their committed offsets: the state that every operation works on.
+
+    operation(groups, request, context, now_ms) -> Result      groups/<kind>/<operation>.py
+
+A group id belongs to one kind of group at a time, so there is one dictionary, from group id to group. This module knows no
+kind: an operation of one kind asks for a group of its own kind (`find_classic_group` and its siblings, beside the classes), and
+operations for all kinds use what every group can say (group.py). `machine.py` completes this class with what needs
+to know all kinds: replay, timers, loading, and the records that end a group.
+
+A group exists as long as anything is known about it: a record in the log, an offset, or a rebalance in progress.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from coordinator.groups.assignors.assignor import Assignor
+from coordinator.groups.group import Group
+from coordinator.groups.group_configs import ConfiguredGroups
+from coordinator.groups.kinds import Kind
+from coordinator.groups.offsets.store import Offsets
+from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.runtime.result import Record, Timer
+
+
+class Catalog(Protocol):
+    """The topics, as far as groups need to know them."""
+
+    @property
+    def version(self) -> int:
+        """Changes whenever a topic is created, grown or deleted."""
+        ...
+
+    def topic_names(self) -> Sequence[str]: ...
+    def topic_id(self, name: str) -> bytes | None: ...
+    def topic_name(self, topic_id: bytes) -> str | None: ...
+    def partition_count(self, name: str) -> int | None: ...
+
+
+class Migration(Protocol):
+    """How a consumer group comes out of a classic group and becomes one again (migration/; KIP-848, online migration).
+
+    Updates and members are the consumer groups' own (consumer/update.py); nothing here looks into them.
+    """
+
+    def update_to_join(self, groups: "Groups", group_id: str, member_id: str, now_ms: int) -> Any:
+        """The update of the consumer group that a member joins: existing, new, or converted from a classic group.
+
+        Raises GROUP_ID_NOT_FOUND if a group of another kind cannot become a consumer group.
+        """
+        ...
+
+    def downgrades_without(self, update: Any, leaving: Sequence[Any]) -> bool:
+        """Converts the group to a classic one if only classic members stay when these leave; returns whether it did."""
+        ...
+
+
+class CommitCounters:
+    """Counts for metrics since the shard was loaded; not part of the durable state."""
+
+    __slots__ = ("fenced", "offsets", "txn_requests")
+
+    def __init__(self) -> None:
+        self.offsets = 0
+        """Offsets committed, those in transactions included."""
+        self.fenced: dict[str, int] = {}
+        """Commits refused because of their epoch, by reason (fencing.py)."""
+        self.txn_requests: dict[str, int] = {}
+        """TxnOffsetCommit requests, by whether the member they name could be checked (fencing.py)."""
+
+    def count_fenced(self, reason: str) -> None:
+        self.fenced[reason] = self.fenced.get(reason, 0) + 1
+
+    def count_txn_request(self, checked: str) -> None:
+        self.txn_requests[checked] = self.txn_requests.get(checked, 0) + 1
+
+
+class Groups(ABC):
+    """The groups of one shard. Operations read everything freely and change only what is not in the log."""
+
+    __slots__ = (
+        "_count_all", "assignors", "by_id", "catalog", "config", "counters", "emits_accepted", "emits_refused", "offsets",
+        "settings", "uncommitted_groups",
+    )  # fmt: skip
+
+    migration: Migration
+    """Plugged in by machine.py."""
+
+    def __init__(
+        self,
+        config: GroupsConfig,
+        catalog: Catalog,
+        *,
+        assignors: Mapping[str, Assignor],
+        settings: GroupSettings | None = None,
+        count_all: Callable[[], int] | None = None,
+    ) -> None:
+        """`settings`: of single groups; `assignors`: by name, the first is the default; `count_all`: groups of all shards."""
+        self.config = config
+        self.catalog = catalog
+        self.settings = ConfiguredGroups(config) if settings is None else settings
+        self.assignors = assignors
+        self._count_all: Callable[[], int] = count_all or (lambda: self.count)
+        self.emits_accepted = config.coordinator_events == ALL_EVENTS
+        """Whether accepted commits become events."""
+        self.emits_refused = config.coordinator_events != NO_EVENTS
+        """Whether refused commits and fenced members become events."""
+        self.by_id: dict[str, Group] = {}
+        self.uncommitted_groups: dict[str, Group] = {}
+        """Groups as the operation saw them whose records, not yet replayed, create them."""
+        self.offsets = Offsets()
+        self.counters = CommitCounters()
+
+    # --- looking up ---------------------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """Groups of all kinds."""
+        return len(self.by_id)
+
+    def of_kind(self, kind: Kind) -> Iterator[Group]:
+        return (group for group in self.by_id.values() if group.kind is kind)
+
+    def not_found(self, group_id: str, kind: Kind) -> KafkaError:
+        """GROUP_ID_NOT_FOUND with Kafka's text: there is no such group, or it is of another kind."""
+        if group_id in self.by_id:
+            return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {kind.label} group.")
+        return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind.label.capitalize()} group {group_id} not found.")
+
+    def admit(self) -> None:
+        """Call before an operation creates a group. Raises GROUP_MAX_SIZE_REACHED."""
+        if self._count_all() >= self.config.limit_groups:
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, "The server has as many groups as limit.groups allows.")
+
+    # --- for replay ---------------------------------------------------------------------------------------------------
+
+    def put(self, group: Group) -> None:
+        """Adds a group, in the place of any group with its id; it takes over the soft state of the uncommitted one."""
+        uncommitted = self.uncommitted_groups.pop(group.group_id, None)
+        if uncommitted is not None and uncommitted.kind is group.kind:
+            group.inherit_soft_state(uncommitted)
+        self.by_id[group.group_id] = group
+
+    def get_or_simple(self, group_id: str) -> Group:
+        """The group; a simple one is created if nothing was known about it."""
+        group = self.by_id.get(group_id)
+        if group is None:
+            group = self.by_id[group_id] = self.simple_group(group_id)
+        return group
+
+    def remove(self, group_id: str, kind: Kind) -> None:
+        """Forgets the group if it is of this kind; if it has offsets, a simple group remains."""
+        group = self.by_id.get(group_id)
+        if group is not None and group.kind is not kind:
+            return
+        self.by_id.pop(group_id, None)
+        if self.offsets.knows(group_id):
+            self.get_or_simple(group_id)
+
+    def remove_if_unknown(self, group_id: str) -> None:
+        """Forgets a simple group that lost its last offset."""
+        group = self.by_id.get(group_id)
+        if group is not None and group.is_forgettable and not self.offsets.knows(group_id):
+            del self.by_id[group_id]
+
+    # --- what needs to know the kinds (machine.py) --------------------------------------------------------------------
+
+    @abstractmethod
+    def simple_group(self, group_id: str) -> Group:
+        """A new simple group, which is not in the state yet."""
+
+    @abstractmethod
+    def end(self, group: Group) -> tuple[list[Record], Sequence[Timer]]:
+        """The tombstones that delete an empty group, and its timers, disarmed."""

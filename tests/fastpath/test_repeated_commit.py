@@ -1,0 +1,381 @@
+"""A repeated commit has the effects of a commit that takes the ordinary path.
+
+Two servers get the same frames. One has the fast path plugged in, the other does not. Their responses, their logs, their event
+logs and their states are equal, whatever else happens between the commits.
+"""
+
+from dataclasses import replace
+from itertools import count
+from types import SimpleNamespace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.api.dispatch import Dispatcher
+from coordinator.api.exchange import NO_TEMPLATE
+from coordinator.bench.load import frame
+from coordinator.fastpath.bulk_replay import bulk_replayers
+from coordinator.fastpath.event_encoding import EVENT_ENCODERS
+from coordinator.fastpath.repeated_commit import MISSES_MAX, TEMPLATE_BYTES_MAX, RepeatedCommit, template_learners
+from coordinator.groups.settings import GroupsConfig
+from coordinator.groups.state import Groups
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    JoinGroupRequest,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+)
+from coordinator.requests import consumer_group_heartbeat, join_group, offset_commit, sync_group
+from coordinator.runtime.router import Router
+from tests.runtime.event_world import EventWorld
+
+CODEC = Codec.of(None)
+MODULES = (consumer_group_heartbeat, join_group, offset_commit, sync_group)
+Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+Partition = OffsetCommitRequest.OffsetCommitRequestPartition
+
+
+class Topics:
+    """The topics of both servers: name -> id and number of partitions."""
+
+    def __init__(self):
+        self.version = 0
+        self.by_name = {}
+        self.put("t", 4)
+        self.put("u", 2)
+
+    def put(self, name, partitions):
+        self.version += 1
+        topic_id, _ = self.by_name.get(name, (self.version.to_bytes(16), 0))
+        self.by_name[name] = topic_id, partitions
+
+    def remove(self, name):
+        self.version += 1
+        self.by_name.pop(name, None)
+
+    def topic_names(self):
+        return list(self.by_name)
+
+    def topic_id(self, name):
+        return self.by_name[name][0] if name in self.by_name else None
+
+    def topic_name(self, topic_id):
+        return next((name for name, (each, _) in self.by_name.items() if each == topic_id), None)
+
+    def partition_count(self, name):
+        return self.by_name[name][1] if name in self.by_name else None
+
+
+class Connection:
+    """A client's connection that keeps its exchanges."""
+
+    advertised = ("localhost", 9092)
+    client_host = "/127.0.0.1"
+
+    def __init__(self):
+        self.cached_request = SimpleNamespace(rest=None, head=None)
+        self.template = NO_TEMPLATE
+        self.template_misses = 0
+        self.exchanges = []
+
+    def expect(self, exchange):
+        self.exchanges.append(exchange)
+
+    def hold(self, exchange):
+        pass
+
+    def ready(self):
+        pass
+
+
+class World(EventWorld):
+    make_catalog = Topics
+
+    def __init__(self, *, fastpath, policy="all"):
+        if fastpath:
+            self.encoders, self.bulk_replayers = EVENT_ENCODERS, bulk_replayers
+        super().__init__("write", policy)
+        apis = {module.API.key: replace(module.API, is_cacheable=False) for module in MODULES}
+        uuids = count()
+        server = SimpleNamespace(
+            groups=Router([self.shard]),
+            topics=self.catalog,
+            clock=self.clock,
+            entropy=SimpleNamespace(uuid=lambda: f"{next(uuids):036}"),
+            config=SimpleNamespace(groups=GroupsConfig()),
+        )
+        self.dispatcher = Dispatcher(server, apis, CODEC, template_learners(CODEC) if fastpath else {})
+        self.connections = [Connection(), Connection()]
+
+    def send(self, whole, connection=0):
+        self.dispatcher.dispatch(whole[4:], self.connections[connection])
+        return self.connections[connection].exchanges[-1]
+
+    def answers(self):
+        return [[exchange.payload for exchange in connection.exchanges] for connection in self.connections]
+
+    def matched(self):
+        return [type(exchange.request) is RepeatedCommit for exchange in self.connections[0].exchanges]
+
+    def outcome(self):
+        state: Groups = self.shard.state
+        logs = [log.read(0, 1 << 24) for log in (self.shard.log, self.event_log.log)]
+        return (
+            logs,
+            state.offsets.by_group,
+            state.offsets.count,
+            state.counters.offsets,
+            state.counters.fenced,
+            state.by_id.keys(),
+        )
+
+
+class Twins:
+    """Both servers, and the members that a client of both knows."""
+
+    def __init__(self, policy="all"):
+        self.worlds = [World(fastpath=True, policy=policy), World(fastpath=False, policy=policy)]
+        self.members = {"nobody": ("", -1), "stranger": ("x", 3)}
+        self.correlation_id = 0
+
+    def send(self, whole, connection=0):
+        exchanges = [world.send(whole, connection) for world in self.worlds]
+        return exchanges[0]
+
+    def ask(self, name, version, request):
+        """The response of both servers, decoded."""
+        exchange = self.send(frame(CODEC, f"{name}Request", version, self.next_id(), request), 1)
+        self.settle()
+        assert len(set(map(repr, (world.connections[1].exchanges[-1].payload for world in self.worlds)))) == 1
+        position = 9 if CODEC.is_flexible(f"{name}Response", version) else 8
+        return CODEC.decoder(f"{name}Response", version)(exchange.payload, position)[0]
+
+    def next_id(self):
+        self.correlation_id += 1
+        return self.correlation_id
+
+    def settle(self):
+        for world in self.worlds:
+            world.settle()
+
+    def join(self):
+        """The classic group g forms, or forms again."""
+        member_id, _ = self.members.get("classic", ("", 0))
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"\0\1\0\0\0\0\xff\xff\xff\xff")
+        join = JoinGroupRequest("g", 30_000, 30_000, member_id, None, "consumer", [protocol])
+        joined = self.ask("JoinGroup", 5, join)
+        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            join.member_id = joined.member_id
+            self.ask_join_and_wait(join)
+        else:
+            self.ask_join_and_wait(join)
+
+    def ask_join_and_wait(self, join):
+        exchange = self.send(frame(CODEC, "JoinGroupRequest", 5, self.next_id(), join), 1)
+        for world in self.worlds:
+            world.settle()
+            world.advance(3_000)
+            world.settle()
+        joined = CODEC.decoder("JoinGroupResponse", 5)(exchange.payload, 8)[0]
+        assert joined.error_code == ErrorCode.NONE
+        self.members["classic"] = joined.member_id, joined.generation_id
+        sync = SyncGroupRequest("g", joined.generation_id, joined.member_id)
+        assert self.ask("SyncGroup", 3, sync).error_code == ErrorCode.NONE
+
+    def beat(self, name):
+        """A member of the consumer group k joins, or hears what it is to have."""
+        _, epoch = self.members.get(name, ("", 0))
+        beat = ConsumerGroupHeartbeatRequest(
+            "k", name, epoch, rebalance_timeout_ms=60_000, subscribed_topic_names=["t"]
+        )
+        beat.topic_partitions = []
+        answer = self.ask("ConsumerGroupHeartbeat", 1, beat)
+        if not answer.error_code:
+            self.members[name] = name, answer.member_epoch
+
+    def commit(self, who, version, asked, *, connection=0, epoch_back=0, metadata=""):
+        """`asked`: (topic, partition) -> offset and leader epoch."""
+        group = {"classic": "g", "a": "k", "b": "k"}.get(who, "s")
+        member_id, epoch = self.members.get(who, ("", -1))
+        request = OffsetCommitRequest(group, epoch - epoch_back, member_id)
+        for (name, index), (offset, leader_epoch) in asked.items():
+            if not request.topics or request.topics[-1].name != name:
+                topic_id = self.worlds[0].catalog.topic_id(name) or b"?" * 16
+                request.topics.append(Topic(name, topic_id, []))
+            request.topics[-1].partitions.append(Partition(index, offset, leader_epoch, metadata))
+        self.send(frame(CODEC, "OffsetCommitRequest", version, self.next_id(), request), connection)
+
+    def check(self):
+        self.settle()
+        first, second = self.worlds
+        assert first.answers() == second.answers()
+        assert first.outcome() == second.outcome()
+
+
+numbers = st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1))
+commits = st.tuples(
+    st.just("commit"),
+    st.sampled_from(["classic", "a", "b", "nobody", "stranger"]),
+    st.sampled_from([2, 5, 6, 8, 8, 9, 9, 10]),
+    st.sampled_from(
+        [[("t", 0)], [("t", 0), ("t", 1), ("u", 1)], [("t", 3), ("t", 2)], [("t", 9)], [("t", 0), ("t", 0)]]
+    ),
+    st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=5),
+    st.sampled_from([0, 0, 0, 1]),
+    st.sampled_from(["", "", None, "why"]),
+)
+others = st.sampled_from(
+    [("join",), ("beat", "a"), ("beat", "b"), ("settle",), ("advance", 1_000), ("put", "t", 4), ("put", "t", 3),
+     ("put", "u", 2), ("remove", "t"), ("remove", "u")]
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(commits | others, max_size=25), st.sampled_from(["all", "refused", "none"]))
+def test_responses_logs_events_and_state_are_equal(steps, policy):
+    twins = Twins(policy)
+    twins.join()
+    twins.beat("a")
+    twins.settle()
+    for step in steps:
+        match step:
+            case ("commit", who, version, partitions, runs, epoch_back, metadata):
+                for values in runs:
+                    asked = dict(zip(partitions, values, strict=False))
+                    twins.commit(who, version, asked, epoch_back=epoch_back, metadata=metadata)
+            case ("join",):
+                twins.join()
+            case ("beat", name):
+                twins.beat(name)
+            case ("settle",):
+                twins.settle()
+            case ("advance", delay_ms):
+                for world in twins.worlds:
+                    world.advance(delay_ms)
+            case ("put", name, partitions):
+                for world in twins.worlds:
+                    world.catalog.put(name, partitions)
+            case ("remove", name):
+                for world in twins.worlds:
+                    world.catalog.remove(name)
+    twins.check()
+
+
+def one(offset, epoch=0):
+    return {("t", 0): (offset, epoch)}
+
+
+def committed(twins, *, group="g"):
+    return {at: value.offset for at, value in twins.worlds[0].shard.state.offsets.by_group.get(group, {}).items()}
+
+
+def test_the_second_commit_makes_the_template():
+    twins = Twins()
+    twins.join()
+    for offset in range(5):
+        twins.commit("classic", 8, one(offset))
+    assert twins.worlds[0].matched() == [False, False, True, True, True]
+    assert twins.worlds[1].matched() == [False] * 5
+    twins.check()
+    assert committed(twins) == {("t", 0): 4}
+
+
+def test_a_batch_of_repeated_commits_is_that_of_ordinary_ones():
+    """Offset deltas take one byte and then two; a commit may lie across that border."""
+    twins = Twins()
+    twins.join()
+    for offset in range(150):
+        twins.commit("classic", 9, {("t", 0): (offset, 1), ("t", 1): (-offset, -1), ("u", 1): (7, 7)})
+    twins.commit("nobody", 9, one(1))
+    twins.check()
+
+
+def test_a_new_generation_makes_a_new_template_once_the_old_one_has_paid_off():
+    twins = Twins()
+    twins.join()
+    for offset in range(12):
+        twins.commit("classic", 8, one(offset))
+    twins.join()
+    for offset in range(3):
+        twins.commit("classic", 8, one(offset))
+    assert twins.worlds[0].matched()[-3:] == [False, True, True]
+    twins.check()
+
+
+def test_a_client_that_never_repeats_a_commit_costs_few_templates():
+    twins = Twins()
+    twins.join()
+    for world in twins.worlds:
+        world.catalog.put("t", 1_000)
+    templates = set()
+    for number in range(200):
+        twins.commit("classic", 8, {("t", number): (1, 1)})
+        templates.add(id(twins.worlds[0].connections[0].template))
+    assert not any(twins.worlds[0].matched())
+    assert len(templates) <= 200 // MISSES_MAX + 2
+    twins.check()
+
+
+def test_a_deleted_topic_is_refused_and_a_recreated_one_has_its_new_id():
+    twins = Twins()
+    twins.join()
+    for _ in range(2):
+        for offset in range(4):
+            twins.commit("classic", 8, one(offset))
+        for world in twins.worlds:
+            world.catalog.remove("t")
+        twins.commit("classic", 8, one(5))
+        assert type(twins.worlds[0].connections[0].exchanges[-1].request) is not RepeatedCommit
+        for world in twins.worlds:
+            world.catalog.put("t", 4)
+        twins.commit("classic", 8, one(6))
+        assert type(twins.worlds[0].connections[0].exchanges[-1].request) is RepeatedCommit
+    twins.check()
+    (value,) = twins.worlds[0].shard.state.offsets.by_group["g"].values()
+    assert value.topic_id == twins.worlds[0].catalog.topic_id("t")
+
+
+def test_there_is_no_template_with_metadata_of_old_versions_or_of_large_requests():
+    twins = Twins()
+    twins.join()
+    for name, version, asked, metadata in (
+        ("classic", 8, one(1), "why"),
+        ("classic", 5, one(1), ""),
+        ("classic", 8, {("t", index): (1, 1) for index in range(TEMPLATE_BYTES_MAX // 18)}, ""),
+    ):
+        for _ in range(MISSES_MAX + 2):
+            twins.commit(name, version, asked, metadata=metadata)
+    assert not any(twins.worlds[0].matched())
+    twins.check()
+
+
+def test_there_is_no_template_of_a_request_with_unknown_tagged_fields():
+    """They are ignored when decoding, so the template could not reproduce their bytes."""
+    twins = Twins()
+    twins.join()
+    member_id, generation = twins.members["classic"]
+    request = OffsetCommitRequest("g", generation, member_id, topics=[Topic("t", partitions=[Partition(0, 5, 1, "")])])
+    whole = frame(CODEC, "OffsetCommitRequest", 8, 7, request)
+    tagged = whole[4:-1] + b"\1\x63\2ab"
+    for _ in range(MISSES_MAX + 2):
+        twins.send(len(tagged).to_bytes(4) + tagged)
+    assert not any(twins.worlds[0].matched())
+    twins.check()
+    assert committed(twins) == {("t", 0): 5}
+
+
+def test_a_shard_that_reloads_its_log_finds_the_commits():
+    twins = Twins()
+    twins.join()
+    for offset in range(20):
+        twins.commit("classic", 8, one(offset))
+    twins.check()
+    before = committed(twins)
+    for world in twins.worlds:
+        world.shard.load()
+    assert committed(twins) == before
+    for offset in range(20, 25):
+        twins.commit("classic", 8, one(offset))
+    twins.check()

@@ -1,0 +1,31 @@
+"""Reads the admin HTTP of a server process: its JSON views and its metrics."""
+
+import json
+import urllib.request
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.server_process import ServerProcess
+
+
+def view(server: ServerProcess, path: str) -> Any:
+    """The JSON at this path."""
+    with urllib.request.urlopen(server.admin + path, timeout=60) as answer:
+        return json.load(answer)
+
+
+def scrape(server: ServerProcess) -> dict[str, dict[tuple[str, ...], float]]:
+    """Sample name -> label values -> number, without the samples of the process."""
+    with urllib.request.urlopen(f"{server.admin}/metrics", timeout=60) as answer:
+        samples = parse_metrics(answer.read().decode())
+    return {name: values for name, values in samples.items() if name.startswith("coordinator_")}
+
+
+def parse_metrics(text: str) -> dict[str, dict[tuple[str, ...], float]]:
+    """Sample name -> label values -> number."""
+    samples: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            samples.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return samples
