@@ -161,7 +161,7 @@ class SimulatedHistory(ConsumerHarness):
                 partition.error_code = 0
 
     def assign_to_second_member(self) -> int | None:
-        """Assigns a partition to a member while another one owns it; returns the record's offset."""
+        """Assigns a partition to a member while another one owns it, if any does; returns the record's offset."""
         for group_id in sorted(group.group_id for group in self.groups.of_kind(Kind.CONSUMER)):
             group = self.groups.by_id[group_id]
             for owner in sorted(group.members):
@@ -174,6 +174,12 @@ class SimulatedHistory(ConsumerHarness):
                             self._forge(group_id, other, member.member_epoch, member.revocation_epoch, assigned)
                             return len(self.records) - 1
         return None
+
+    def plant_second_owner(self) -> int:
+        """Runs the workload until a second owner can be assigned; returns the record's offset."""
+        while (offset := self.assign_to_second_member()) is None:
+            self.run_workload(10)
+        return offset
 
     def put_epoch_ahead(self) -> int | None:
         """Puts a member's epoch ahead of its group's; returns the record's offset."""

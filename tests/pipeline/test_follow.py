@@ -108,7 +108,7 @@ def assert_matches_reference(spark: Any, out: Path, truth: ReferenceResult) -> N
 @pytest.fixture(scope="module")
 def story() -> SimulatedHistory:
     made = SimulatedHistory(5).run_workload(260)
-    assert made.assign_to_second_member() is not None
+    made.plant_second_owner()
     made.run_workload(30)
     assert made.put_epoch_ahead() is not None
     return made.run_workload(40)

@@ -27,8 +27,7 @@ ZOMBIES = ("lost", "ahead", "not a member")
 def planted(seed: int) -> tuple[SimulatedHistory, ReferenceResult, dict[str, object]]:
     """A history with two owners, an epoch ahead of its group, and accepted zombies."""
     story = SimulatedHistory(seed).run_workload(450)
-    while (twice := story.assign_to_second_member()) is None:
-        story.run_workload(10)
+    twice = story.plant_second_owner()
     story.run_workload(40)
     ahead = story.put_epoch_ahead()
     story.run_workload(60)

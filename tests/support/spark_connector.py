@@ -1,7 +1,7 @@
-"""The jars of Spark's Kafka connector, downloaded with Maven.
+"""The jars of Spark's Kafka connector, from Maven.
 
-A connector of a slightly different 4.x version is good enough for tests, and not every mirror has the newest one. Parts that
-Spark provides are excluded; the rest is listed here with versions, so that Maven resolves nothing.
+A connector of another 4.x version than the session's is good enough for tests, and not every mirror has the newest.
+Dependencies that Spark includes are left out; the remaining ones are listed here, so that Maven has nothing to choose.
 """
 
 import os
@@ -34,7 +34,7 @@ _BROUGHT_BY_SPARK = (
 
 @cache
 def connector_jars() -> tuple[str, ...] | None:
-    """Paths of the jars; None if they are unavailable (see `why_no_connector`)."""
+    """Paths of the jars; None where they cannot be fetched (`why_no_connector` returns the reason)."""
     try:
         return tuple(kafka_classpath(_ARTIFACTS, exclude=_BROUGHT_BY_SPARK).split(os.pathsep))
     except pytest.skip.Exception as reason:
@@ -46,5 +46,5 @@ _why: list[str] = []
 
 
 def why_no_connector() -> str:
-    """Why there are no jars."""
+    """The reason why there are no jars."""
     return _why[0] if _why else ""
