@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.groups.classic.group import find_classic_group
-from coordinator.groups.consumer.group import ConsumerMember, find_consumer_group
+from coordinator.groups.consumer.group import find_consumer_group
+from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.events import FENCES, NO_FIELDS
 from coordinator.groups.fencing import Policies, policies_of, reader_of, verdicts
 from coordinator.groups.kinds import Kind

@@ -12,10 +12,12 @@ requests of that turn have been answered. `record()` defines what an event means
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.reconcile import Owned
+from coordinator.groups.epochs.member import PartitionEpochs
+from coordinator.groups.epochs.soft_state import SoftState
 from coordinator.groups.kinds import Kind
-from coordinator.groups.modern import Epochs
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AssignmentAcknowledgedKey,
@@ -271,7 +273,7 @@ class Holding:
         catalog: "Catalog",
         member_id: str,
         epoch: int,
-        held: Epochs,
+        held: PartitionEpochs,
     ) -> None:
         self.key: Any = key
         self.value = value
@@ -293,8 +295,9 @@ class WithEpochs(Protocol):
     """The parts of a group with epochs that this module uses."""
 
     group_id: str
-    delivered: dict[str, tuple[int, Epochs]]
-    acknowledged: dict[str, tuple[int, Epochs]]
+
+    @property
+    def soft(self) -> SoftState: ...
 
 
 def delivered(
@@ -302,16 +305,16 @@ def delivered(
 ) -> tuple[Fact, ...]:
     """The answer contains the member's assignment; no fact if the last one contained the same."""
     now = (member.member_epoch, member.assigned)
-    if group.delivered.get(member.member_id) == now:
+    if group.soft.delivered.get(member.member_id) == now:
         return ()
-    group.delivered[member.member_id] = now
+    group.soft.delivered[member.member_id] = now
     key, value = AssignmentDeliveredKey, AssignmentDeliveredValue
     return (event_only(Holding(key, value, kind, group.group_id, groups.catalog, member.member_id, *now)),)
 
 
 def acknowledged(groups: "Groups", group: ConsumerGroup, member: ConsumerMember, owned: Owned) -> tuple[Fact, ...]:
     """A member of a consumer group reports what it owns; a fact if this is its whole assignment, for the first time."""
-    if owned is None or group.acknowledged.get(member.member_id) == (member.member_epoch, member.assigned):
+    if owned is None or group.soft.acknowledged.get(member.member_id) == (member.member_epoch, member.assigned):
         return ()
     reported = {topic_id: set(partitions) for topic_id, partitions in owned}
     if reported != {topic_id: set(partitions) for topic_id, partitions in member.assigned.items()}:
@@ -322,9 +325,9 @@ def acknowledged(groups: "Groups", group: ConsumerGroup, member: ConsumerMember,
 def owns_all(groups: "Groups", group: WithEpochs, member: ConsumerMember, kind: Kind) -> tuple[Fact, ...]:
     """A member reported that it owns its whole assignment; no fact if it has done so before."""
     now = (member.member_epoch, member.assigned)
-    if group.acknowledged.get(member.member_id) == now:
+    if group.soft.acknowledged.get(member.member_id) == now:
         return ()
-    group.acknowledged[member.member_id] = now
+    group.soft.acknowledged[member.member_id] = now
     key, value = AssignmentAcknowledgedKey, AssignmentAcknowledgedValue
     return (event_only(Holding(key, value, kind, group.group_id, groups.catalog, member.member_id, *now)),)
 

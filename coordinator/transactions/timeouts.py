@@ -1,7 +1,8 @@
 """Aborts transactions that were left open too long, and fences their producers.
 
-This is Kafka's TransactionCoordinator.abortTimedOutTransactions. Such transactions are looked for at an interval, as in Kafka, so a transaction can live for its time-out plus that interval. The abort
-increases the epoch, so a producer that was just slow finds out with its next request.
+This is Kafka's TransactionCoordinator.abortTimedOutTransactions. Such transactions are looked for at an interval, as in Kafka,
+so a transaction can live for its time-out plus that interval. The abort increases the epoch, so a producer that was just slow
+finds out with its next request.
 """
 
 from typing import TYPE_CHECKING

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from coordinator.fastpath.event_encoding import EVENT_ENCODERS, AcceptedTemplate, RepeatedDecision
 from coordinator.groups.commit_events import CommitDecision
-from coordinator.groups.consumer.group import ConsumerMember
+from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.events import EVENT_KEYS, ClassicDelivery, Completed, Holding, Joined
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.partial_commit import MissingPartition
