@@ -14,7 +14,8 @@ from typing import Any, cast
 from coordinator.admin.metrics import Collector
 from coordinator.faults.history import OnBroken
 from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.consumer.group import ConsumerGroup, MemberState
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import MemberState
 from coordinator.groups.kinds import LABELS, Kind
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.streams.group import StreamsGroup
@@ -110,8 +111,8 @@ def _consumer_mismatches(group: ConsumerGroup) -> Iterable[str]:
             },
         ),
         "owners": (_flatten(group.owners), _held_partitions(group)),
-        "meant": (_flatten(group.meant), _target_partitions(group)),
-        "meant_count": (group.meant_count, len(_target_partitions(group))),
+        "inverted_target": (_flatten(group.inverted_target), _target_partitions(group)),
+        "target_partition_count": (group.target_partition_count, len(_target_partitions(group))),
     }
     for name, (kept, recounted) in counted.items():
         if kept != recounted:

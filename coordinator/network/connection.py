@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
-from coordinator.api.dispatch import NO_CACHED_REQUEST, NO_FORM, UNLIKE_AT_FIRST, Dispatcher, RefusedFrame
-from coordinator.api.exchange import Exchange, Parts
+from coordinator.api.dispatch import NO_CACHED_REQUEST, Dispatcher, RefusedFrame
+from coordinator.api.exchange import NO_TEMPLATE, Exchange, Parts, RequestTemplate
 from coordinator.network.flow_control import Event, FlowControl
 from coordinator.network.log_once import LogOncePerClient
 from coordinator.protocol.frame import FrameError, FrameSplitter
@@ -84,8 +84,8 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_admit", "_backlog", "_backlog_bytes", "_counted_bytes", "_dispatch", "_drained", "_flow", "_held", "_in_flight_max",
         "_limits", "_listed", "_lost", "_may_have_to_wait", "_memory", "_now_ms", "_once", "_queue", "_reserved_bytes", "_seen",
-        "_splitter", "_transport", "_turn", "advertised", "cached_request", "client_host", "client_id", "closed_by", "form",
-        "full_since_ms", "requests", "unlike",
+        "_splitter", "_transport", "_turn", "advertised", "cached_request", "client_host", "client_id", "closed_by",
+        "full_since_ms", "requests", "template", "template_misses",
     )  # fmt: skip
 
     def __init__(
@@ -105,8 +105,8 @@ class Connection(asyncio.Protocol):
         self.client_id: str | None = None
         self.closed_by = Closed.PEER
         self.cached_request = NO_CACHED_REQUEST
-        self.form = NO_FORM
-        self.unlike = UNLIKE_AT_FIRST
+        self.template: RequestTemplate = NO_TEMPLATE
+        self.template_misses = 0
         self.requests = 0
         """Whole frames received so far."""
         self._seen = (now_ms(), 0, False)

@@ -1,7 +1,6 @@
-"""ListGroups (key 16): every group of this coordinator. v4 filters by state (KIP-518), v5 by kind of group (KIP-848)."""
+"""ListGroups (key 16): every group of this coordinator. v4 filters by state (KIP-518), v5 by type of group (KIP-848)."""
 
 from itertools import chain
-from typing import Any
 
 from coordinator.api.access import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from coordinator.api.declaration import Api
@@ -9,6 +8,7 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.classic.describe import list_groups as list_classic_groups
 from coordinator.groups.consumer.describe import list_groups as list_consumer_groups
+from coordinator.groups.state import Groups
 from coordinator.groups.streams.describe import list_groups as list_streams_groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListGroupsRequest, ListGroupsResponse
@@ -17,7 +17,7 @@ from coordinator.protocol.messages import ListGroupsRequest, ListGroupsResponse
 def handle(server: Server, exchange: Exchange[ListGroupsRequest]) -> None:
     request = exchange.request
 
-    def view(groups: Any, now_ms: int) -> Any:
+    def view(groups: Groups, _now_ms: int) -> list[ListGroupsResponse.ListedGroup]:
         states, types = request.states_filter, request.types_filter
         return [
             *list_classic_groups(groups, states, types),
@@ -25,7 +25,7 @@ def handle(server: Server, exchange: Exchange[ListGroupsRequest]) -> None:
             *list_streams_groups(groups, states, types),
         ]
 
-    def combine(parts: list[Any]) -> ListGroupsResponse:
+    def combine(parts: list[list[ListGroupsResponse.ListedGroup]]) -> ListGroupsResponse:
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=list(chain.from_iterable(parts)))
 
     server.groups.gather(view, exchange, combine)

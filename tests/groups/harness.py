@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from coordinator.api.declaration import Api
+from coordinator.fastpath.event_encoding import EVENT_ENCODERS
 from coordinator.groups.classic.heartbeat import heartbeat
 from coordinator.groups.classic.join import join
 from coordinator.groups.classic.leave import leave
@@ -372,11 +373,12 @@ class GroupHarness:
                 record = fact.event.record(state_offset, self.now_ms)
                 key, value = self.event_serde.encode(record)
                 assert self.event_serde.decode(key, value) == record
-                if fact.event.encoded is not None:
-                    assert fact.event.encoded(state_offset, self.now_ms, -1) == (key, value)
+                encode = EVENT_ENCODERS.get(type(fact.event))
+                if encode is not None:
+                    assert encode(fact.event, state_offset, self.now_ms, -1) == (key, value)
                     last: Any = fact.event.record(state_offset, self.now_ms)
                     last.value.state_end_offset = state_offset + 1
-                    encoded = fact.event.encoded(state_offset, self.now_ms, state_offset + 1)
+                    encoded = encode(fact.event, state_offset, self.now_ms, state_offset + 1)
                     assert encoded == self.event_serde.encode(last)
                 self.events.append(record)
 

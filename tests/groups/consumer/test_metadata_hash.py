@@ -6,7 +6,8 @@ tests/compatibility/test_log_formats.py.
 
 import pytest
 
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.subscription import metadata_hash, topic_hash
 from tests.groups.consumer.consumer_world import ConsumerHarness
 

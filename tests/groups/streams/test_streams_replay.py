@@ -7,7 +7,8 @@ import pytest
 
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.settings import GroupsConfig
-from coordinator.groups.streams.group import MemberState, State
+from coordinator.groups.streams.group import State
+from coordinator.groups.streams.member import MemberState
 from coordinator.protocol.messages import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
