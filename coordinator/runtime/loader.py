@@ -20,7 +20,7 @@ _SPECIAL = CONTROL | TRANSACTIONAL
 
 
 class StateMachine(Protocol):
-    """What a shard makes durable (groups/machine.py)."""
+    """The state of a shard (groups/machine.py, transactions/transactions.py)."""
 
     def replay(self, record: Record) -> None: ...
     def loaded(self, now_ms: int) -> Result: ...
