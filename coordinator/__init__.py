@@ -29,6 +29,7 @@ The packages, in the order in which they may import: each only from those below 
     bench       the server's speed, measured beside a bare echo
     faults      simulated twins of all that is outside; a whole server in a world of faults, run from a seed
     server      the composition root: makes clock, disk, sockets once and wires the parts
+    fastpath    the frequent cases, faster: repeated commits, event encoding, bulk replay; nothing below it knows of it
     admin       HTTP: health, metrics, views of groups and transactions
     network     listeners and connections; answers leave in the order of the requests
     requests    one file per Kafka API: its key, versions and access; ApiVersions is derived from them

@@ -30,6 +30,9 @@ from coordinator.admin.metrics import metrics_routes
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher, supported_apis
 from coordinator.config.settings import ListenerConfig, ServerConfig
+from coordinator.fastpath.bulk_replay import bulk_replayers
+from coordinator.fastpath.event_encoding import EVENT_ENCODERS
+from coordinator.fastpath.repeated_commit import template_learners
 from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.events import EVENT_KEYS
@@ -45,6 +48,7 @@ from coordinator.network.listener import Listener
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.event_log import EventLog, ServerRun
+from coordinator.runtime.loader import BulkReplayers
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.result import Fact
 from coordinator.runtime.router import Router
@@ -96,7 +100,11 @@ class Server:
         disk: Disk,
         entropy: Entropy,
         worker: Worker,
+        *,
+        fastpath: bool = True,
     ) -> None:
+        """`fastpath`: False leaves out coordinator/fastpath, which changes nothing but the speed; tests compare the two."""
+        self._fastpath = fastpath
         self.config = config
         self.clock = clock
         self.entropy = entropy
@@ -239,6 +247,7 @@ class Server:
                 log, Durability.WRITE, self._run_in_worker, durable, failed
             ),
             on_written=lambda index: self.topics.wake(EVENTS_TOPIC, index),
+            encoders=EVENT_ENCODERS if self._fastpath else {},
         )
 
     def _retain_events(self) -> None:
@@ -264,6 +273,7 @@ class Server:
             ),
             RECORD_KEYS,
             self._event_log(index),
+            bulk_replayers if self._fastpath else None,
         )
 
     def _count_groups(self) -> int:
@@ -288,6 +298,7 @@ class Server:
         make_state: Callable[[], S],
         record_keys: tuple[str, ...],
         events: EventLog | None = None,
+        bulk_replayers: BulkReplayers | None = None,
     ) -> Shard[S]:
         config = self.config
         log = Log.open(self._disk, f"{config.log_dir}/{topic}-{index}", LogSettings(
@@ -311,6 +322,7 @@ class Server:
             on_fact=self._on_fact,
             on_durable=lambda index: self.topics.wake(topic, index),
             events=events,
+            bulk_replayers=bulk_replayers,
         )
 
     def _schedule(self, delay_ms: int, callback: Callable[[], None]) -> Handle:
@@ -355,8 +367,9 @@ class Server:
 
     async def _listen(self, config: ListenerConfig) -> Listener:
         network = self.config.network
+        codec = Codec.of(config.dialect, network.limit_request_elements)
         listener = Listener(
-            Dispatcher(self, self.apis, Codec.of(config.dialect, network.limit_request_elements)),
+            Dispatcher(self, self.apis, codec, template_learners(codec) if self._fastpath else {}),
             ConnectionLimits(
                 frame_bytes_max=min(network.limit_request_bytes, network.socket_request_max_bytes),
                 produce_bytes_max=network.socket_request_max_bytes,

@@ -191,7 +191,7 @@ RESOURCES: dict[int, ConfigResource] = {
 }
 
 
-def resource(resource_type: int) -> ConfigResource:
+def config_resource(resource_type: int) -> ConfigResource:
     """The entry of a kind. Raises KafkaError in words for what Kafka has and this server has not."""
     found = RESOURCES.get(resource_type)
     if found is None:

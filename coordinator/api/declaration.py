@@ -14,7 +14,7 @@ ApiVersions, the dispatcher, the README's table and the list of metrics are deri
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from coordinator.api.access import Access
 from coordinator.api.exchange import Exchange
@@ -42,8 +42,5 @@ class Api(Generic[R]):
     is_cacheable: bool = False
     """Whether clients send the same bytes over and over, so that a connection keeps its last request decoded. The handler
     and the operation must not modify such a request."""
-    form: Callable[[Any, int], tuple[Message, Any] | None] | None = None
-    """Where clients send a request over and over with other numbers: `form(request, api_version)` is a second sample of it
-    (protocol/form.py), and the content of the `Filled` by which `handle` gets the next ones; None: this one is not such."""
     writes: bool = True
     """Whether the API may change durable state. A shard whose disk is full still serves those that do not."""

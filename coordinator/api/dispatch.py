@@ -10,17 +10,15 @@ import logging
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from struct import Struct
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
 from coordinator.api.declaration import Api
-from coordinator.api.exchange import CachedRequest, Exchange, ReplyQueue, RequestForm, Route
+from coordinator.api.exchange import CachedRequest, Exchange, LearnTemplate, ReplyQueue, Route
 from coordinator.api.server import Server
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.form import Filled
 from coordinator.protocol.header import decode_request_header
 
 _log = logging.getLogger(__name__)
@@ -28,28 +26,10 @@ _log = logging.getLogger(__name__)
 API_VERSIONS = 18
 CACHED_REQUEST_BYTES_MAX = 512
 """A larger request is not cached, because every connection may hold one."""
-FORM_BYTES_MAX = 512
-"""Nor is there a form of a larger one, which with all that is made of it takes forty times as much."""
-FORM_PAYS_AFTER, UNLIKE_MAX = 8, 16
-"""To make a form costs as much as a few requests save by it. So one that has served is replaced by the first request that is
-unlike it, any other after so many. (A client may commit other partitions each time.)"""
-UNLIKE_AT_FIRST = UNLIKE_MAX - 2
-"""A connection's second request makes its form."""
 _CORRELATION_ID = Struct(">i").unpack_from
-_BLANKS = {4: "i", 8: "q", 12: "qi"}
-"""A correlation id, an offset, an offset and a leader epoch."""
-
-_new_filled = partial(tuple.__new__, Filled)
-"""Without the call of its constructor."""
-
 NO_CACHED_REQUEST = CachedRequest(b"nothing", b"", cast(Route, None), None, None)
 """For a connection that has sent no cacheable request. Its head is longer than four bytes, so that no frame matches it, not
 even an empty one."""
-
-
-NO_FORM = RequestForm(b"", b"", {}, cast(Route, None), None, None)
-"""Of a connection that has none."""
-NO_FORM.size_bytes = -1
 
 
 class RefusedFrame(Exception):
@@ -78,8 +58,16 @@ def _in_dialect(api: Api[Any], codec: Codec) -> Api[Any]:
 class Dispatcher:
     """Decodes the frames of one dialect and hands each to its API's `handle(server, exchange)`."""
 
-    def __init__(self, server: Server, apis: Mapping[int, Api[Any]], codec: Codec) -> None:
+    def __init__(
+        self,
+        server: Server,
+        apis: Mapping[int, Api[Any]],
+        codec: Codec,
+        learners: Mapping[int, LearnTemplate] = MappingProxyType({}),
+    ) -> None:
+        """`learners`: API key -> what makes templates of its requests."""
         self._server = server
+        self._learners = learners
         self._apis = {key: _in_dialect(api, codec) for key, api in apis.items()}
         self._supported = {key: api.versions for key, api in self._apis.items()}
         self._codec = codec
@@ -92,14 +80,14 @@ class Dispatcher:
 
     def dispatch(self, frame: bytes, queue: ReplyQueue) -> None:
         """Handles one request frame (without its size), which is answered now or later. Raises RefusedFrame."""
-        cached, form = queue.cached_request, queue.form
+        cached, template = queue.cached_request, queue.template
         if frame[8:] == cached.rest and frame[:4] == cached.head:
             route, client_id, request = cached.route, cached.client_id, cached.request
+            handle = route.handle
             (correlation_id,) = _CORRELATION_ID(frame, 4)
-        elif len(frame) == form.size_bytes and (numbers := form.read(frame)) is not None:
-            form.served += 1
-            route, client_id, correlation_id = form.route, form.client_id, numbers[0]
-            request = _new_filled((form.content, numbers))
+        elif len(frame) == template.size_bytes and (request := template.match(frame)) is not None:
+            route, client_id, handle = template.route, template.client_id, template.handle
+            correlation_id = request.values[0]
         else:
             try:
                 api_key, version, correlation_id, client_id, position = decode_request_header(frame)
@@ -108,37 +96,20 @@ class Dispatcher:
                 request = route.decode(frame, position)[0] if route.version == version else None
             except DecodeError as error:
                 raise RefusedFrame(f"malformed request: {error}") from error
+            handle = route.handle
             if route.is_cacheable and len(frame) <= CACHED_REQUEST_BYTES_MAX:
                 queue.cached_request = CachedRequest(frame[:4], frame[8:], route, client_id, request)
-            elif route.form is not None and len(frame) <= FORM_BYTES_MAX:
-                self._learn(queue, frame, position, route, client_id)
+            elif route.learn is not None:
+                route.learn(queue, frame, position, route, client_id)
         exchange: Exchange[Any] = Exchange(route, queue, request, correlation_id, client_id)
         queue.expect(exchange)
         try:
-            route.handle(self._server, exchange)
+            handle(self._server, exchange)
         except KafkaError as error:
             exchange.reply(exchange.refusal(error))
         except Exception:  # noqa: BLE001 - a bug must not take the other connections down
             _log.exception("event=request_failed api=%s version=%d", route.name, route.version)
             exchange.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
-
-    def _learn(self, queue: ReplyQueue, frame: bytes, position: int, route: Route, client_id: str | None) -> None:
-        """Makes a request's form, if that may pay."""
-        queue.unlike += 1
-        if queue.unlike < UNLIKE_MAX and queue.form.served < FORM_PAYS_AFTER:
-            return
-        queue.unlike = 0
-        queue.form = NO_FORM
-        request = route.decode(frame, position)[0]
-        samples = route.form(request, route.version) if route.form is not None else None
-        encode = self._codec.encoder(f"{route.name}Request", route.version)
-        if samples is None or encode(request) != frame[position:]:  # it may say more than we understand
-            return
-        other, content = samples
-        inverted_id = (~_CORRELATION_ID(frame, 4)[0]).to_bytes(4, signed=True)
-        queue.form = RequestForm(
-            frame, frame[:4] + inverted_id + frame[8:position] + encode(other), _BLANKS, route, client_id, content
-        )
 
     def _route(self, api_key: int, version: int) -> Route:
         api = self._apis.get(api_key)
@@ -162,7 +133,7 @@ class Dispatcher:
             supported=self._supported,
             flexible_response=api_key != API_VERSIONS and codec.is_flexible(f"{api.name}Response", answered_in),
             is_cacheable=api.is_cacheable,
-            form=api.form,
+            learn=self._learners.get(api_key),
             writes=api.writes,
         )
         if answered_in == version:

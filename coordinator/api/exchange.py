@@ -13,7 +13,6 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from coordinator.api.server import Server
 from coordinator.protocol import messages
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.form import ReadForm
 from coordinator.protocol.messages import Message
 from coordinator.runtime.memory import COUNTED_BYTES
 
@@ -41,8 +40,8 @@ class Route:
     """
 
     __slots__ = (
-        "answered", "decode", "duration_ns", "durations", "encode", "encode_parts", "errors", "form", "handle",
-        "has_error_code", "head", "head_bytes", "is_cacheable", "name", "refuse", "skipped", "supported", "version", "writes",
+        "answered", "decode", "duration_ns", "durations", "encode", "encode_parts", "errors", "handle", "has_error_code",
+        "head", "head_bytes", "is_cacheable", "learn", "name", "refuse", "skipped", "supported", "version", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +57,7 @@ class Route:
         supported: Mapping[int, tuple[int, int]],
         flexible_response: bool,
         is_cacheable: bool = False,
-        form: Callable[[Any, int], tuple[Message, Any] | None] | None = None,
+        learn: "LearnTemplate | None" = None,
         writes: bool = True,
     ) -> None:
         self.name = name
@@ -74,7 +73,8 @@ class Route:
         """The bytes before a response's body, from its size field and the correlation id."""
         self.head_bytes = header.size - _SIZE_BYTES
         self.is_cacheable = is_cacheable
-        self.form = form
+        self.learn = learn
+        """What may make a template of such a request; None if there are no templates of this API."""
         self.writes = writes
         self.has_error_code = hasattr(getattr(messages, f"{name}Response"), "error_code")
         """Whether the response has a top-level error code; many APIs have one per topic or group instead."""
@@ -110,29 +110,52 @@ class CachedRequest(NamedTuple):
     request: Any
 
 
-class RequestForm(ReadForm):
-    """What a connection's requests have in common that come with other numbers, and what they are."""
+class RequestTemplate(Protocol):
+    """Recognizes frames of one connection that differ from an earlier one only in some integers (plugged in: fastpath/)."""
 
-    __slots__ = ("client_id", "content", "route", "served")
+    @property
+    def size_bytes(self) -> int:
+        """Only frames of this size can match."""
+        ...
 
-    def __init__(
-        self, sample: bytes, other: bytes, codes: Mapping[int, str], route: Route, client_id: str | None, content: Any
-    ) -> None:
-        super().__init__(sample, other, codes)
-        self.route = route
-        self.client_id = client_id
-        self.content = content
-        self.served = 0
-        """How many requests were like it."""
+    @property
+    def route(self) -> Route: ...
+    @property
+    def client_id(self) -> str | None: ...
+
+    def match(self, frame: bytes) -> Any:
+        """The request in a frame, or None if the frame does not match. `request.values[0]` is the correlation id."""
+        ...
+
+    def handle(self, server: Server, exchange: "Exchange[Any]") -> None:
+        """Takes the place of the API's `handle` for a request that `match` has returned."""
+        ...
+
+
+class NoTemplate:
+    """Matches no frame, because no frame has its size."""
+
+    __slots__ = ("client_id", "route")
+    size_bytes = -1
+    client_id: str | None
+    route: Route
+
+    def match(self, frame: bytes) -> None: ...
+
+    def handle(self, server: Server, exchange: "Exchange[Any]") -> None: ...
+
+
+NO_TEMPLATE = NoTemplate()
+"""For a connection from whose requests nothing has been learned."""
 
 
 class ReplyQueue(Protocol):
     """The client's connection (network/connection.py)."""
 
     cached_request: CachedRequest
-    form: RequestForm
-    unlike: int
-    """Requests of which there could be a form, and that were not like the one there is."""
+    template: RequestTemplate
+    template_misses: int
+    """Requests that `learn` has seen since it last made a template, or tried to."""
     advertised: tuple[str, int]
     client_host: str
 
@@ -143,12 +166,17 @@ class ReplyQueue(Protocol):
     def refuse(self, reason: str) -> None: ...
 
 
+LearnTemplate = Callable[[ReplyQueue, bytes, int, Route, str | None], None]
+"""`learn(queue, frame, position, route, client_id)` may set `queue.template`. The request's body begins at `position`."""
+
+
 class Exchange(Generic[R]):
     """A decoded request; `reply` answers it, once. The hot path makes one per request, so it holds only what differs."""
 
     __slots__ = (
         "_began_ns",
         "_queue",
+        "api_version",
         "client_id",
         "correlation_id",
         "fresh_id",
@@ -160,6 +188,7 @@ class Exchange(Generic[R]):
 
     def __init__(self, route: Route, queue: ReplyQueue, request: R, correlation_id: int, client_id: str | None) -> None:
         self.route = route
+        self.api_version = route.version
         self.request = request
         self.correlation_id = correlation_id
         self.client_id = client_id
@@ -170,10 +199,6 @@ class Exchange(Generic[R]):
         self.fresh_id = ""
         self._queue = queue
         self._began_ns = 0 if route.answered & route.skipped else perf_counter_ns()
-
-    @property
-    def api_version(self) -> int:
-        return self.route.version
 
     @property
     def supported(self) -> Mapping[int, tuple[int, int]]:

@@ -1,5 +1,6 @@
-"""Speed, measured as what a user pays: server CPU per request, beside a bare echo in the same run.
+"""Benchmarks: the server CPU per request, compared with a bare echo server.
 
-Server, load generator and echo are processes of their own. A figure is the server's user + system time (from the operating
-system) divided by the answers it gave; the ratio to the echo of equal frame sizes is what can be compared between machines.
+Server, load generator and echo server are separate processes. A result is the user and system time of the server, as the
+operating system reports it, divided by the number of responses. The ratio to the echo server, which sends frames of the same
+sizes, can be compared between machines.
 """

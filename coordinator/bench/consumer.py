@@ -1,20 +1,20 @@
-"""A consumer group (KIP-848) from nothing to all stable, and after one leaves: server CPU and wall clock.
+"""The rebalances of a consumer group (KIP-848): server CPU and wall clock until it is stable.
 
     python -m coordinator.bench.consumer HOST PORT SERVER_PID MEMBERS PARTITIONS [SECONDS]
 
-prints one JSON line, a `Convergence`; with SECONDS an `Outcome` instead, of heartbeats in a group at rest.
+prints one JSON line: a `Convergence`, or with SECONDS the `Outcome` of heartbeats in a stable group.
 
-In this protocol nobody waits for anybody: each member is led to the target by its own heartbeats. So there is no answer
-that says "the rebalance is over", and the cost depends on how often members ask. Here all of them ask at once, in rounds
-`ROUND_S` apart; one whose partitions change asks again at once, as clients do, to say what it owns now. That acknowledges
-what it was told to give up.
+In this protocol members do not wait for each other; each one reaches the target through its own heartbeats. No response says
+that the rebalance is complete, and the cost depends on how often members send heartbeats. Here all of them send one at the
+same time, in rounds `ROUND_S` apart. A member whose partitions change sends another one at once with the partitions that it
+owns now, as clients do. This acknowledges the revocation.
 
-The end is what the members see: every partition has an owner, and no member has more than one partition more than another.
-Complete alone would not do, for the first member is given everything before the second has come. Disjoint is not asked at
-the end but of every single step: a member gives up before it says so and takes when it is told, so that two owners at any
-moment are an error of the server, and the run fails.
+The rebalance is complete when every partition has an owner, and the numbers of partitions of any two members differ by at
+most one. It is not enough that every partition has an owner, because the first member gets all of them before the second
+joins. At no time may a partition have two owners: a member releases a partition before it says so, so two owners are a bug of
+the server, and the run fails.
 
-The members are one Python process, whose own time is in the wall clock and not in the CPU.
+All members are in one Python process, whose time is part of the wall clock but not of the CPU.
 """
 
 import asyncio
@@ -30,8 +30,7 @@ from uuid import uuid4
 
 import uvloop
 
-from coordinator.bench.load import Member as Connection
-from coordinator.bench.load import Outcome, ask, cpu_seconds, frame, measure, serving
+from coordinator.bench.load import LoadConnection, Outcome, ask, cpu_seconds, frame, measure, wait_until_serving
 from coordinator.groups.assignors.assignor import GroupSpec, MemberSpec, Partitions
 from coordinator.groups.assignors.assignor import run as run_assignor
 from coordinator.groups.assignors.uniform import UniformAssignor
@@ -39,25 +38,25 @@ from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, CreateTopicsRequest, ListOffsetsRequest
 
 ROUND_S = 0.1
-"""From the last answer of one round to the first question of the next."""
+"""The time from the last response of one round to the first request of the next."""
 SETTLE_S = 1.1
-"""Longer than the default assignment interval: a leave is measured without waiting for it."""
+"""Longer than the default assignment interval, so that the time of a leave does not include it."""
 GIVE_UP_S = 120.0
 JOIN_AT_ONCE = 1_000
 TOPIC_PARTITIONS_MAX = 10_000
-"""That one request may create; more are several topics."""
+"""The most partitions that one request can create. For more there are several topics."""
 TOPIC_ALREADY_EXISTS = 36
 LEAVING_EPOCH = -1
 LATEST = -1
-"""The end of a partition, to ListOffsets."""
+"""The timestamp of ListOffsets for the end of a partition."""
 
 Owned = frozenset[tuple[bytes, int]]
-"""Topic id and partition."""
+"""Pairs of topic id and partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """What it took until every partition was owned again and evenly so."""
+    """The cost until every partition had an owner again, evenly distributed."""
 
     members: int
     partitions: int
@@ -69,7 +68,7 @@ class Convergence:
 
 
 class Owners:
-    """Who owns each partition, by what the members were told. The run fails where two would own one."""
+    """The owner of each partition, according to the responses. The run fails if a partition has two owners."""
 
     def __init__(self) -> None:
         self.by_partition: dict[tuple[bytes, int], str] = {}
@@ -81,11 +80,11 @@ class Owners:
         for partition in after - before:
             owner = self.by_partition.setdefault(partition, member_id)
             if owner != member_id:
-                raise SystemExit(f"consumer: partition {partition[1]} of {owner} was given to {member_id} as well")
+                raise SystemExit(f"consumer: partition {partition[1]} of {owner} was assigned to {member_id} as well")
 
 
 class Member:
-    """One member of the group, on a connection of its own."""
+    """A member of the group, with its own connection."""
 
     def __init__(self, codec: Codec, group_id: str, topics: Sequence[str], owners: Owners) -> None:
         self.owned: Owned = frozenset()
@@ -100,26 +99,26 @@ class Member:
         self._reader, self._writer = await asyncio.open_connection(host, port, limit=1 << 24)
 
     async def join(self) -> None:
-        """The first heartbeat, which tells everything."""
+        """Sends the first heartbeat, which has all fields."""
         request = self._request()
         request.rebalance_timeout_ms = 300_000
         request.subscribed_topic_names = list(self._topics)
         request.topic_partitions = []
-        if await self._changes(request):
-            await self.beat(tells=True)
+        if await self._changes_owned(request):
+            await self.beat(reports_owned=True)
 
-    async def beat(self, *, tells: bool = False) -> None:
-        """A heartbeat, with what it owns if that has changed; another as long as the answer changes it."""
+    async def beat(self, *, reports_owned: bool = False) -> None:
+        """Sends a heartbeat, and further ones with the owned partitions as long as the response changes them."""
         while True:
             request = self._request()
-            if tells:
+            if reports_owned:
                 request.topic_partitions = self._topic_partitions()
-            if not await self._changes(request):
+            if not await self._changes_owned(request):
                 return
-            tells = True
+            reports_owned = True
 
-    def at_rest(self) -> bytes:
-        """The frame of a heartbeat that says nothing new; its connection is not used any more."""
+    def stable_heartbeat(self) -> bytes:
+        """The frame of a heartbeat without changes. Closes the connection."""
         self._writer.close()
         return frame(self._codec, "ConsumerGroupHeartbeatRequest", 1, 7, self._request())
 
@@ -140,8 +139,8 @@ class Member:
             by_topic.setdefault(topic_id, []).append(partition)
         return [ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id, held) for topic_id, held in by_topic.items()]
 
-    async def _changes(self, request: ConsumerGroupHeartbeatRequest) -> bool:
-        """Asks, and does as it is told; whether that changed what it owns."""
+    async def _changes_owned(self, request: ConsumerGroupHeartbeatRequest) -> bool:
+        """Sends a heartbeat and follows the response. Returns whether the owned partitions changed."""
         answer = await self._ask(request)
         self._epoch = answer.member_epoch
         if answer.assignment is None:
@@ -162,7 +161,7 @@ class Member:
 
 
 async def _create_topics(codec: Codec, host: str, port: int, partitions: int) -> dict[str, int]:
-    """The topics to subscribe to, with their sizes. A server that is measured again may have them."""
+    """Creates the topics, unless an earlier run has. Returns topic -> number of partitions."""
     count = -(-partitions // TOPIC_PARTITIONS_MAX)
     sizes = {f"bench-{partitions}-{n}": partitions // count + (n < partitions % count) for n in range(count)}
     reader, writer = await asyncio.open_connection(host, port)
@@ -171,18 +170,18 @@ async def _create_topics(codec: Codec, host: str, port: int, partitions: int) ->
         request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
         answer = await ask(codec, reader, writer, "CreateTopics", 7, request)
         if answer.topics[0].error_code not in (0, TOPIC_ALREADY_EXISTS):
-            raise SystemExit(f"consumer: no topic {name}: error {answer.topics[0].error_code}")
+            raise SystemExit(f"consumer: cannot create topic {name}: error {answer.topics[0].error_code}")
     for name, size in sizes.items():
-        while not await _serves(codec, reader, writer, name, size):  # noqa: ASYNC110 - the server has no event for it
+        while not await _has_logs(codec, reader, writer, name, size):  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(ROUND_S)
     writer.close()
     return sizes
 
 
-async def _serves(
+async def _has_logs(
     codec: Codec, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str, size: int
 ) -> bool:
-    """Whether every partition has its log: a Kafka answers before it has made them, and is busy with that for a while."""
+    """Whether every partition has its log. Kafka responds before it has created them, which takes a while."""
     partition = ListOffsetsRequest.ListOffsetsPartition
     partitions = [partition(partition_index=index, timestamp=LATEST) for index in range(size)]
     topic = ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)
@@ -192,7 +191,7 @@ async def _serves(
 
 
 async def _converge(members: Sequence[Member], owners: Owners, partitions: int) -> None:
-    """Rounds of heartbeats until all is owned evenly; it may be at the start."""
+    """Runs rounds of heartbeats until every partition has an owner, evenly distributed."""
     until = time.monotonic() + GIVE_UP_S
     while True:
         held = [len(member.owned) for member in members]
@@ -200,16 +199,18 @@ async def _converge(members: Sequence[Member], owners: Owners, partitions: int) 
             return
         if time.monotonic() > until:
             raise SystemExit(
-                f"consumer: after {GIVE_UP_S:g} s {sum(held)} of {partitions} partitions are owned, "
-                f"{min(held)} to {max(held)} by each of {len(members)} members"
+                f"consumer: after {GIVE_UP_S:g} s {sum(held)} of {partitions} partitions have an owner, "
+                f"{min(held)} to {max(held)} for each of {len(members)} members"
             )
         await asyncio.sleep(ROUND_S)
         await asyncio.gather(*(member.beat() for member in members))
 
 
-async def _assembled(host: str, port: int, count: int, partitions: int) -> tuple[list[Member], Owners, dict[str, int]]:
-    """Members that are connected and have not joined, nothing owned yet, and the topics with their sizes."""
-    await serving(host, port)
+async def _connect_members(
+    host: str, port: int, count: int, partitions: int
+) -> tuple[list[Member], Owners, dict[str, int]]:
+    """Creates topics, and members that are connected but have not joined."""
+    await wait_until_serving(host, port)
     codec, owners = Codec.of(None), Owners()
     sizes = await _create_topics(codec, host, port, partitions)
     group_id = f"bench-{uuid4()}"
@@ -220,23 +221,23 @@ async def _assembled(host: str, port: int, count: int, partitions: int) -> tuple
 
 
 async def heartbeats(host: str, port: int, server_pid: int, count: int, partitions: int, seconds: float) -> Outcome:
-    """A group at rest, each member on a connection of its own and asking again as soon as it is answered."""
-    members, owners, _ = await _assembled(host, port, count, partitions)
+    """Measures heartbeats in a stable group. Each member has its own connection, with one request in progress."""
+    members, owners, _ = await _connect_members(host, port, count, partitions)
     for first in range(0, count, JOIN_AT_ONCE):
         await asyncio.gather(*(member.join() for member in members[first : first + JOIN_AT_ONCE]))
     await _converge(members, owners, partitions)
-    frames = [member.at_rest() for member in members]
+    frames = [member.stable_heartbeat() for member in members]
     loop = asyncio.get_running_loop()
     connections = []
     for request in frames:
-        _, connection = await loop.create_connection(partial(Connection, [request], 1), host, port)
+        _, connection = await loop.create_connection(partial(LoadConnection, [request], 1), host, port)
         connections.append(connection)
     return await measure(connections, server_pid, 1.0, seconds, 0)
 
 
 async def run(host: str, port: int, server_pid: int, count: int, partitions: int) -> Convergence:
-    """Forms a group of `count` and takes one away. Topics and connections are there before the clock starts."""
-    members, owners, sizes = await _assembled(host, port, count, partitions)
+    """Measures how a group of `count` members forms, and how one leaves, without creating topics and connections."""
+    members, owners, sizes = await _connect_members(host, port, count, partitions)
     cpu, began = cpu_seconds(server_pid), time.perf_counter()
     await asyncio.gather(*(member.join() for member in members))
     await _converge(members, owners, partitions)
@@ -254,37 +255,37 @@ async def run(host: str, port: int, server_pid: int, count: int, partitions: int
 
 
 def _check_complete(owners: Owners, sizes: dict[str, int]) -> None:
-    """Exactly the partitions there are, not merely as many."""
+    """Fails unless the owned partitions are those of the topics."""
     found: dict[bytes, set[int]] = {}
     for topic_id, partition in owners.by_partition:
         found.setdefault(topic_id, set()).add(partition)
     if sorted(map(sorted, found.values())) != sorted(list(range(size)) for size in sizes.values()):
-        raise SystemExit("consumer: what is owned is not what the topics have")
+        raise SystemExit("consumer: the owned partitions are not those of the topics")
 
 
-def assignor_seconds(members: int, partitions: int, repetitions: int) -> tuple[float, float]:
-    """The uniform assignor by itself, one topic: from nothing, and after one member left (medians, wall clock)."""
-    topic_id = b"\1" * 16
+def assignor_seconds(members: int, partitions: int, topics: int, repetitions: int) -> tuple[float, float]:
+    """The wall-clock time of the uniform assignor for a new group and after one member has left (medians)."""
+    sizes = {bytes([topic]) * 16: partitions // topics for topic in range(1, topics + 1)}
     nothing: Partitions = {}
     names = [str(uuid4()) for _ in range(members)]
 
     def timed(assigned: dict[str, Partitions]) -> tuple[float, dict[str, Partitions]]:
         specs = {
-            name: MemberSpec(instance_id=None, rack_id=None, topics=frozenset([topic_id]), assigned=held)
+            name: MemberSpec(instance_id=None, rack_id=None, topics=frozenset(sizes), assigned=held)
             for name, held in assigned.items()
         }
-        group = GroupSpec(members=specs, partitions={topic_id: partitions})
+        group = GroupSpec(members=specs, partitions=sizes)
         began = time.perf_counter()
         answer = run_assignor("uniform", UniformAssignor(), group)
         return time.perf_counter() - began, answer
 
-    fresh, again = [], []
+    new, after_leave = [], []
     for _ in range(repetitions):
         seconds, target = timed(dict.fromkeys(names, nothing))
-        fresh.append(seconds)
+        new.append(seconds)
         del target[names[0]]
-        again.append(timed(target)[0])
-    return median(fresh), median(again)
+        after_leave.append(timed(target)[0])
+    return median(new), median(after_leave)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Load on the data plane: batches of a hundred records of 1 KiB written, or read back, as fast as the server goes.
+"""Load on the data plane: Produce with batches of a hundred records of 1 KiB, and Fetch of the same records.
 
     python -m coordinator.bench.data PLAN      PLAN is JSON (`DataPlan`); prints one JSON line (`DataOutcome`)
 
-A producer's connections write the same batch to each partition in turn and a consumer's read the same stretch of a log,
-which the operating system has in memory: what is measured is the server and not the disk. Answers are counted, not kept;
-the first of each connection is decoded and must say NONE.
+Producers write the same batch to each partition in turn. Consumers read the same part of a log, which the operating system
+has in memory, so the server is measured and not the disk. Responses are counted and discarded. Before the measurement, one
+response is decoded, and its error code must be NONE.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _PRODUCE, _FETCH = 9, 12
 
 @dataclass(frozen=True, slots=True)
 class DataRow:
-    """One line of the table."""
+    """A row of the table."""
 
     name: str
     request: str
@@ -49,7 +49,7 @@ DATA_ROWS = (
 
 @dataclass(frozen=True, slots=True)
 class DataPlan:
-    """One measurement; `request` is "produce" or "fetch"."""
+    """A measurement. `request` is "produce" or "fetch"."""
 
     host: str
     port: int
@@ -63,7 +63,7 @@ class DataPlan:
 
 @dataclass(frozen=True, slots=True)
 class DataOutcome:
-    """Bytes of record batches moved in the measured span, and the server's CPU in it."""
+    """The number of responses and the bytes of batches during the measurement, and the CPU time of the server."""
 
     answers: int
     batch_bytes: int
@@ -72,7 +72,7 @@ class DataOutcome:
 
 
 def batch() -> bytes:
-    """The batch that is written."""
+    """The batch that producers write."""
     builder = BatchBuilder()
     for _ in range(RECORDS):
         builder.add(b"key", b"v" * RECORD_BYTES)
@@ -80,21 +80,21 @@ def batch() -> bytes:
 
 
 def produce(partition: int, records: bytes) -> ProduceRequest:
-    """A batch for one partition."""
+    """A request with a batch for one partition."""
     data = ProduceRequest.PartitionProduceData(index=partition, records=records)
     topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])
     return ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
 
 
 def fetch(partition: int) -> FetchRequest:
-    """A mebibyte from the beginning."""
+    """A request for a mebibyte from the start of a partition."""
     wanted = FetchRequest.FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=READ_BYTES)
     topic = FetchRequest.FetchTopic(topic=TOPIC, partitions=[wanted])
     return FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=READ_BYTES, session_epoch=-1, topics=[topic])
 
 
-class ReplyTarget(asyncio.Protocol):
-    """One connection in a closed loop; counts answers and throws them away as they come."""
+class DataConnection(asyncio.Protocol):
+    """A connection that sends these requests in turn, `in_flight` at a time, and counts and discards the responses."""
 
     def __init__(self, requests: list[bytes], in_flight: int) -> None:
         self.answers = 0
@@ -106,7 +106,7 @@ class ReplyTarget(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by descent
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
 
     def begin(self) -> None:
         for _ in range(self._in_flight):
@@ -140,7 +140,7 @@ class ReplyTarget(asyncio.Protocol):
 
 
 async def prepare(plan: DataPlan, codec: Codec) -> int:
-    """Makes the topic and what there is to read; returns the bytes of batches that one answer or request carries."""
+    """Creates the topic and writes records. Returns the bytes of batches in a request or response."""
     reader, writer = await asyncio.open_connection(plan.host, plan.port)
 
     async def answer(name: str, version: int, message: Message) -> Any:
@@ -156,18 +156,18 @@ async def prepare(plan: DataPlan, codec: Codec) -> int:
             produced = await answer("Produce", _PRODUCE, produce(partition, records))
             error = produced.responses[0].partition_responses[0].error_code
             if error and time.monotonic() > deadline:
-                raise SystemExit(f"data: produce answered error {error}")
+                raise SystemExit(f"data: Produce returned error {error}")
             written += 0 if error else len(records)
     fetched = await answer("Fetch", _FETCH, fetch(0))
     (partition_data,) = fetched.responses[0].partitions
     if partition_data.error_code:
-        raise SystemExit(f"data: fetch answered error {partition_data.error_code}")
+        raise SystemExit(f"data: Fetch returned error {partition_data.error_code}")
     writer.close()
     return len(records) if plan.request == "produce" else len(partition_data.records)
 
 
 async def run(plan: DataPlan) -> DataOutcome:
-    """Warms up and measures."""
+    """Prepares, warms up and measures."""
     codec = Codec.of(None)
     batch_bytes = await prepare(plan, codec)
     if plan.request == "produce":
@@ -177,20 +177,22 @@ async def run(plan: DataPlan) -> DataOutcome:
     else:
         requests = [frame(codec, "FetchRequest", _FETCH, 7, fetch(partition)) for partition in range(PARTITIONS)]
     loop = asyncio.get_running_loop()
-    askers = []
+    connections = []
     for _ in range(plan.connections):
-        _, asker = await loop.create_connection(partial(ReplyTarget, requests, plan.in_flight), plan.host, plan.port)
-        askers.append(asker)
-    for asker in askers:
-        asker.begin()
+        _, connection = await loop.create_connection(
+            partial(DataConnection, requests, plan.in_flight), plan.host, plan.port
+        )
+        connections.append(connection)
+    for connection in connections:
+        connection.begin()
     await asyncio.sleep(plan.warm_up_s)
-    answers, cpu_s, began = sum(a.answers for a in askers), cpu_seconds(plan.server_pid), time.perf_counter()
+    answers, cpu_s, began = sum(each.answers for each in connections), cpu_seconds(plan.server_pid), time.perf_counter()
     await asyncio.sleep(plan.seconds)
     seconds = time.perf_counter() - began
     spent_s = cpu_seconds(plan.server_pid) - cpu_s
-    answers = sum(a.answers for a in askers) - answers
-    for asker in askers:
-        asker.stop()
+    answers = sum(each.answers for each in connections) - answers
+    for connection in connections:
+        connection.stop()
     return DataOutcome(answers, answers * batch_bytes, seconds, spent_s)
 
 

@@ -1,6 +1,6 @@
-"""A bare uvloop server that answers every frame with a fixed one: the floor under any Python server.
+"""A bare uvloop server that responds to every frame with a fixed one. No Python server can be cheaper.
 
-python -m coordinator.bench.echo ANSWER_BYTES      prints its port, serves until it is killed
+python -m coordinator.bench.echo ANSWER_BYTES      prints its port and runs until it is killed
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import uvloop
 
 
 class Echo(asyncio.Protocol):
-    """Splits frames by their size and answers each; decodes nothing."""
+    """Splits the data into frames by their size and responds to each, without decoding them."""
 
     def __init__(self, answer: bytes) -> None:
         self._answer = answer
@@ -19,7 +19,7 @@ class Echo(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by descent
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
@@ -38,7 +38,7 @@ class Echo(asyncio.Protocol):
 
 
 async def serve(answer_bytes: int) -> None:
-    """Serves on a free loopback port, which it prints."""
+    """Prints the loopback port that it listens on, and serves."""
     answer = (answer_bytes - 4).to_bytes(4, "big") + bytes(answer_bytes - 4)
     server = await asyncio.get_running_loop().create_server(lambda: Echo(answer), "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201

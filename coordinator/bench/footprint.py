@@ -1,4 +1,4 @@
-"""What a server costs while it does little: start-up, memory, idle CPU, and how fast it is back after `kill -9`."""
+"""The footprint of a server: start-up time, memory, idle CPU, and the time of a restart after `kill -9`."""
 
 import asyncio
 import json
@@ -25,8 +25,8 @@ SETTLE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Connected:
-    """Times in milliseconds from exec, memory in MiB (VmRSS), idle CPU in milliseconds per second."""
+class ConnectionFootprint:
+    """Start-up times in milliseconds since exec, memory in MiB (VmRSS), idle CPU in milliseconds per second."""
 
     start_ms: float
     start_cpu_ms: float
@@ -34,25 +34,26 @@ class Connected:
     idle_cpu_ms: float
     rss_connections_mib: float
     rss_members_mib: float
-    """With as many members of one group on connections of their own."""
+    """With as many members of one group, each with its own connection."""
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
-    """What many offsets cost."""
+class OffsetFootprint:
+    """The cost of many committed offsets."""
 
     rss_mib: float
     restart_ms: float
-    """From exec until an offset committed before the kill is answered."""
+    """The time from exec to the response with an offset that was committed before the kill."""
     replayed_per_s: float
-    """Offset commits of the log per second of CPU that a start over them takes longer than one over nothing."""
+    """Offset commits in the log, per second of CPU time that a start takes in addition to a start without data."""
 
 
 @contextmanager
-def served(folder: str, *settings: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
-    """Our server on free ports over this data folder: the port, and the process, which is killed at the end.
+def running_server(folder: str, *settings: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
+    """Starts a server with this data folder on free ports, and kills it in the end. The values are port and process.
 
-    Its code is compiled, as an installed one is: what the developer's environment says of that is not passed on."""
+    Python may cache its bytecode, as for an installed package, even if the environment forbids that.
+    """
     command = [sys.executable, "-m", "coordinator", "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
     command += ["--data-dir", folder, *(word for setting in settings for word in ("--set", setting))]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -76,11 +77,11 @@ def _rss_mib(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
-    raise SystemExit("bench: the server is gone")
+    raise SystemExit("bench: the server has exited")
 
 
 async def _commit(port: int, count: int) -> None:
-    """Commits `count` offsets, a hundred per group, as simple consumers do."""
+    """Commits `count` offsets, a hundred per group, without members."""
     codec = Codec.of(None)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
@@ -106,13 +107,13 @@ async def _fetch(port: int) -> None:
     writer.close()
     await writer.wait_closed()
     if answer.topics[0].partitions[0].committed_offset != 7:
-        raise SystemExit(f"bench: an acknowledged offset is gone: {answer}")
+        raise SystemExit(f"bench: a committed offset is missing: {answer}")
 
 
-def ready(folder: str) -> tuple[float, float]:
-    """Milliseconds, of wall clock and of CPU, from exec until a server on this data folder is ready."""
+def start_up_ms(folder: str) -> tuple[float, float]:
+    """The wall-clock and CPU time in milliseconds from exec until a server with this data folder is ready."""
     began = time.perf_counter()
-    with served(folder) as (_, process):
+    with running_server(folder) as (_, process):
         return (time.perf_counter() - began) * 1e3, cpu_seconds(process.pid) * 1e3
 
 
@@ -121,7 +122,7 @@ async def _connect(port: int, count: int) -> list[asyncio.StreamWriter]:
 
 
 async def _with_connections(port: int, pid: int, count: int) -> float:
-    """RSS while so many connections are open that have asked nothing yet."""
+    """The RSS with `count` open connections that have sent no request."""
     writers = await _connect(port, count)
     await asyncio.sleep(SETTLE_S)
     rss_mib = _rss_mib(pid)
@@ -131,7 +132,7 @@ async def _with_connections(port: int, pid: int, count: int) -> float:
 
 
 async def _with_members(port: int, pid: int, count: int) -> float:
-    """RSS while a group of so many members is stable."""
+    """The RSS with a stable group of `count` members."""
     members = [Member(Codec.of(None), "127.0.0.1", port) for _ in range(count)]
     for member in members:
         await member.connect()
@@ -139,33 +140,33 @@ async def _with_members(port: int, pid: int, count: int) -> float:
     return _rss_mib(pid)
 
 
-def measure_connections(count: int) -> Connected:
-    """Starts a server on an empty folder, looks at it, connects to it, and forms a group."""
-    with TemporaryDirectory() as folder, served(folder):
-        pass  # whatever a first start on a machine has to read and compile is read and compiled
+def measure_connections(count: int) -> ConnectionFootprint:
+    """Measures a server without data, with connections, and with a group."""
+    with TemporaryDirectory() as folder, running_server(folder):
+        pass  # the first start on a machine has to read and compile more
     with TemporaryDirectory() as folder:
         began = time.perf_counter()
-        with served(folder, "durability=write", "group.initial.rebalance.delay.ms=1000") as (port, process):
+        with running_server(folder, "durability=write", "group.initial.rebalance.delay.ms=1000") as (port, process):
             start_ms, start_cpu_ms = (time.perf_counter() - began) * 1e3, cpu_seconds(process.pid) * 1e3
             before = cpu_seconds(process.pid)
-            time.sleep(IDLE_S)  # what nothing costs can only be seen while nothing happens
+            time.sleep(IDLE_S)  # the server is measured while it is idle
             idle_cpu_ms = (cpu_seconds(process.pid) - before) / IDLE_S * 1e3
             rss_idle_mib = _rss_mib(process.pid)
             rss_connections_mib = asyncio.run(_with_connections(port, process.pid, count))
             rss_members_mib = asyncio.run(_with_members(port, process.pid, count))
-    return Connected(start_ms, start_cpu_ms, rss_idle_mib, idle_cpu_ms, rss_connections_mib, rss_members_mib)
+    return ConnectionFootprint(start_ms, start_cpu_ms, rss_idle_mib, idle_cpu_ms, rss_connections_mib, rss_members_mib)
 
 
-def measure_offsets(count: int) -> Filled:
-    """Fills a server, kills it, and starts it again."""
+def measure_offsets(count: int) -> OffsetFootprint:
+    """Commits offsets to a server, kills it and starts it again."""
     with TemporaryDirectory() as folder:
-        with served(folder, "durability=write") as (port, process):
+        with running_server(folder, "durability=write") as (port, process):
             empty_cpu_s = cpu_seconds(process.pid)
             asyncio.run(_commit(port, count))
             rss_mib = _rss_mib(process.pid)
         began = time.perf_counter()
-        with served(folder, "durability=write") as (port, process):
+        with running_server(folder, "durability=write") as (port, process):
             load_cpu_s = max(0.01, cpu_seconds(process.pid) - empty_cpu_s)
             asyncio.run(_fetch(port))
             restart_ms = (time.perf_counter() - began) * 1e3
-    return Filled(rss_mib, restart_ms, count / load_cpu_s)
+    return OffsetFootprint(rss_mib, restart_ms, count / load_cpu_s)

@@ -1,8 +1,9 @@
-"""The load generator: many connections, each a member of its own group, each asking again when it is answered, or at its pace.
+"""The load generator: many connections, each for a member of its own group.
 
     python -m coordinator.bench.load PLAN      PLAN is JSON (`Plan`); prints one JSON line (`Outcome`)
 
-Against the echo the same frames are sent, without first joining: it answers anything.
+Each connection sends its next request when it has a response, or at a fixed rate. For the echo server, which responds to
+anything, the members do not join first.
 """
 
 import asyncio
@@ -34,19 +35,19 @@ from coordinator.protocol.messages import (
 TOPIC = "bench"
 PARTITIONS = 16
 COMMITS = 8
-"""Different ones of a member, which it sends in turn."""
-RUN = uuid4().hex[:8]
-"""In the names of groups: a server that is measured again has members of the last run that it waits for."""
+"""The number of different commits that a member sends in turn."""
+RUN_ID = uuid4().hex[:8]
+"""Part of group names, because a server that is measured again still has the members of the previous run."""
 SERVING_WITHIN_S = 60.0
 NOT_SERVING = {14, 15, 16}
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 PACE_S = 0.0005
-"""How often a pace is looked at; the loop's own timers are no finer than a millisecond."""
+"""The interval at which a fixed rate is checked. The timers of the event loop have a resolution of a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One measurement. `request` is "heartbeat", "consumer heartbeat" or "commit"; `partitions` counts those of one commit."""
+    """A measurement. `request` is "heartbeat", "consumer heartbeat" or "commit", with `partitions` per commit."""
 
     host: str
     port: int
@@ -58,34 +59,35 @@ class Plan:
     seconds: float
     server_pid: int
     joins: bool
-    """False against the echo."""
+    """Whether the members join their groups; not for the echo server."""
     rate: int = 0
-    """Requests per second of all connections together, each at its own regular instants; 0: each asks when it is answered."""
+    """Requests per second of all connections together. 0: each sends the next request when it has a response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Answers in the measured span, the server's CPU in it, and the size of one answer (bytes, with its length).
+    """The number of responses during the measurement, the CPU time of the server, and the size of a response in bytes.
 
-    Every member's first answer was decoded and says NONE; the others are counted, not read."""
+    The first response of each member is decoded, and its error code must be NONE. The others are only counted.
+    """
 
     answers: int
     seconds: float
     server_cpu_s: float
     answer_bytes: int
     p99_us: float
-    """From request to answer, as the load generator sees it; 0 where the load has no pace."""
+    """The latency that the load generator sees, or 0 if the load has no fixed rate."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process, from /proc (Linux)."""
+    """The user and system time of a process, from /proc (Linux)."""
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:  # noqa: PTH123
         fields = file.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / 100
 
 
 def frame(codec: Codec, name: str, version: int, correlation_id: int, message: Message) -> bytes:
-    """A request frame with its size."""
+    """A request as bytes, with its size in front."""
     key = type(message).API_KEY
     assert key is not None
     client = b"bench"
@@ -100,7 +102,7 @@ def frame(codec: Codec, name: str, version: int, correlation_id: int, message: M
 async def ask(
     codec: Codec, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str, version: int, message: Message
 ) -> Any:
-    """One request and its decoded answer."""
+    """Sends a request and returns the decoded response."""
     writer.write(frame(codec, f"{name}Request", version, 1, message))
     size = int.from_bytes(await reader.readexactly(4), "big")
     answer = await reader.readexactly(size)
@@ -108,8 +110,8 @@ async def ask(
     return codec.decoder(f"{name}Response", version)(answer, position)[0]
 
 
-async def serving(host: str, port: int) -> None:
-    """Returns when the server answers for groups: a Kafka that has just begun makes and loads their log first."""
+async def wait_until_serving(host: str, port: int) -> None:
+    """Waits until the server serves groups. Kafka creates and loads their log first."""
     codec, group = Codec.of(None), f"bench-{uuid4()}"
     beat = HeartbeatRequest(group_id=group, generation_id=1, member_id="m")
     deadline = time.monotonic() + SERVING_WITHIN_S
@@ -121,13 +123,13 @@ async def serving(host: str, port: int) -> None:
         if error not in NOT_SERVING:
             return
         if time.monotonic() > deadline:
-            raise SystemExit(f"bench: no groups are served: error {error} after {SERVING_WITHIN_S:g} s")
+            raise SystemExit(f"bench: the server does not serve groups after {SERVING_WITHIN_S:g} s: error {error}")
         await asyncio.sleep(0.1)
 
 
 async def member_frames(plan: Plan, codec: Codec, index: int) -> list[bytes]:
-    """Forms a group of one member and returns the request frames that it sends in turn: its commits are of other offsets."""
-    group, member, generation = f"bench-{RUN}-{index}", "m" * 42, 1
+    """Forms a group of one member. Returns the frames that the member sends in turn; its commits differ in offsets."""
+    group, member, generation = f"bench-{RUN_ID}-{index}", "m" * 42, 1
     if plan.joins:
         reader, writer = await asyncio.open_connection(plan.host, plan.port)
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\1\0\0\0\0\xff\xff\xff\xff")
@@ -152,13 +154,13 @@ async def member_frames(plan: Plan, codec: Codec, index: int) -> list[bytes]:
         )
         synced = await ask(codec, reader, writer, "SyncGroup", 5, sync)
         if synced.error_code:
-            raise SystemExit(f"load: group {group} did not form: error {synced.error_code}")
+            raise SystemExit(f"load: group {group} did not form: SyncGroup returned error {synced.error_code}")
     if plan.request == "heartbeat":
         beat = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member)
         if plan.joins:
             first = await ask(codec, reader, writer, "Heartbeat", 4, beat)
             if first.error_code:
-                raise SystemExit(f"load: heartbeat answered error {first.error_code}")
+                raise SystemExit(f"load: Heartbeat returned error {first.error_code}")
             writer.close()
         return [frame(codec, "HeartbeatRequest", 4, 7, beat)]
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(
@@ -176,7 +178,7 @@ async def member_frames(plan: Plan, codec: Codec, index: int) -> list[bytes]:
     if plan.joins:
         first = await ask(codec, reader, writer, "OffsetCommit", 8, commit)
         if any(p.error_code for t in first.topics for p in t.partitions):
-            raise SystemExit(f"load: commit answered {first}")
+            raise SystemExit(f"load: OffsetCommit returned {first}")
         writer.close()
     frames = []
     for correlation_id in range(COMMITS):
@@ -187,7 +189,7 @@ async def member_frames(plan: Plan, codec: Codec, index: int) -> list[bytes]:
 
 
 async def consumer_member_frames(plan: Plan, codec: Codec) -> list[bytes]:
-    """The same with the consumer protocol: the one member owns the whole topic and has nothing to tell."""
+    """The same with the consumer protocol. The member owns the whole topic, and its heartbeat reports no change."""
     member = str(uuid4())
     beat = ConsumerGroupHeartbeatRequest(group_id=f"bench-{member}", member_id=member, member_epoch=1)
     if plan.joins:
@@ -203,28 +205,31 @@ async def consumer_member_frames(plan: Plan, codec: Codec) -> list[bytes]:
         joined = await ask(codec, reader, writer, "ConsumerGroupHeartbeat", 1, join)
         while not (joined.error_code or (joined.assignment and joined.assignment.topic_partitions)):
             if time.monotonic() > deadline:
-                raise SystemExit(f"load: the member is given nothing: {joined}")
-            # A Kafka that has just made the topic hears of it a little later.
+                raise SystemExit(f"load: the member has no partitions: {joined}")
+            # Kafka's coordinator sees a new topic a little later.
             await asyncio.sleep(0.2)
             beat.member_epoch = joined.member_epoch
             joined = await ask(codec, reader, writer, "ConsumerGroupHeartbeat", 1, beat)
         beat.member_epoch = joined.member_epoch
-        steady = await ask(codec, reader, writer, "ConsumerGroupHeartbeat", 1, beat)
-        if joined.error_code or steady.error_code or steady.assignment:
-            raise SystemExit(f"load: the member is not steady: {joined}, then {steady}")
+        second = await ask(codec, reader, writer, "ConsumerGroupHeartbeat", 1, beat)
+        if joined.error_code or second.error_code or second.assignment:
+            raise SystemExit(f"load: the member is not stable: {joined}, then {second}")
         writer.close()
     return [frame(codec, "ConsumerGroupHeartbeatRequest", 1, 7, beat)]
 
 
-class Member(asyncio.Protocol):
-    """One connection. In a closed loop `in_flight` requests are outstanding, one more for each answer; at a pace (0) one
-    for each `ask`. The requests are sent in turn, over and over."""
+class LoadConnection(asyncio.Protocol):
+    """A connection that sends these requests in turn, over and over.
+
+    In a closed loop, `in_flight` requests are in progress, and each response triggers a request. At a fixed rate
+    (`in_flight` 0), each call of `ask` sends one.
+    """
 
     def __init__(self, requests: Sequence[bytes], in_flight: int) -> None:
         self.answers = 0
         self.answer_bytes = 0
-        self.took_s: list[float] = []
-        """At a pace: from each request to its answer."""
+        self.latencies_s: list[float] = []
+        """At a fixed rate: the latency of each request."""
         self._requests = requests
         self._turn = 0
         self._in_flight = in_flight
@@ -233,13 +238,13 @@ class Member(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by descent
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
 
     def begin(self) -> None:
         self._send(self._in_flight)
 
     def ask(self) -> None:
-        """One request, unless the last one has no answer yet."""
+        """Sends a request, unless the previous one has no response yet."""
         if not self._asked_s:
             self._asked_s = time.perf_counter()
             self._send(1)
@@ -271,7 +276,7 @@ class Member(asyncio.Protocol):
         if self._in_flight:
             self._send(count)
         else:
-            self.took_s.append(time.perf_counter() - self._asked_s)
+            self.latencies_s.append(time.perf_counter() - self._asked_s)
             self._asked_s = 0.0
 
     def stop(self) -> None:
@@ -279,63 +284,65 @@ class Member(asyncio.Protocol):
         self._transport.abort()
 
 
-async def pace(members: Sequence[Member], rate: int) -> None:
-    """Lets each member ask at regular instants of its own, as clients do that know nothing of each other. Does not end."""
-    period_s = len(members) / rate
-    chance = Random(0)  # noqa: S311 - the same load each time
+async def send_at_rate(connections: Sequence[LoadConnection], rate: int) -> None:
+    """Lets each connection send at its own regular times, like independent clients. It runs until it is cancelled."""
+    period_s = len(connections) / rate
+    random = Random(0)  # noqa: S311 - the same load each time
     now = time.perf_counter()
-    due = [(now + chance.random() * period_s, index) for index in range(len(members))]
+    due = [(now + random.random() * period_s, index) for index in range(len(connections))]
     heapify(due)
     while True:
         now = time.perf_counter()
         while due[0][0] <= now:
             at, index = due[0]
-            members[index].ask()
+            connections[index].ask()
             heapreplace(due, (at + period_s, index))
         await asyncio.sleep(PACE_S)
 
 
-async def measure(members: Sequence[Member], server_pid: int, warm_up_s: float, seconds: float, rate: int) -> Outcome:
-    """What the connected members do to the server; they are disconnected then."""
-    pacer = asyncio.ensure_future(pace(members, rate)) if rate else None
-    if pacer is None:
-        for member in members:
-            member.begin()
+async def measure(
+    connections: Sequence[LoadConnection], server_pid: int, warm_up_s: float, seconds: float, rate: int
+) -> Outcome:
+    """Runs the load, measures the server, and closes the connections."""
+    sender = asyncio.ensure_future(send_at_rate(connections, rate)) if rate else None
+    if sender is None:
+        for connection in connections:
+            connection.begin()
     await asyncio.sleep(warm_up_s)
-    for member in members:
-        member.took_s.clear()
-    answers, cpu, began = sum(m.answers for m in members), cpu_seconds(server_pid), time.perf_counter()
+    for connection in connections:
+        connection.latencies_s.clear()
+    answers, cpu, began = sum(each.answers for each in connections), cpu_seconds(server_pid), time.perf_counter()
     await asyncio.sleep(seconds)
     lasted_s, spent_s = time.perf_counter() - began, cpu_seconds(server_pid) - cpu
-    answers = sum(m.answers for m in members) - answers
-    if pacer is not None:
-        pacer.cancel()
-    for member in members:
-        member.stop()
-    took = sorted(seconds for member in members for seconds in member.took_s)
-    p99_us = took[len(took) * 99 // 100] * 1e6 if took else 0.0
-    return Outcome(answers, lasted_s, spent_s, members[0].answer_bytes, p99_us)
+    answers = sum(each.answers for each in connections) - answers
+    if sender is not None:
+        sender.cancel()
+    for connection in connections:
+        connection.stop()
+    latencies_s = sorted(latency_s for connection in connections for latency_s in connection.latencies_s)
+    p99_us = latencies_s[len(latencies_s) * 99 // 100] * 1e6 if latencies_s else 0.0
+    return Outcome(answers, lasted_s, spent_s, connections[0].answer_bytes, p99_us)
 
 
 async def run(plan: Plan) -> Outcome:
-    """Joins, warms up, measures."""
+    """Joins the members, warms up and measures."""
     codec = Codec.of(None)
     if plan.joins:
-        await serving(plan.host, plan.port)
+        await wait_until_serving(plan.host, plan.port)
     if plan.joins and plan.request != "heartbeat":
         reader, writer = await asyncio.open_connection(plan.host, plan.port)
         topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
         await ask(codec, reader, writer, "CreateTopics", 7, CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
         writer.close()
     loop = asyncio.get_running_loop()
-    members = []
+    connections = []
     for index in range(plan.connections):
         is_consumer = plan.request == "consumer heartbeat"
         requests = await (consumer_member_frames(plan, codec) if is_consumer else member_frames(plan, codec, index))
-        make = partial(Member, requests, 0 if plan.rate else plan.in_flight)
-        _, member = await loop.create_connection(make, plan.host, plan.port)
-        members.append(member)
-    return await measure(members, plan.server_pid, plan.warm_up_s, plan.seconds, plan.rate)
+        make = partial(LoadConnection, requests, 0 if plan.rate else plan.in_flight)
+        _, connection = await loop.create_connection(make, plan.host, plan.port)
+        connections.append(connection)
+    return await measure(connections, plan.server_pid, plan.warm_up_s, plan.seconds, plan.rate)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""A classic rebalance, in server CPU: a group forms, one member joins, one leaves.
+"""The server CPU of classic rebalances: a group forms, one member joins, one member leaves.
 
     python -m coordinator.bench.rebalance HOST PORT SERVER_PID MEMBERS      prints one JSON line (`Rebalances`)
 
-Each member has a connection of its own and only follows the protocol: it joins, the leader assigns, all sync; when a
-heartbeat says so, it joins again. Nobody heartbeats in between, so the figure is the cost of the rebalance alone.
+Each member has its own connection and follows the protocol: it joins, the leader assigns, all members sync, and a member
+rejoins if the response to a heartbeat says so. There are no other heartbeats, so the result is the cost of the rebalance only.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 import uvloop
 
-from coordinator.bench.load import RUN, ask, cpu_seconds, serving
+from coordinator.bench.load import RUN_ID, ask, cpu_seconds, wait_until_serving
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
     HeartbeatRequest,
@@ -26,26 +26,26 @@ from coordinator.protocol.messages import (
 
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\5bench\xff\xff\xff\xff\0\0\0\0"
 ASSIGNMENT = b"\0\1\0\0\0\1\0\5bench\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
-GROUP = f"bench-rebalance-{RUN}"
+GROUP = f"bench-rebalance-{RUN_ID}"
 MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS = 79, 27
 SETTLE_S = 0.05
-"""Time for a newcomer's join to be parked before the others are asked to heartbeat."""
+"""The time for the request of a new member to arrive before the others send heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalances:
-    """Server CPU in milliseconds of each step."""
+    """The CPU time of the server in milliseconds for each step."""
 
     members: int
     form_ms: float
     form_wall_ms: float
-    """Of it, by the clock; a delay that the server waits for more members is part of it."""
+    """The wall-clock time of the first step, including the initial rebalance delay."""
     joins_ms: float
     leaves_ms: float
 
 
 class Member:
-    """One member of the one group."""
+    """A member of the group."""
 
     def __init__(self, codec: Codec, host: str, port: int) -> None:
         self.member_id = ""
@@ -58,7 +58,7 @@ class Member:
         self._reader, self._writer = await asyncio.open_connection(self._host, self._port, limit=1 << 24)
 
     async def join(self) -> None:
-        """Until it is in a generation and has its assignment."""
+        """Joins and syncs until the member has an assignment."""
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)
         while True:
             request = JoinGroupRequest(
@@ -74,7 +74,7 @@ class Member:
             if joined.error_code == MEMBER_ID_REQUIRED:
                 continue
             if joined.error_code:
-                raise SystemExit(f"rebalance: a join was answered with error {joined.error_code}")
+                raise SystemExit(f"rebalance: JoinGroup returned error {joined.error_code}")
             if await self._sync(joined):
                 return
 
@@ -92,8 +92,8 @@ class Member:
         synced = await ask(self._codec, self._reader, self._writer, "SyncGroup", 5, request)
         return not synced.error_code
 
-    async def heed(self) -> None:
-        """Heartbeats, and joins again if it is told to."""
+    async def heartbeat(self) -> None:
+        """Sends a heartbeat, and rejoins if the response says so."""
         request = HeartbeatRequest(group_id=GROUP, generation_id=self.generation, member_id=self.member_id)
         answer = await ask(self._codec, self._reader, self._writer, "Heartbeat", 4, request)
         if answer.error_code == REBALANCE_IN_PROGRESS:
@@ -106,26 +106,26 @@ class Member:
 
 
 async def run(host: str, port: int, server_pid: int, count: int) -> Rebalances:
-    """Forms a group of `count`, adds one, takes one away."""
-    await serving(host, port)
+    """Measures how a group of `count` members forms, how one joins and how one leaves."""
+    await wait_until_serving(host, port)
     codec = Codec.of(None)
     members = [Member(codec, host, port) for _ in range(count)]
-    newcomer = Member(codec, host, port)
-    for member in [*members, newcomer]:
+    new_member = Member(codec, host, port)
+    for member in [*members, new_member]:
         await member.connect()
 
     before, began = cpu_seconds(server_pid), time.perf_counter()
     await asyncio.gather(*(member.join() for member in members))
     formed, form_wall_s = cpu_seconds(server_pid), time.perf_counter() - began
 
-    joining = asyncio.ensure_future(newcomer.join())
+    joining = asyncio.ensure_future(new_member.join())
     await asyncio.sleep(SETTLE_S)
-    await asyncio.gather(*(member.heed() for member in members))
+    await asyncio.gather(*(member.heartbeat() for member in members))
     await joining
     joined = cpu_seconds(server_pid)
 
-    await newcomer.leave()
-    await asyncio.gather(*(member.heed() for member in members))
+    await new_member.leave()
+    await asyncio.gather(*(member.heartbeat() for member in members))
     left = cpu_seconds(server_pid)
     return Rebalances(count, (formed - before) * 1e3, form_wall_s * 1e3, (joined - formed) * 1e3, (left - joined) * 1e3)
 

@@ -1,7 +1,8 @@
-"""Runs a measurement against a server and the echo, several times, and prints medians, spreads and the ratio.
+"""Runs the measurements several times and prints medians, ranges and the ratio to the echo server.
 
-Another server (a Kafka) is measured by the same load, instead of ours or beside it: then each row is a line for each, and
-both ran within the same minute, which is what figures of a machine with other work on it need to be compared at all.
+Another server, such as Kafka, can be measured with the same load, instead of this server or in addition to it. In addition, a
+row has a line for each server. Both are measured within the same minute, because otherwise the results could not be compared
+on a machine that also does other work.
 """
 
 import json
@@ -31,7 +32,7 @@ from coordinator.bench.transactions import IDS_LOADED, TRANSACTION_ROWS, Transac
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table: what is asked, by how many connections, how many at once."""
+    """A row of the table: the kind of request, and the numbers of connections and of requests in progress on each."""
 
     name: str
     request: str
@@ -39,7 +40,7 @@ class Row:
     in_flight: int
     partitions: int
     rate: int = 0
-    """Requests per second of all connections; 0: each asks again when it is answered."""
+    """Requests per second of all connections. 0: each sends the next request when it has a response."""
 
 
 PACED = 5_000
@@ -68,18 +69,20 @@ FORMING = "group.initial.rebalance.delay.ms=1000"
 FOOTPRINT_CONNECTIONS = 1_000
 FOOTPRINT_OFFSETS = (100_000, 300_000)
 CONSUMER_GROUPS = ((100, 1_000), (300, 3_000), (1_000, 10_000), (1_000, 100_000))
-"""Members and partitions."""
+"""Members and partitions of each group."""
+ASSIGNOR_TOPICS = 10
+"""The assignor by itself is also measured with the partitions of the largest group in this many topics."""
 LONG = 100_000_000
-"""Members x partitions of a group that is formed once and not `repetitions` times."""
+"""A group with this product of members and partitions is formed only once."""
 ASSIGNMENT_INTERVALS_MS = (1_000, 0)
-GROUP_AT_REST = (10_000, 10_000)
-"""Members and partitions of the group whose heartbeats are counted."""
-GROUP_AT_REST_S = 5.0
+STABLE_GROUP = (10_000, 10_000)
+"""Members and partitions of the stable group whose heartbeats are measured."""
+STABLE_GROUP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server under measurement: loopback address and process id."""
+    """The address and process id of a server to measure."""
 
     host: str
     port: int
@@ -88,16 +91,16 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A server that is measured. `start(*settings)` gives it for one measurement; another than ours has the settings it has."""
+    """A server to measure. `start(*settings)` starts it for one measurement; for another server it ignores the settings."""
 
     suffix: str
-    """Behind the names of its rows."""
+    """Appended to the names of its rows."""
     start: Callable[..., AbstractContextManager[Target]]
     is_ours: bool
 
 
 def contenders(durability: str, target: Target | None, *, with_ours: bool) -> list[Contender]:
-    """Ours, the one at `target`, or both."""
+    """This server, the one at `target`, or both."""
     ours = Contender("", partial(own_server, durability), is_ours=True)
     if target is None:
         return [ours]
@@ -107,16 +110,16 @@ def contenders(durability: str, target: Target | None, *, with_ours: bool) -> li
 
 @contextmanager
 def own_server(durability: str, *settings: str) -> Iterator[Target]:
-    """Our server on free ports with an empty data folder, and one shard, as the single-node Kafka it is compared with."""
+    """Starts this server without data on free ports. It has one group shard, like the Kafka that it is compared with."""
     with TemporaryDirectory() as folder:
         wanted = (f"durability={durability}", "group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=1")
-        with footprint.served(folder, *wanted, *settings) as (port, process):
+        with footprint.running_server(folder, *wanted, *settings) as (port, process):
             yield Target("127.0.0.1", port, process.pid)
 
 
 @contextmanager
 def echo_server(answer_bytes: int) -> Iterator[Target]:
-    """The bare echo with answers of the given size."""
+    """Starts the echo server with responses of this size."""
     command = [sys.executable, "-m", "coordinator.bench.echo", str(answer_bytes)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
     try:
@@ -128,19 +131,19 @@ def echo_server(answer_bytes: int) -> Iterator[Target]:
 
 
 def measure(plan: Plan) -> Outcome:
-    """One run of the load generator, in a process of its own."""
-    return Outcome(**_loaded("coordinator.bench.load", asdict(plan)))
+    """Runs the load generator in its own process."""
+    return Outcome(**_run_plan("coordinator.bench.load", asdict(plan)))
 
 
-def _loaded(module: str, plan: dict[str, Any]) -> dict[str, Any]:
-    return _run(module, json.dumps(plan))
+def _run_plan(module: str, plan: dict[str, Any]) -> dict[str, Any]:
+    return _run_program(module, json.dumps(plan))
 
 
-def _run(module: str, *arguments: str) -> dict[str, Any]:
+def _run_program(module: str, *arguments: str) -> dict[str, Any]:
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
-        raise SystemExit(f"bench: the load generator failed: {done.stderr.strip()[-500:]}")
+        raise SystemExit(f"bench: a load generator failed: {done.stderr.strip()[-500:]}")
     outcome: dict[str, Any] = json.loads(done.stdout)
     return outcome
 
@@ -159,7 +162,7 @@ def report(
     *,
     with_ours: bool = False,
 ) -> None:
-    """Prints a table of the rows whose name contains `match`."""
+    """Measures the rows whose name contains `match` and prints tables."""
     servers = contenders(durability, target, with_ours=with_ours)
     print(machine())  # noqa: T201
     print(f"median (min-max) of {repetitions} runs of {seconds:g} s; durability: {durability}")  # noqa: T201
@@ -173,12 +176,12 @@ def report(
     report_rebalances(match, servers, repetitions)
     report_consumer_groups(match, servers, repetitions)
     if target is None or with_ours:
-        report_ids_loaded(match, repetitions)
+        report_ids_run_plan(match, repetitions)
         report_footprint(match, repetitions)
 
 
 def machine() -> str:
-    """What figures of two runs may differ by: processor, system, Python, and what else runs."""
+    """What can make results of two runs differ: processor, system, Python, and other load."""
     cpuinfo = Path("/proc/cpuinfo")
     model = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else "")
     processor = model[1] if model else platform.processor() or platform.machine()
@@ -190,7 +193,7 @@ def machine() -> str:
 def report_requests(
     rows: Sequence[Row], servers: Sequence[Contender], seconds: float, repetitions: int, warm_up_s: float
 ) -> None:
-    """Each row: CPU per request of each server and of the echo, and how fast it went."""
+    """CPU time per request of each server and of the echo server, and requests per second."""
     costs: dict[str, float] = {}
     if rows:
         print(f"\n{'CPU us per request':54} {'server':>20} {'echo':>20} {'ratio':>6} {'req/s':>9}")  # noqa: T201
@@ -220,13 +223,13 @@ def report_requests(
     for how in ("100 connections", "1,000 connections, paced 5,000/s"):
         if f"heartbeat, {how}" in costs and f"consumer heartbeat, {how}" in costs:
             ratio = costs[f"consumer heartbeat, {how}"] / costs[f"heartbeat, {how}"]
-            print(f"a consumer heartbeat costs {ratio:.2f} of a classic one ({how})", flush=True)  # noqa: T201
+            print(f"a consumer heartbeat costs {ratio:.2f} times a classic one ({how})", flush=True)  # noqa: T201
 
 
 def report_transactions(
     match: str, servers: Sequence[Contender], seconds: float, repetitions: int, warm_up_s: float
 ) -> None:
-    """Transactions per second, what one costs the server, and how long one takes."""
+    """Transactions per second, the CPU time of the server for each, and their duration."""
     rows = [row for row in TRANSACTION_ROWS if match in row.name]
     if rows:
         head = ("per second", "server CPU us each", "median ms", "p99 ms")
@@ -237,7 +240,7 @@ def report_transactions(
             for server in servers:
                 with server.start("transaction.state.log.num.partitions=1") as at:
                     plan = TransactionPlan(at.host, at.port, row.producers, warm_up_s, seconds, at.pid)
-                    outcome = TransactionOutcome(**_loaded("coordinator.bench.transactions", asdict(plan)))
+                    outcome = TransactionOutcome(**_run_plan("coordinator.bench.transactions", asdict(plan)))
                     found[server.suffix].append(outcome)
         for suffix, runs in found.items():
             columns = (
@@ -248,21 +251,21 @@ def report_transactions(
             )
             repeated = sum(run.repeated for run in runs) / sum(run.transactions for run in runs)
             figures = " ".join(f"{spread(column):>22}" for column in columns)
-            print(f"{row.name + suffix:56} {figures}   {repeated:.2f} repeated requests each", flush=True)  # noqa: T201
+            print(f"{row.name + suffix:56} {figures}   {repeated:.2f} retried requests each", flush=True)  # noqa: T201
 
 
-def report_ids_loaded(match: str, repetitions: int) -> None:
-    """How much later a server is ready with so many transactional ids in its log; of our own server only."""
+def report_ids_run_plan(match: str, repetitions: int) -> None:
+    """The additional start-up time with many transactional ids in the log, for this server only."""
     name = f"{IDS_LOADED:,} transactional ids loaded at the start"
     if match not in name:
         return
     wall_ms, cpu_ms = [], []
     for _ in range(repetitions):
         with TemporaryDirectory() as folder:
-            empty = footprint.ready(folder)
+            empty = footprint.start_up_ms(folder)
         with TemporaryDirectory() as folder:
             write_ids(IDS_LOADED, folder)
-            full = footprint.ready(folder)
+            full = footprint.start_up_ms(folder)
         wall_ms.append(full[0] - empty[0])
         cpu_ms.append(full[1] - empty[1])
     figures = f"{spread(wall_ms, 0).strip()} ms more than an empty start, {spread(cpu_ms, 0).strip()} ms of CPU"
@@ -270,7 +273,7 @@ def report_ids_loaded(match: str, repetitions: int) -> None:
 
 
 def report_events(match: str, seconds: float, repetitions: int, durability: str, warm_up_s: float) -> None:
-    """What the event log costs a commit: our server with and without it, in turn, so that both see the same machine."""
+    """The cost of the event log for commits: this server with each policy in turn, under the same conditions."""
     rows = [row for row in EVENT_ROWS if match in row.name]
     if rows:
         heads = " ".join(f"{f'events {policy}':>20}" for policy in EVENT_POLICIES)
@@ -293,9 +296,10 @@ def report_events(match: str, seconds: float, repetitions: int, durability: str,
 
 
 def report_rebalances(match: str, servers: Sequence[Contender], repetitions: int) -> None:
-    """Server CPU of a classic rebalance by members, and the exponent by which it grows from 1,000 to 3,000.
+    """CPU time of the server for classic rebalances, and the exponent of its growth from 1,000 to 3,000 members.
 
-    Members that come within the delay are one generation, as in a deployment; without it each would be one."""
+    With an initial rebalance delay the members form one generation, as in a deployment. Without it there would be many.
+    """
     counts = [count for count in REBALANCE_MEMBERS if match in f"rebalance of {count:,} members"]
     if counts:
         print(f"\n{'server CPU in ms':42} {'form':>22} {'one joins':>22} {'one leaves':>22} {'form: wall':>22}")  # noqa: T201
@@ -306,7 +310,7 @@ def report_rebalances(match: str, servers: Sequence[Contender], repetitions: int
             for server in servers:
                 with server.start(FORMING) as at:
                     arguments = (at.host, str(at.port), str(at.pid), str(count))
-                    steps[server.suffix].append(Rebalances(**_run("coordinator.bench.rebalance", *arguments)))
+                    steps[server.suffix].append(Rebalances(**_run_program("coordinator.bench.rebalance", *arguments)))
         for suffix, found in steps.items():
             form[suffix, count] = median(step.form_ms for step in found)
             columns = (
@@ -325,9 +329,10 @@ def report_rebalances(match: str, servers: Sequence[Contender], repetitions: int
 
 
 def report_consumer_groups(match: str, servers: Sequence[Contender], repetitions: int) -> None:
-    """A consumer group from nothing to all stable, one leaving, growth, and the assignor alone (ours, without a server).
+    """CPU time and wall-clock time of rebalances of consumer groups, the growth, and the assignor by itself.
 
-    A server that is not ours has the assignment interval it has; it is taken for the default."""
+    Another server is measured with the default assignment interval only, which it is assumed to have.
+    """
     rows = [
         (server, interval, size, name)
         for interval in ASSIGNMENT_INTERVALS_MS
@@ -344,7 +349,7 @@ def report_consumer_groups(match: str, servers: Sequence[Contender], repetitions
         settings = (
             f"group.consumer.assignment.interval.ms={interval}",
             "limit.partitions=200000",
-            # In a large group a heartbeat may wait long for its turn.
+            # In a large group a heartbeat can wait for a long time.
             f"group.consumer.max.session.timeout.ms={GIVE_UP_S * 1000:.0f}",
             f"group.consumer.session.timeout.ms={GIVE_UP_S * 1000:.0f}",
         )
@@ -352,7 +357,7 @@ def report_consumer_groups(match: str, servers: Sequence[Contender], repetitions
         for _ in range(repetitions if members * partitions < LONG else 1):
             with contender.start(*settings) as server:
                 arguments = (server.host, server.port, server.pid, members, partitions)
-                runs.append(Convergence(**_run("coordinator.bench.consumer", *map(str, arguments))))
+                runs.append(Convergence(**_run_program("coordinator.bench.consumer", *map(str, arguments))))
         cpu = form.setdefault(f"forming, interval {interval}{contender.suffix}", {})
         cpu[members * partitions] = median(run.form_cpu_s for run in runs)
         columns = (
@@ -365,55 +370,57 @@ def report_consumer_groups(match: str, servers: Sequence[Contender], repetitions
         print(f"{name + contender.suffix:46} {figures}", flush=True)  # noqa: T201
     for what, cpu in form.items():
         _print_growth(what, cpu)
-    report_group_at_rest(match, servers)
+    report_stable_group(match, servers)
     alone: dict[int, float] = {}
-    for members, partitions in CONSUMER_GROUPS if servers[0].is_ours else ():
-        name = f"uniform assignor alone, {members:,} x {partitions:,}"
+    rows_of_assignor = [(*size, 1) for size in CONSUMER_GROUPS] + [(*CONSUMER_GROUPS[-1], ASSIGNOR_TOPICS)]
+    for members, partitions, topics in rows_of_assignor if servers[0].is_ours else ():
+        name = f"uniform assignor alone, {members:,} x {partitions:,}{f' in {topics} topics' if topics > 1 else ''}"
         if match in name:
-            fresh, again = assignor_seconds(members, partitions, repetitions)
-            alone[members * partitions] = fresh
-            print(f"{name}: {fresh:.4f} s from nothing, {again:.4f} s after one left", flush=True)  # noqa: T201
+            new, after_leave = assignor_seconds(members, partitions, topics, repetitions)
+            if topics == 1:
+                alone[members * partitions] = new
+            print(f"{name}: {new:.4f} s for a new group, {after_leave:.4f} s after one left", flush=True)  # noqa: T201
     _print_growth("the uniform assignor", alone)
 
 
 def _print_growth(what: str, cost: dict[int, float]) -> None:
-    """The exponent by which a cost grows with members x partitions: the slope of the straight line through the logarithms."""
+    """Prints the exponent of the growth with members x partitions: the slope of a line through the logarithms."""
     if len(cost) < 2:
         return
     sizes, costs = [log(size) for size in cost], [log(max(each, 0.001)) for each in cost.values()]
     exponent = linear_regression(sizes, costs).slope
-    print(f"growth of {what} with members x partitions: exponent {exponent:.2f} (1 is linear)", flush=True)  # noqa: T201
+    print(f"growth of {what} with members x partitions: exponent {exponent:.2f} (linear: 1)", flush=True)  # noqa: T201
 
 
-def report_group_at_rest(match: str, servers: Sequence[Contender]) -> None:
-    """Heartbeats per second of one large group, and what one costs; measured once, for the group takes a while to form."""
-    members, partitions = GROUP_AT_REST
+def report_stable_group(match: str, servers: Sequence[Contender]) -> None:
+    """Heartbeats per second of one large group, and the CPU time for each. It is measured once, because forming takes long."""
+    members, partitions = STABLE_GROUP
     name = f"consumer heartbeats of one group of {members:,} members"
     if match not in name:
         return
     room = f"max.connections={3 * members}", f"max.connections.per.ip={3 * members}"
     for contender in servers:
         with contender.start(*room) as server:
-            arguments = (server.host, server.port, server.pid, members, partitions, GROUP_AT_REST_S)
-            outcome = Outcome(**_run("coordinator.bench.consumer", *map(str, arguments)))
+            arguments = (server.host, server.port, server.pid, members, partitions, STABLE_GROUP_S)
+            outcome = Outcome(**_run_program("coordinator.bench.consumer", *map(str, arguments)))
         rate, cost = outcome.answers / outcome.seconds, outcome.server_cpu_s / outcome.answers * 1e6
         print(f"\n{name}{contender.suffix}: {rate:,.0f} per second, {cost:.1f} us of server CPU each", flush=True)  # noqa: T201
 
 
 def report_footprint(match: str, repetitions: int) -> None:
-    """Start-up, memory, idle CPU, restart; of our own server only, for it is started and killed."""
+    """Start-up time, memory, idle CPU and restarts, for this server only."""
     name = "footprint with 1,000 connections and 1,000 members"
     if match in name:
         _print_figures(
             name,
             [footprint.measure_connections(FOOTPRINT_CONNECTIONS) for _ in range(repetitions)],
             {
-                "ready after exec, ms": ("start_ms", 0),
-                "CPU until then, ms": ("start_cpu_ms", 0),
-                "idle CPU, ms per s": ("idle_cpu_ms", 1),
-                "RSS idle, MiB": ("rss_idle_mib", 0),
+                "from exec to ready, ms": ("start_ms", 0),
+                "CPU time until ready, ms": ("start_cpu_ms", 0),
+                "CPU time while idle, ms per s": ("idle_cpu_ms", 1),
+                "RSS while idle, MiB": ("rss_idle_mib", 0),
                 "RSS with the connections, MiB": ("rss_connections_mib", 0),
-                "RSS with as many members of a group, MiB": ("rss_members_mib", 0),
+                "RSS with as many members of one group, MiB": ("rss_members_mib", 0),
             },
         )
     for offsets in FOOTPRINT_OFFSETS:
@@ -424,21 +431,21 @@ def report_footprint(match: str, repetitions: int) -> None:
                 [footprint.measure_offsets(offsets) for _ in range(repetitions)],
                 {
                     "RSS, MiB": ("rss_mib", 0),
-                    "after kill -9 an offset is answered after exec, ms": ("restart_ms", 0),
-                    "replayed offset commits per second of CPU": ("replayed_per_s", 0),
+                    "after kill -9, from exec to an OffsetFetch response, ms": ("restart_ms", 0),
+                    "offset commits replayed per second of CPU": ("replayed_per_s", 0),
                 },
             )
 
 
 def _print_figures(name: str, runs: Sequence[object], figures: dict[str, tuple[str, int]]) -> None:
-    """A line for each figure: its title, and the attribute of the runs and the digits it is shown with."""
+    """Prints a line per title, with an attribute of the runs and the number of digits."""
     print(f"\n{name}", flush=True)  # noqa: T201
     for title, (attribute, digits) in figures.items():
         print(f"  {title:52} {spread([getattr(run, attribute) for run in runs], digits)}", flush=True)  # noqa: T201
 
 
 def report_data(match: str, servers: Sequence[Contender], seconds: float, repetitions: int, warm_up_s: float) -> None:
-    """The same for the data plane, without an echo: megabytes of record batches per second and CPU per megabyte."""
+    """Megabytes of record batches per second and CPU time of the server per megabyte, without the echo server."""
     rows = [row for row in DATA_ROWS if match in row.name]
     if rows:
         print(f"\n{'':42} {'MB/s':>22} {'server CPU us per MB':>26}")  # noqa: T201
@@ -450,7 +457,7 @@ def report_data(match: str, servers: Sequence[Contender], seconds: float, repeti
                     plan = DataPlan(
                         at.host, at.port, row.request, row.connections, row.in_flight, warm_up_s, seconds, at.pid
                     )
-                    outcome = DataOutcome(**_loaded("coordinator.bench.data", asdict(plan)))
+                    outcome = DataOutcome(**_run_plan("coordinator.bench.data", asdict(plan)))
                 found[server.suffix].append(outcome)
         for suffix, outcomes in found.items():
             rates = [outcome.batch_bytes / outcome.seconds / 1e6 for outcome in outcomes]

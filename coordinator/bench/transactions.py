@@ -1,10 +1,10 @@
-"""Transactions as a consume-transform-produce loop makes them: ten records and one offset, committed.
+"""Transactions of consume-transform-produce loops, with ten records and one offset each.
 
     python -m coordinator.bench.transactions PLAN      PLAN is JSON (`TransactionPlan`); prints one JSON line
 
-Each producer has a connection, a transactional id, a partition and a group of its own, and speaks the protocol of
-transaction.version 2: Produce and TxnOffsetCommit add their partitions by themselves, EndTxn gives the next epoch. A producer
-that begins before the markers of its last transaction are everywhere is told to come again, and does so at once.
+Each producer has its own connection, transactional id, partition and group, and uses the protocol of transaction.version 2:
+Produce and TxnOffsetCommit add their partitions, and EndTxn returns the next epoch. If a producer starts a transaction before
+all markers of the previous one have been written, it gets CONCURRENT_TRANSACTIONS and retries at once.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ SHARDS = 50
 
 @dataclass(frozen=True, slots=True)
 class TransactionRow:
-    """One line of the table."""
+    """A row of the table."""
 
     name: str
     producers: int
@@ -75,7 +75,7 @@ IDS_LOADED = 100_000
 
 @dataclass(frozen=True, slots=True)
 class TransactionPlan:
-    """One measurement."""
+    """A measurement."""
 
     host: str
     port: int
@@ -87,7 +87,7 @@ class TransactionPlan:
 
 @dataclass(frozen=True, slots=True)
 class TransactionOutcome:
-    """Transactions committed in the measured span, the server's CPU in it, and requests that were told to come again."""
+    """The transactions that were committed during the measurement, the CPU time of the server, and the retried requests."""
 
     transactions: int
     seconds: float
@@ -98,31 +98,31 @@ class TransactionOutcome:
 
 
 class Loop:
-    """One producer."""
+    """A producer."""
 
     def __init__(self, plan: TransactionPlan, index: int) -> None:
         self.transactional_id = f"bench-transactions-{index}"
         self.group_id = f"bench-transactions-{index}"
         self.partition = index % PARTITIONS
-        self.took_s: list[float] = []
+        self.durations_s: list[float] = []
         self.repeated = 0
         self._codec = Codec.of(None)
         self._plan = plan
         self._producer = (NO_PRODUCER_ID, -1)
 
     async def begin(self) -> None:
-        """Connects, and becomes the producer of its id."""
+        """Connects, and gets a producer id and epoch."""
         self._reader, self._writer = await asyncio.open_connection(self._plan.host, self._plan.port)
         await self._ask("FindCoordinator", 4, FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), _found)
         request = InitProducerIdRequest(self.transactional_id, 60_000)
         self._producer = await self._ask("InitProducerId", 5, request, _producer)
 
     async def run(self) -> None:
-        """Transactions for ever."""
+        """Runs transactions until it is cancelled."""
         while True:
             began_s = time.perf_counter()
             await self._transaction()
-            self.took_s.append(time.perf_counter() - began_s)
+            self.durations_s.append(time.perf_counter() - began_s)
 
     async def _transaction(self) -> None:
         producer_id, epoch = self._producer
@@ -149,7 +149,7 @@ class Loop:
         self._producer = await self._ask("EndTxn", _END, end, _producer)
 
     async def _ask(self, name: str, version: int, message: Message, read: Any) -> Any:
-        """What `read(answer)` finds behind its error; asked again while that is retriable."""
+        """Sends a request, and retries while the error is retriable. `read` returns the error and the result."""
         deadline = time.monotonic() + READY_WITHIN_S
         while True:
             answer = await ask(self._codec, self._reader, self._writer, name, version, message)
@@ -157,7 +157,7 @@ class Loop:
             if error == ErrorCode.NONE:
                 return found
             if error not in _RETRIABLE or time.monotonic() > deadline:
-                raise SystemExit(f"transactions: {name} answered error {error}")
+                raise SystemExit(f"transactions: {name} returned error {error}")
             self.repeated += 1
             await asyncio.sleep(0 if error == ErrorCode.CONCURRENT_TRANSACTIONS else 0.1)
 
@@ -179,7 +179,7 @@ def _committed(answer: Any) -> tuple[int, None]:
 
 
 async def run(plan: TransactionPlan) -> TransactionOutcome:
-    """Makes the topic, warms up and measures."""
+    """Creates the topic, warms up and measures."""
     codec = Codec.of(None)
     reader, writer = await asyncio.open_connection(plan.host, plan.port)
     topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
@@ -191,23 +191,23 @@ async def run(plan: TransactionPlan) -> TransactionOutcome:
     tasks = [asyncio.ensure_future(loop.run()) for loop in loops]
     await asyncio.sleep(plan.warm_up_s)
     for loop in loops:
-        loop.took_s.clear()
+        loop.durations_s.clear()
         loop.repeated = 0
     cpu_s, began_s = cpu_seconds(plan.server_pid), time.perf_counter()
     await asyncio.wait(tasks, timeout=plan.seconds)
     seconds, spent_s = time.perf_counter() - began_s, cpu_seconds(plan.server_pid) - cpu_s
-    took_s = sorted(each for loop in loops for each in loop.took_s)
+    durations_s = sorted(each for loop in loops for each in loop.durations_s)
     for task in tasks:
         task.cancel()
     for failed in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(failed, BaseException) and not isinstance(failed, asyncio.CancelledError):
             raise failed
-    p50_ms, p99_ms = (took_s[len(took_s) * percent // 100] * 1e3 for percent in (50, 99))
-    return TransactionOutcome(len(took_s), seconds, spent_s, p50_ms, p99_ms, sum(loop.repeated for loop in loops))
+    p50_ms, p99_ms = (durations_s[len(durations_s) * percent // 100] * 1e3 for percent in (50, 99))
+    return TransactionOutcome(len(durations_s), seconds, spent_s, p50_ms, p99_ms, sum(loop.repeated for loop in loops))
 
 
 def write_ids(count: int, folder: str) -> None:
-    """The log of so many transactional ids, each with a committed transaction behind it."""
+    """Writes the log of `count` transactional ids, each with a committed transaction."""
     serde = Serde(Codec.of(None), RECORD_KEYS)
     by_shard: list[list[Transaction]] = [[] for _ in range(SHARDS)]
     now_ms = int(time.time() * 1000)

@@ -45,6 +45,7 @@ class Machine:
         event: Callable[[str], None],
         broken: OnBroken,
         sleep: Callable[[float], Awaitable[None]],
+        fastpath: bool = True,
     ) -> None:
         """`random(purpose)` returns a generator of its own for each purpose; `event` adds a line to the run's trace."""
         self.disk = MachineDisk(
@@ -68,6 +69,7 @@ class Machine:
         self._event = event
         self._broken = broken
         self._sleep = sleep
+        self._fastpath = fastpath
         self._entropy = SeededEntropy(random("ids"))
         self._random_worker = random("worker")
         self._restart_is_scheduled = False
@@ -94,7 +96,9 @@ class Machine:
         """Starts the server in its process. A start may fail only while the disk is in trouble; then it is retried."""
         worker = SimulatedWorker(self._loop, self._random_worker, self._fsync_delay_s)
         try:
-            server = Server(self._config, self._loop, self._clock, self.disk, self._entropy, worker)
+            server = Server(
+                self._config, self._loop, self._clock, self.disk, self._entropy, worker, fastpath=self._fastpath
+            )
             await server.start()
         except (OSError, CannotStart) as error:
             self._event(f"cannot start: {error}")

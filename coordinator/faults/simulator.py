@@ -70,7 +70,8 @@ class _ServerLogHandler(logging.Handler):
 class Simulation:
     """One run of a plan."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, fastpath: bool = True) -> None:
+        """`fastpath`: as for the server."""
         self.plan = plan
         self.report = Report(plan)
         self.events: deque[str] = deque(maxlen=EVENTS_KEPT)
@@ -93,6 +94,7 @@ class Simulation:
             event=self.event,
             broken=self.broken,
             sleep=self._sleep,
+            fastpath=fastpath,
         )
         self.machine.disk.make_folder(LOG_DIR)
         self.machine.disk.sync_folder("")
@@ -246,7 +248,7 @@ class Simulation:
                 continue
             self.invariants.check(server)
             for found in transaction_clients.hanging_transactions(server):
-                self.broken(transaction_clients.INVARIANT, f"nobody will end what is open: {found}")
+                self.broken(transaction_clients.INVARIANT, f"no coordinator knows the open transaction: {found}")
             if _has_failed(server):
                 if self.plan.durability == "write" or self.machine.random_crash.random() < 0.5:
                     self.event("a log has failed: the operator restarts the server")

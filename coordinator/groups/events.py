@@ -1,25 +1,23 @@
-"""What the event log keeps of a group: who came and went, why the group rebalanced, who was given what; and who committed
-(commit_events.py).
+"""The events of groups: members that join and leave, the causes of rebalances, assignments; commits are in commit_events.py.
 
-The groups' log says what came of the decisions, and only of some: an offset record names no member and no epoch, and
-a commit that was refused leaves nothing at all. So the operations tell their decisions as facts with an event; the
-shell writes them beside the groups' log (runtime/event_log.py), or does not (`coordinator.events`). docs/events.md
-says what a reader may conclude from each.
+The groups' log holds the results of decisions, and only of some: an offset record names no member and no epoch, and a refused
+commit leaves no record. So operations emit their decisions as facts that carry an event. The shell writes these beside the
+groups' log (runtime/event_log.py) unless `coordinator.events` turns them off. docs/events.md says what a reader may conclude
+from each.
 
-An event is a value. It holds what was true when it was told, in objects that nobody changes afterwards, and becomes a
-record at the end of the turn, when the requests of the turn have their answers.
+An event is a value: it refers to objects that nobody changes afterwards, and becomes a record at the end of the turn, when the
+requests of that turn have been answered. `record()` defines what an event means; the event log encodes it by the codec.
 """
 
-import struct
 from collections.abc import Mapping
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.reconcile import Owned
+from coordinator.groups.epochs.member import PartitionEpochs
+from coordinator.groups.epochs.soft_state import SoftState
 from coordinator.groups.kinds import Kind
-from coordinator.groups.modern import Epochs
-from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AssignmentAcknowledgedKey,
@@ -46,7 +44,7 @@ from coordinator.protocol.messages import (
     SyncGroupRequest,
 )
 from coordinator.protocol.subscription import parse_assignment
-from coordinator.protocol.wire import COMPACT, NULLABLE_COMPACT, PLAIN, SHORT, DecodeError, size_prefix
+from coordinator.protocol.wire import DecodeError
 from coordinator.runtime.result import Event, Fact, MessageEvent, Record, RequestContext
 
 if TYPE_CHECKING:
@@ -61,43 +59,22 @@ FENCES = frozenset(
         ErrorCode.FENCED_MEMBER_EPOCH,
     }
 )
-"""How somebody is told that it is not, or not any more, who it says it is."""
+"""The errors that tell a client that it is not, or no longer, the member that it claims to be."""
 
 NO_TOPIC_ID = bytes(16)
 NO_FIELDS: dict[str, Any] = {}
 
 
 def event_only(event: Event) -> Fact:
-    """A fact for the event log alone."""
+    """A fact that produces no log line and no metric, only an event."""
     return Fact("", NO_FIELDS, event)
-
-
-HEAD = Struct(">hqqb").pack
-STATE_END = Struct(">BBBq").pack
-_TOOK = Struct(">iq").pack
-_WAIT = Struct(">qB").pack
-_ASSIGNMENT = Struct(">hi").unpack_from
-_ASSIGNMENT_BYTES = 6
-_VERSION = b"\0\0"
-
-
-def count_bytes(count: int) -> bytes:
-    """Of a compact array."""
-    return SHORT[count] if count < len(SHORT) else size_prefix(count)
-
-
-def key_bytes(number: int | None, group_id: str) -> bytes:
-    """The key of an event of a group."""
-    assert number is not None
-    key: bytes = number.to_bytes(2) + PLAIN[group_id]
-    return key
 
 
 # --- members ----------------------------------------------------------------------------------------------------------
 
 
 class Joined:
-    """A new member. Where a thousand start at once there is one for each, so its bytes are put together here, as a commit's."""
+    """MemberJoined: a new member. `epoch`: the generation that it will be in, or its first member epoch."""
 
     __slots__ = ("client_host", "client_id", "epoch", "group_id", "instance_id", "kind", "member_id")
 
@@ -125,30 +102,18 @@ class Joined:
         )
         return Record(MemberJoinedKey(self.group_id), value, 0)
 
-    def encoded(self, state_offset: int, time_ms: int, state_end: int) -> tuple[bytes, bytes]:
-        parts = (
-            HEAD(0, state_offset, time_ms, self.kind),
-            COMPACT[self.member_id],
-            NULLABLE_COMPACT[self.instance_id],
-            NULLABLE_COMPACT[self.client_id],
-            COMPACT[self.client_host],
-            self.epoch.to_bytes(4, signed=True),
-            b"\0" if state_end < 0 else STATE_END(1, 0, 8, state_end),
-        )
-        return key_bytes(MemberJoinedKey.API_KEY, self.group_id), b"".join(parts)
-
 
 def member_joined(
     group_id: str, kind: Kind, member_id: str, instance_id: str | None, context: RequestContext, epoch: int
 ) -> Fact:
-    """`epoch`: the generation it is to be in, or its first member epoch."""
+    """A member joined. `epoch`: the generation that it will be in, or its first member epoch."""
     return event_only(Joined(group_id, kind, member_id, instance_id, context, epoch))
 
 
 def member_left(
     group_id: str, kind: Kind, member_id: str, instance_id: str | None, epoch: int, reason: str | None
 ) -> Fact:
-    """`epoch`: its last; -2 for a static member that will be back."""
+    """A member left by itself or was removed. `epoch`: its last one; -2 for a static member that will come back."""
     value = MemberLeftValue(
         group_kind=kind, member_id=member_id, group_instance_id=instance_id, epoch=epoch, reason=reason
     )
@@ -158,6 +123,7 @@ def member_left(
 def member_expired(
     group_id: str, kind: Kind, member_id: str, instance_id: str | None, epoch: int, timeout: str
 ) -> Event:
+    """A timeout removed a member. `timeout`: which one, such as "session" or "rebalance"."""
     value = MemberExpiredValue(
         group_kind=kind, member_id=member_id, group_instance_id=instance_id, epoch=epoch, timeout=timeout
     )
@@ -167,7 +133,7 @@ def member_expired(
 def member_fenced(
     group_id: str, kind: Kind, member_id: str, instance_id: str | None, epoch: int, error: ErrorCode, api: str
 ) -> Event:
-    """`api`: whose request was refused, or took its place."""
+    """A member was refused, or replaced. `api`: the API whose request was refused or took its place."""
     value = MemberFencedValue(
         group_kind=kind, member_id=member_id, group_instance_id=instance_id, epoch=epoch, error_code=error, api=api
     )
@@ -177,7 +143,7 @@ def member_fenced(
 def fenced(
     groups: "Groups", group_id: str, member_id: str, instance_id: str | None, epoch: int, error: int, api: str
 ) -> tuple[Fact, ...]:
-    """Tells that somebody was refused as not being who it said, if it was: nothing for other errors, or without a name."""
+    """The MemberFenced event of a refused request; nothing for other errors than FENCES, or if the request names no member."""
     if not groups.emits_refused or error not in FENCES or not (member_id or instance_id):
         return ()
     group = groups.by_id.get(group_id)
@@ -188,7 +154,7 @@ def fenced(
 def fenced_classic(
     groups: "Groups", request: JoinGroupRequest | SyncGroupRequest | HeartbeatRequest, error: int
 ) -> tuple[Fact, ...]:
-    """The same of a request of the classic protocol."""
+    """`fenced` for a request of the classic protocol."""
     return fenced(
         groups,
         request.group_id,
@@ -204,13 +170,13 @@ def fenced_classic(
 
 
 def rebalance_started(group_id: str, kind: Kind, epoch: int, cause: str, member_id: str, reason: str | None) -> Event:
-    """`epoch`: to which it leads."""
+    """A rebalance began. `epoch`: the epoch, or generation, that it leads to."""
     value = RebalanceStartedValue(group_kind=kind, epoch=epoch, cause=cause, member_id=member_id or None, reason=reason)
     return MessageEvent(RebalanceStartedKey(group_id), value)
 
 
 class Completed:
-    """The end of a rebalance. It names every member: in a large group that is the longest event of all."""
+    """RebalanceCompleted: how long a rebalance took, and how long each member was waited for."""
 
     __slots__ = ("cause", "duration_ms", "epoch", "group_id", "kind", "member_id", "members", "waits")
 
@@ -226,7 +192,7 @@ class Completed:
         members: int,
         waits: Mapping[str, int],
     ) -> None:
-        """`waits`: member id -> how long it was waited for. It is over, and they do not change any more."""
+        """`waits`: member id -> milliseconds that it was waited for. They no longer change."""
         self.group_id = group_id
         self.kind = kind
         self.epoch = epoch
@@ -250,23 +216,9 @@ class Completed:
         )
         return Record(RebalanceCompletedKey(self.group_id), value, 0)
 
-    def encoded(self, state_offset: int, time_ms: int, state_end: int) -> tuple[bytes, bytes]:
-        parts = [
-            HEAD(0, state_offset, time_ms, self.kind),
-            _TOOK(self.epoch, self.duration_ms),
-            COMPACT[self.cause],
-            NULLABLE_COMPACT[self.member_id],
-            self.members.to_bytes(4),
-            count_bytes(len(self.waits)),
-        ]
-        for member_id, waited_ms in self.waits.items():
-            parts += (COMPACT[member_id], _WAIT(waited_ms, 0))
-        parts.append(b"\0" if state_end < 0 else STATE_END(1, 0, 8, state_end))
-        return key_bytes(RebalanceCompletedKey.API_KEY, self.group_id), b"".join(parts)
-
 
 def group_converted(group_id: str, was: Kind, to: Kind, epoch: int, member_id: str, members: int) -> Event:
-    """`epoch`: the group's when it is done."""
+    """The group changed its kind. `epoch`: the group's afterwards."""
     value = GroupConvertedValue(
         from_kind=was,
         to_kind=to,
@@ -281,11 +233,7 @@ def group_converted(group_id: str, was: Kind, to: Kind, epoch: int, member_id: s
 
 
 class ClassicDelivery:
-    """The bytes that a member of a classic group got by SyncGroup; read when the record is made.
-
-    A rebalance has one for each member, so what it says is copied from the one form into the other: the partitions are written
-    alike in both. `record` makes the same of the messages.
-    """
+    """AssignmentDelivered: the bytes that SyncGroup gave to a member of a classic group, parsed when the record is made."""
 
     __slots__ = ("assignment", "catalog", "generation", "group_id", "member_id")
 
@@ -295,55 +243,6 @@ class ClassicDelivery:
         self.generation = generation
         self.assignment = assignment
         self.catalog = catalog
-
-    def encoded(self, state_offset: int, time_ms: int, state_end: int) -> tuple[bytes, bytes]:
-        """Key and value of the record."""
-        topics = self._topics()
-        if topics is None:
-            value: Any = self.record(state_offset, time_ms).value
-            value.state_end_offset = state_end
-            return key_bytes(AssignmentDeliveredKey.API_KEY, self.group_id), _VERSION + Codec.of().encoder(
-                value.NAME, 0
-            )(value)
-        parts = (
-            HEAD(0, state_offset, time_ms, Kind.CLASSIC),
-            COMPACT[self.member_id],
-            self.generation.to_bytes(4, signed=True),
-            *topics,
-            b"\0\0" if state_end < 0 else b"\0" + STATE_END(1, 0, 8, state_end),
-        )
-        return key_bytes(AssignmentDeliveredKey.API_KEY, self.group_id), b"".join(parts)
-
-    def _topics(self) -> list[bytes] | None:
-        """The field Topics; None where the assignment is not as clients write it, and must be looked at more closely."""
-        data = self.assignment
-        topic_id, seen = self.catalog.topic_id, set()
-        try:
-            version, count = _ASSIGNMENT(data)
-            if not 0 <= version <= 3 or not 0 <= count <= len(data):
-                return None
-            at = _ASSIGNMENT_BYTES
-            parts = [count_bytes(count)]
-            for _ in range(count):
-                size = int.from_bytes(data[at : at + 2], signed=True)
-                at += 2 + size
-                encoded = data[at - size : at]
-                name, many = encoded.decode(), int.from_bytes(data[at : at + 4], signed=True)
-                at += 4 + 4 * many
-                if size < 0 or many < 0 or at > len(data) or name in seen:
-                    return None
-                seen.add(name)
-                parts += (
-                    COMPACT[name],
-                    topic_id(name) or NO_TOPIC_ID,
-                    count_bytes(many),
-                    data[at - 4 * many : at],
-                    b"\0",
-                )
-            user_data = int.from_bytes(data[at : at + 4], signed=True)
-        except (struct.error, UnicodeDecodeError):
-            return None
-        return parts if len(data) == at + 4 + max(user_data, 0) and user_data >= -1 else None
 
     def record(self, state_offset: int, time_ms: int) -> Record:
         value = AssignmentDeliveredValue(state_offset, time_ms, Kind.CLASSIC, self.member_id, self.generation)
@@ -361,7 +260,7 @@ class ClassicDelivery:
 
 
 class Holding:
-    """What a member of a group with epochs was told that it holds, or said that it does. `value`: the event's class."""
+    """AssignmentDelivered or AssignmentAcknowledged of a group with epochs. `key`, `value`: the classes of its messages."""
 
     __slots__ = ("catalog", "epoch", "group_id", "held", "key", "kind", "member_id", "value")
 
@@ -374,7 +273,7 @@ class Holding:
         catalog: "Catalog",
         member_id: str,
         epoch: int,
-        held: Epochs,
+        held: PartitionEpochs,
     ) -> None:
         self.key: Any = key
         self.value = value
@@ -385,22 +284,6 @@ class Holding:
         self.epoch = epoch
         self.held = held
 
-    def encoded(self, state_offset: int, time_ms: int, state_end: int) -> tuple[bytes, bytes]:
-        topic_name = self.catalog.topic_name
-        parts = [
-            HEAD(0, state_offset, time_ms, self.kind),
-            COMPACT[self.member_id],
-            self.epoch.to_bytes(4, signed=True),
-            count_bytes(len(self.held)),
-        ]
-        for topic_id, which in self.held.items():
-            partitions = struct.pack(f">{len(which)}i", *sorted(which))
-            parts += (COMPACT[topic_name(topic_id) or ""], topic_id, count_bytes(len(which)), partitions, b"\0")
-        if self.value is AssignmentDeliveredValue:
-            parts.append(b"\0")
-        parts.append(b"\0" if state_end < 0 else STATE_END(1, 0, 8, state_end))
-        return key_bytes(self.key.API_KEY, self.group_id), b"".join(parts)
-
     def record(self, state_offset: int, time_ms: int) -> Record:
         topic_name, entry = self.catalog.topic_name, self.value.TopicPartitions
         topics = [entry(topic_name(each) or "", each, sorted(which)) for each, which in self.held.items()]
@@ -409,41 +292,42 @@ class Holding:
 
 
 class WithEpochs(Protocol):
-    """A group with epochs, as far as it matters here."""
+    """The parts of a group with epochs that this module uses."""
 
     group_id: str
-    delivered: dict[str, tuple[int, Epochs]]
-    acknowledged: dict[str, tuple[int, Epochs]]
+
+    @property
+    def soft(self) -> SoftState: ...
 
 
 def delivered(
     groups: "Groups", group: WithEpochs, member: ConsumerMember, kind: Kind = Kind.CONSUMER
 ) -> tuple[Fact, ...]:
-    """A member is told what it is assigned; nothing if that is what it was told last."""
+    """The answer contains the member's assignment; no fact if the last one contained the same."""
     now = (member.member_epoch, member.assigned)
-    if group.delivered.get(member.member_id) == now:
+    if group.soft.delivered.get(member.member_id) == now:
         return ()
-    group.delivered[member.member_id] = now
+    group.soft.delivered[member.member_id] = now
     key, value = AssignmentDeliveredKey, AssignmentDeliveredValue
     return (event_only(Holding(key, value, kind, group.group_id, groups.catalog, member.member_id, *now)),)
 
 
 def acknowledged(groups: "Groups", group: ConsumerGroup, member: ConsumerMember, owned: Owned) -> tuple[Fact, ...]:
-    """A member of a consumer group says what it owns; told if that is all that it was assigned, and news."""
-    if owned is None or group.acknowledged.get(member.member_id) == (member.member_epoch, member.assigned):
+    """A member of a consumer group reports what it owns; a fact if this is its whole assignment, for the first time."""
+    if owned is None or group.soft.acknowledged.get(member.member_id) == (member.member_epoch, member.assigned):
         return ()
-    said = {topic_id: set(partitions) for topic_id, partitions in owned}
-    if said != {topic_id: set(partitions) for topic_id, partitions in member.assigned.items()}:
+    reported = {topic_id: set(partitions) for topic_id, partitions in owned}
+    if reported != {topic_id: set(partitions) for topic_id, partitions in member.assigned.items()}:
         return ()
     return owns_all(groups, group, member, Kind.CONSUMER)
 
 
 def owns_all(groups: "Groups", group: WithEpochs, member: ConsumerMember, kind: Kind) -> tuple[Fact, ...]:
-    """A member said that it owns all that it was assigned; nothing if that is no news."""
+    """A member reported that it owns its whole assignment; no fact if it has done so before."""
     now = (member.member_epoch, member.assigned)
-    if group.acknowledged.get(member.member_id) == now:
+    if group.soft.acknowledged.get(member.member_id) == now:
         return ()
-    group.acknowledged[member.member_id] = now
+    group.soft.acknowledged[member.member_id] = now
     key, value = AssignmentAcknowledgedKey, AssignmentAcknowledgedValue
     return (event_only(Holding(key, value, kind, group.group_id, groups.catalog, member.member_id, *now)),)
 
@@ -462,4 +346,4 @@ EVENT_KEYS: tuple[str, ...] = (
     "AssignmentAcknowledgedKey",
     "GroupConvertedKey",
 )
-"""The key messages that an event log may hold."""
+"""The key messages that an event log may contain."""

@@ -7,7 +7,7 @@ from coordinator.protocol.messages import ListGroupsResponse
 
 _Listed = ListGroupsResponse.ListedGroup
 _OTHER_SPELLINGS = {"not_ready": "notready"}
-"""Kafka's enum of group states spells NotReady with an underscore, and accepts both in a filter."""
+"""Kafka 4.4 reports the state as NotReady but only finds it as NOT_READY; here both spellings match."""
 
 
 def list_groups(groups: Groups, states: Iterable[str], types: Iterable[str]) -> list[_Listed]:

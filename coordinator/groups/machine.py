@@ -38,7 +38,6 @@ from coordinator.groups.offsets.replay import (
     replay_offset_commit,
     replay_pending_offset,
 )
-from coordinator.groups.offsets.take import OFFSET_COMMIT_TYPE, OffsetTaker
 from coordinator.groups.settings import GroupsConfig, GroupSettings
 from coordinator.groups.state import Catalog, Groups
 from coordinator.groups.streams import replay as streams_replay
@@ -67,7 +66,6 @@ from coordinator.protocol.messages import (
     StreamsGroupTopologyKey,
 )
 from coordinator.runtime.result import Marker, Producer, Record, Result, Timer, TimerKey
-from coordinator.runtime.serde import Serde
 
 BUILT_IN_ASSIGNORS: Mapping[str, Assignor] = MappingProxyType({"uniform": UniformAssignor(), "range": RangeAssignor()})
 
@@ -112,10 +110,6 @@ class GroupMachine(Groups):
     def replay_marker(self, marker: Marker) -> None:
         """Ends a producer's transaction: its pending offsets become committed ones, or are dropped."""
         replay_marker(self, marker)
-
-    def takers(self, serde: Serde) -> Mapping[bytes, Callable[[bytes, bytes | None], None]]:
-        """Offsets come by the million when a log is loaded (runtime/loader.py)."""
-        return {OFFSET_COMMIT_TYPE: OffsetTaker(self, serde).take}
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

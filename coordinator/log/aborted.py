@@ -1,16 +1,16 @@
-"""Which transactions were aborted: a list beside each segment that holds markers of such, in Kafka's `.txnindex` format.
+"""The list of aborted transactions beside a segment, in Kafka's `.txnindex` format (Kafka: `TransactionIndex`, `AbortedTxn`).
 
-A reader that wants only what was committed gets the records of aborted transactions all the same, and with them the list
-of those transactions, so that it can leave them out. A transaction is on the list of the segment that holds its marker.
+A consumer with `isolation.level=read_committed` receives the records of aborted transactions too, together with a list of
+these transactions, and filters them itself. A transaction is listed with the segment that holds its marker.
 
     version int16 = 0 | producer id | first offset | offset of the marker | last stable offset after it     (34 bytes)
 
-The last stable offset tells a search when it may stop: whatever is aborted later began behind it.
+The last stable offset tells a search where it may stop: every transaction that is aborted later began at or after it.
 
-Why a file, where the sparse index (`index.py`) does without? A segment's list cannot be made from the segment: a transaction
-may have begun in any earlier one. The file follows the log and is not synced with it. Whoever keeps a snapshot of the
-producers at an offset syncs the lists first (`sync`); after a crash the lists are cut at the snapshot's offset and the rest
-is read from the log again, as the producers are.
+The list needs a file, unlike the sparse index (index.py), because it cannot be rebuilt from the segment alone: the
+transaction may have begun in any earlier segment. The file is not synced along with the log. Before a snapshot of the
+producers is taken, the lists are synced (`sync`). After a crash, the lists are truncated to the snapshot's offset and the
+rest is rebuilt from the log, like the producers.
 """
 
 from bisect import bisect_left
@@ -32,13 +32,13 @@ class Aborted(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of its marker."""
+    """Offset of the marker."""
     stable_offset: int
-    """The first offset whose fate was open when the marker had been written."""
+    """The partition's last stable offset after the marker was written."""
 
 
 def overlapping(entries: Sequence[Aborted], offset: int, offset_end: int) -> tuple[list[Aborted], bool]:
-    """Those of which something may lie from one offset to another, and whether later ones cannot."""
+    """The entries that may have records in `[offset, offset_end)`, and whether no later entry can have any."""
     found: list[Aborted] = []
     for at in range(bisect_left(entries, offset, key=_last_offset), len(entries)):
         entry = entries[at]
@@ -54,7 +54,7 @@ def _last_offset(entry: Aborted) -> int:
 
 
 class AbortedList:
-    """The aborted transactions whose markers are in one segment, in the order of these; read when first asked for."""
+    """The aborted transactions whose markers are in one segment, in marker order. The file is read on first use."""
 
     __slots__ = ("_behind", "_disk", "_entries", "_is_new", "_path", "_unsynced")
 
@@ -63,24 +63,27 @@ class AbortedList:
         self._path = path
         self._entries: list[Aborted] | None = None
         self._behind = False
-        """Whether the file lacks entries, or has some that are gone: it is written anew before it is synced."""
+        """Whether the file differs from `entries`, so that `sync` must rewrite it."""
         self._unsynced = False
         self._is_new = False
 
     @property
     def entries(self) -> list[Aborted]:
-        """OSError."""
+        """All entries, in marker order. Raises OSError if the file cannot be read."""
         if self._entries is None:
             self._entries = decode(self._disk.read(self._path)) if self._disk.exists(self._path) else []
         return self._entries
 
     @property
     def is_stored(self) -> bool:
-        """Whether there is a file, which may say something else than `entries` until it is synced."""
+        """Whether there is a file. Its content may differ from `entries` until `sync`."""
         return self._disk.exists(self._path)
 
     def add(self, entry: Aborted) -> None:
-        """Takes note of a marker behind all those noted before. The file may have to wait for `sync`."""
+        """Adds an entry unless its marker is at or before the last one's.
+
+        If the file cannot be written, `sync` will rewrite it. Raises OSError if the list cannot be read.
+        """
         entries = self.entries
         if entries and entries[-1].last_offset >= entry.last_offset:
             return
@@ -99,13 +102,13 @@ class AbortedList:
             self._behind = True
 
     def cut(self, offset: int) -> None:
-        """Forgets the markers at and after an offset. OSError."""
+        """Removes the entries whose markers are at or after `offset`. Raises OSError if the list cannot be read."""
         kept = [entry for entry in self.entries if entry.last_offset < offset]
         if len(kept) < len(self.entries) or self._file_differs(kept):
             self._entries, self._behind, self._unsynced = kept, True, True
 
     def sync(self) -> None:
-        """Makes the list durable. OSError, after which it may be tried again."""
+        """Makes the list durable. Raises OSError; it may be called again afterwards."""
         if not self._unsynced:
             return
         folder = self._path.rpartition("/")[0]
@@ -124,13 +127,13 @@ class AbortedList:
         self._is_new = self._behind = self._unsynced = False
 
     def _file_differs(self, entries: list[Aborted]) -> bool:
-        """A crash may leave a torn entry at the end."""
+        """Whether the file has another length than these entries, for instance a torn entry at the end."""
         content = self._disk.read(self._path) if self._disk.exists(self._path) else b""
         return len(content) != len(entries) * _ENTRY.size
 
 
 def write(disk: Disk, path: str, entries: list[Aborted]) -> None:
-    """Makes a file with these entries, durable but for its name. OSError."""
+    """Writes and syncs a file with these entries. Its folder is not synced. Raises OSError."""
     file = disk.open(path)
     try:
         file.truncate(0)
@@ -141,12 +144,12 @@ def write(disk: Disk, path: str, entries: list[Aborted]) -> None:
 
 
 def encode(entries: list[Aborted]) -> bytes:
-    """The file's content."""
+    """The content of the file."""
     return b"".join([_ENTRY.pack(_VERSION, *entry) for entry in entries])
 
 
 def decode(content: bytes) -> list[Aborted]:
-    """The entries up to the first that cannot be one, as a crash leaves them."""
+    """The entries before the first invalid one, such as a crash may leave at the end."""
     entries: list[Aborted] = []
     for version, *fields in _ENTRY.iter_unpack(content[: len(content) // _ENTRY.size * _ENTRY.size]):
         entry = Aborted._make(fields)

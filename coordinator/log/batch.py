@@ -1,4 +1,4 @@
-"""The record batch (version 2): the unit in which records are written, checked, served and compacted.
+"""The record batch (version 2): the format, its checks and its decoding. Batches are written, served and compacted whole.
 
     offset  size  field
          0     8  base offset: of the first record
@@ -16,19 +16,17 @@
         57     4  record count
         61        records
 
-The checksum leaves out the first 21 bytes so that a server can give a producer's batch its offset without touching what
-the producer signed (`restamp`). A record carries only what differs from its batch: timestamp and offset as deltas.
+The checksum does not cover the first 21 bytes, so that a server can give a producer's batch its offset without
+recomputing the checksum (`restamp`). A record stores its timestamp and its offset as deltas to those of its batch.
 
-Batches are written without compression; the coordinator's records are small and are read back more often than they are
-shipped. Of compressed ones gzip is readable; the other three need libraries that this project does without, and say so
-(`UnsupportedCompression`) instead of being skipped.
+All four codecs of Kafka are readable: gzip, snappy, lz4 and zstd (codecs.py). Only a codec number that Kafka does not have
+raises `UnsupportedCompression`. The server's own batches are written uncompressed (batch_builder.py), because its records
+are small and are read back more often than they are shipped.
 
-A transaction ends in a log with a control batch: one record whose key says commit or abort, and whose value says which
-coordinator decided it (`end_transaction`).
+Kafka's classes: `DefaultRecordBatch` for the batch, `DefaultRecord` for a record in it.
 
-Two paths are hot. `BatchBuilder` turns the records of one turn of the event loop into one batch: one `join` and one checksum
-in all. `key_values` is how a load reads them back: a flat loop with one- and two-byte varints inlined,
-returning a list per batch. Plain slicing beats a memoryview here: records are short, and views cost more than copies.
+`key_values` is the hot path of a load: a flat loop with one- and two-byte varints inlined, returning a list per batch.
+Plain slicing beats a memoryview here: records are short, and views cost more than copies.
 """
 
 from struct import Struct
@@ -42,7 +40,7 @@ from coordinator.log.record import LogRecord, raw_varint, unzigzag
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
 PREFIX_BYTES = 12
-"""Base offset and length: what a batch's `batch_length` does not count."""
+"""Size of the base offset and the length, which `batch_length` does not include."""
 CHECKSUM_FROM = 21
 MAGIC = 2
 
@@ -58,11 +56,11 @@ DECOMPRESSED_BYTES_MAX = codecs.DECOMPRESSED_BYTES_MAX
 
 
 class CorruptBatch(ValueError):
-    """The bytes are not a whole, unharmed record batch of version 2."""
+    """The bytes are not a complete, intact record batch of version 2 (Kafka: `CorruptRecordException`)."""
 
 
 class UnsupportedCompression(ValueError):
-    """The records are compressed in a way this server cannot read."""
+    """The attributes name a codec that Kafka does not have."""
 
 
 class BatchHeader(NamedTuple):
@@ -84,12 +82,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch, in bytes."""
         return self.batch_length + PREFIX_BYTES
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record the batch was made with; compaction may have taken it out since."""
+        """Offset of the last record that the batch was written with; compaction may have dropped the record since."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -104,17 +102,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction: its fate is in a later control batch."""
+        """Whether the batch is part of a transaction, whose outcome is in a later control batch."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Holds a marker (commit or abort), not data."""
+        """Whether the batch holds a marker (commit or abort) and no data."""
         return bool(self.attributes & CONTROL)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones in here may go, if compaction has met them before."""
+        """Wall-clock time from which compaction may drop the batch's tombstones; None if it has not met them yet."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 
@@ -123,9 +121,12 @@ _make_header = BatchHeader._make
 
 
 def read_header(buffer: bytes, position: int = 0) -> BatchHeader:
-    """The header at `position`, with its plain facts checked but not its checksum; the records need not be there."""
+    """The header at `position`. The checksum is not verified, and the buffer may end behind the header.
+
+    Raises CorruptBatch if the buffer is too short, the magic is not 2, or a length, count or offset is impossible.
+    """
     if len(buffer) - position < HEADER_BYTES:
-        raise CorruptBatch(f"{len(buffer) - position} bytes, fewer than a batch's header")
+        raise CorruptBatch(f"{len(buffer) - position} bytes, too few for a batch header")
     header = BatchHeader._make(HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
         raise CorruptBatch(f"magic {header.magic}, not {MAGIC}")
@@ -137,25 +138,25 @@ def read_header(buffer: bytes, position: int = 0) -> BatchHeader:
 
 
 def check_batch(buffer: bytes, position: int = 0) -> BatchHeader:
-    """The header at `position`, if a whole batch with the right checksum lies there; else CorruptBatch."""
+    """The header of the complete batch at `position`. Raises CorruptBatch if it is incomplete or its checksum is wrong."""
     header = read_header(buffer, position)
     verify(buffer, position, header)
     return header
 
 
 def verify(buffer: bytes, position: int, header: BatchHeader) -> None:
-    """CorruptBatch unless the batch with this header is whole and its checksum right."""
+    """Raises CorruptBatch unless the batch with this header is complete and its checksum is right."""
     end = position + header.batch_length + PREFIX_BYTES
     if end > len(buffer):
-        raise CorruptBatch(f"{len(buffer) - position} bytes of a batch of {header.size_bytes}")
+        raise CorruptBatch(f"only {len(buffer) - position} bytes of a batch of {header.size_bytes} bytes")
     if crc32c(buffer[position + CHECKSUM_FROM : end]) != header.crc:
         raise CorruptBatch("wrong checksum")
 
 
 def next_batch(buffer: bytes, position: int, expected_offset: int) -> BatchHeader | None:
-    """The header at `position` if all is well there: a whole batch of records, sound, with the offset that is expected.
+    """The header at `position` if an intact batch with the expected base offset is there; None in all other cases.
 
-    One call for what a load does most. None says only that the case is not the usual one.
+    One call for the common case of a load. None does not mean that the batch is corrupt: check it with `check_batch`.
     """
     if len(buffer) - position < HEADER_BYTES:
         return None
@@ -176,7 +177,7 @@ def next_batch(buffer: bytes, position: int, expected_offset: int) -> BatchHeade
 
 
 def split(buffer: bytes) -> list[tuple[int, BatchHeader]]:
-    """Position and checked header of each batch in a buffer that holds whole batches and nothing else."""
+    """Position and verified header of each batch in a buffer of complete batches. Raises CorruptBatch."""
     out, position = [], 0
     while position < len(buffer):
         header = check_batch(buffer, position)
@@ -186,12 +187,12 @@ def split(buffer: bytes) -> list[tuple[int, BatchHeader]]:
 
 
 def restamp(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
-    """A producer's batch with the offset the log gives it; its checksum holds, as it does not cover these fields."""
+    """A producer's batch with the base offset and leader epoch that the log assigns. The checksum covers neither."""
     return b"".join((base_offset.to_bytes(8), batch[8:12], leader_epoch.to_bytes(4), batch[16:]))
 
 
 def with_log_append_time(batch: bytes, timestamp_ms: int) -> bytes:
-    """A batch whose records all bear the time of the append (`message.timestamp.type=LogAppendTime`)."""
+    """The batch with the time of the append as the timestamp of all records (`message.timestamp.type=LogAppendTime`)."""
     body = bytearray(batch[CHECKSUM_FROM:])
     body[1] |= LOG_APPEND_TIME
     body[14:22] = timestamp_ms.to_bytes(8, signed=True)
@@ -199,13 +200,18 @@ def with_log_append_time(batch: bytes, timestamp_ms: int) -> bytes:
 
 
 def record_bytes(buffer: bytes, position: int, header: BatchHeader) -> bytes:
-    """The records of a batch, uncompressed."""
+    """The batch's records, decompressed but still encoded.
+
+    Raises UnsupportedCompression, and CorruptBatch for data that its codec cannot read.
+    """
     content = buffer[position + HEADER_BYTES : position + header.batch_length + PREFIX_BYTES]
     compression = header.attributes & COMPRESSION
     if not compression:
         return content
     if compression >= len(COMPRESSION_NAMES):
-        raise UnsupportedCompression(f"batch at offset {header.base_offset} is compressed with {compression}")
+        raise UnsupportedCompression(
+            f"the batch at offset {header.base_offset} is compressed with {compression}, an unknown codec"
+        )
     try:
         return codecs.decompress(compression, content)
     except codecs.BadCompression as error:
@@ -213,7 +219,10 @@ def record_bytes(buffer: bytes, position: int, header: BatchHeader) -> bytes:
 
 
 def key_values(buffer: bytes, position: int, header: BatchHeader) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of each record of the batch at `position`; timestamps and headers are passed over."""
+    """Offset, key and value of each record of the batch at `position`, without timestamps and headers.
+
+    Raises CorruptBatch and UnsupportedCompression. The checksum is not verified.
+    """
     if header.attributes & COMPRESSION:
         content = record_bytes(buffer, position, header)
     else:
@@ -282,7 +291,10 @@ def key_values(buffer: bytes, position: int, header: BatchHeader) -> list[tuple[
 
 
 def decode_records(buffer: bytes, position: int, header: BatchHeader) -> list[LogRecord]:
-    """All there is to know of each record of the batch at `position`."""
+    """The complete records of the batch at `position`.
+
+    Raises CorruptBatch and UnsupportedCompression. The checksum is not verified.
+    """
     content = record_bytes(buffer, position, header)
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
     out: list[LogRecord] = []

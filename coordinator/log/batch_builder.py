@@ -1,4 +1,8 @@
-"""Writing record batches."""
+"""Writing record batches (Kafka: `MemoryRecordsBuilder`, `DefaultRecordBatch.writeHeader`).
+
+`BatchBuilder` is a hot path: it turns the records of one turn of the event loop into one batch, with one `join` and one
+checksum. Lengths and offset deltas are varints of one or two bytes nearly always, so their encodings are looked up.
+"""
 
 from collections.abc import Iterable, Sequence
 from struct import Struct
@@ -14,21 +18,21 @@ _PREFIX = Struct(">qiiBI")
 _BODY = Struct(">hiqqqhii")
 _NULL = varint(-1)
 _TABLED = 4096
-"""Lengths and deltas below this are looked up; their varints have one or two bytes."""
+"""Lengths and deltas below this are looked up in tables; their varints have one or two bytes."""
 NEAR = 64
-"""Places in a batch below this have one byte, those behind it two."""
+"""Offset deltas below this are encoded in one byte, those from here to the end of the table in two."""
 _VARINTS = (
     *(bytes((number << 1,)) for number in range(NEAR)),
     *(bytes((number << 1 & 127 | 128, number >> 6)) for number in range(NEAR, _TABLED)),
 )
 DELTAS = _VARINTS
-"""The places' bytes, as far as they are looked up."""
+"""Encodings of the offset deltas in the table."""
 _SIZES = tuple(number + (1 if number < NEAR else 2) for number in range(_TABLED))
-"""Of so many bytes together with their length."""
+"""Size of a field of this many bytes together with its length."""
 _BEGINNINGS = tuple(b"\0\0" + delta for delta in _VARINTS)
-"""Of a record behind its length: no attributes, no timestamp delta, its offset delta."""
+"""The first bytes of a record after its length, by offset delta: no attributes, no timestamp delta, the offset delta."""
 _BEGINNING_SIZES = tuple(len(beginning) + 1 for beginning in _BEGINNINGS)
-"""The same in bytes, with the count of headers at the record's end."""
+"""Their sizes, plus one byte for the header count at the record's end."""
 
 
 class BatchBuilder:
@@ -37,17 +41,17 @@ class BatchBuilder:
     __slots__ = ("_parts", "count", "size_bytes")
 
     def __init__(self, count: int = 0) -> None:
-        """`count`: the place of the first record, if these are not all that the batch will have."""
+        """`count`: the offset delta of the first record, for building a part of a batch."""
         self._parts: list[bytes] = []
         self.count = count
         self.size_bytes = HEADER_BYTES
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
-        """Adds a record, whose offset will be the base offset plus the records before it."""
+        """Adds a record. Its offset will be the base offset plus the number of records before it."""
         self.add_all(((key, value),))
 
     def add_all(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """The same for many, by key and value."""
+        """Adds records given as key and value."""
         parts: list[Any] = self._parts
         count, size_bytes = self.count, self.size_bytes
         for key, value in records:
@@ -67,13 +71,13 @@ class BatchBuilder:
         self.count, self.size_bytes = count, size_bytes
 
     def add_encoded(self, records: bytes, count: int) -> None:
-        """Adds records that are in their wire form already, for the places that come next (record_form.py)."""
+        """Adds records that are encoded already, with the offset deltas that come next."""
         self._parts.append(records)
         self.count += count
         self.size_bytes += len(records)
 
     def records(self) -> bytes:
-        """The records added so far, in their wire form."""
+        """The encoded records added so far, without a header."""
         return b"".join(self._parts)
 
     def build(
@@ -87,9 +91,9 @@ class BatchBuilder:
         base_sequence: int = 0,
         attributes: int = 0,
     ) -> bytes:
-        """The batch of all records added, which all bear `timestamp_ms`.
+        """The batch of all records added; each of them gets `timestamp_ms`.
 
-        Plain batches of a coordinator have producer -1, epoch -1 and yet base sequence 0, as Kafka's have.
+        A coordinator's own batches have producer id -1, epoch -1 and base sequence 0, as Kafka's do.
         """
         count = self.count
         return seal(
@@ -102,14 +106,14 @@ class BatchBuilder:
         )
 
     def clear(self) -> None:
-        """Makes the builder ready for another batch."""
+        """Prepares the builder for another batch."""
         self._parts = []
         self.count = 0
         self.size_bytes = HEADER_BYTES
 
 
 def _unusual_record(offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:
-    """A record without a key or a value, or with more than the tables know."""
+    """Encodes a record with a null key or value, or with lengths beyond the tables."""
     parts = [b"\0\0", varint(offset_delta)]
     parts += [_NULL if field is None else varint(len(field)) + field for field in (key, value)]
     body = b"".join((*parts, b"\0"))
@@ -117,13 +121,13 @@ def _unusual_record(offset_delta: int, key: bytes | None, value: bytes | None) -
 
 
 def seal(base_offset: int, leader_epoch: int, body_header: bytes, records: Sequence[bytes]) -> bytes:
-    """A batch from its parts: `body_header` is the 40 bytes from the attributes on."""
+    """A complete batch with its checksum. `body_header`: the 40 bytes from the attributes to the record count."""
     body = b"".join((body_header, *records))
     return _PREFIX.pack(base_offset, len(body) + 9, leader_epoch, MAGIC, crc32c(body)) + body
 
 
 def encode_records(records: Sequence[LogRecord], base_offset: int, base_timestamp: int) -> list[bytes]:
-    """Records in their wire form, relative to a base; offsets must ascend and may have gaps."""
+    """Encodes records relative to a base offset and timestamp (ms). Offsets must ascend and may have gaps."""
     out = []
     for record in records:
         parts = [b"\0", varint(record.timestamp - base_timestamp), varint(record.offset - base_offset)]
@@ -147,7 +151,7 @@ def encode_batch(
     base_sequence: int = 0,
     attributes: int = 0,
 ) -> bytes:
-    """A batch of records that have their own timestamps and headers; the first one's offset is the base offset."""
+    """A batch of records with their own timestamps and headers. The first record's offset is the base offset."""
     base_offset, base_timestamp = records[0].offset, records[0].timestamp
     body_header = _BODY.pack(
         attributes,
@@ -163,10 +167,11 @@ def encode_batch(
 
 
 def reduce_batch(header: BatchHeader, kept: Sequence[LogRecord], delete_horizon_ms: int | None) -> bytes:
-    """What compaction leaves of a batch: fewer records, and the same offsets, producer and sequence as before.
+    """The batch that compaction leaves: only the `kept` records (possibly none), with their offsets, producer and sequence.
 
-    First and last offset stay those of the batch as it was written, so that the log keeps its shape; with a delete
-    horizon the base timestamp is the horizon and the records' deltas count from there. Nothing may be left.
+    First and last offset stay those of the original batch, so that the log has the same offsets as before. With a delete
+    horizon (KIP-534) the base timestamp is the horizon, and the records' timestamp deltas are relative to it. The records
+    are compressed with the codec of the original (Kafka: `MemoryRecords.filterTo`).
     """
     attributes = header.attributes & ~DELETE_HORIZON
     base_timestamp = header.base_timestamp

@@ -1,16 +1,17 @@
-"""Four offsets that a log's batches cannot tell about themselves, in one small file beside them.
+"""Four offsets of a log that its batches do not contain, in one small file in the log's folder.
 
-- `start_offset`: what is before it was deleted (DeleteRecords, retention), though a segment may still hold some of it.
-- `recovery_offset`: everything before it was made durable. Recovery needs it to tell a crash from a damage: what was
-  never synced may be missing in any order, what was synced may not.
-- `clean_offset`: compaction has been through everything before it.
-- `dense_offset`: from here on every offset was given to a record of ours, so that a gap is a damage. Before it there
-  may be gaps: compaction makes them, and so had whoever wrote the folder that we took over.
+- `start_offset` (Kafka: `log-start-offset-checkpoint`): records before it are deleted (DeleteRecords, retention), though a
+  segment may still hold some of them.
+- `recovery_offset` (Kafka: `recovery-point-offset-checkpoint`): every record before it is durable. With it, recovery can
+  tell a crash from damage: unsynced records may be missing in any order, synced ones may not.
+- `clean_offset` (Kafka: `cleaner-offset-checkpoint`): compaction has processed every record before it.
+- `dense_offset` (ours): from here on, every offset was assigned by this server, so that a gap means damage. Before it there
+  may be gaps, from compaction or from the software that wrote the folder before.
 
-The file is one line of fixed length with its own checksum, overwritten in place: a line lies within one sector, and a
-disk writes a sector whole or not at all. It is a lower bound: after a power cut an older line may be back, which costs
-a longer check and forgives no damage that the newer line would not have. Only `start_offset` must never go back;
-changing it syncs.
+The file is one line of fixed length with a checksum, overwritten in place. The line lies within one sector, which a disk
+writes completely or not at all. The offsets are lower bounds: if an older line is back after a power cut, recovery checks
+more than necessary and accepts no damage that the newer line would have revealed. Only `start_offset` must never go back,
+so a change of it is synced.
 """
 
 from dataclasses import astuple, dataclass, replace
@@ -25,7 +26,7 @@ _LENGTH = 4 * 21 + 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offsets:
-    """The content of the file; -1 for a start offset that was never set."""
+    """The content of the file. `start_offset` is -1 if it was never set."""
 
     start_offset: int = -1
     recovery_offset: int = 0
@@ -33,13 +34,13 @@ class Offsets:
     dense_offset: int = 0
 
     def line(self) -> bytes:
-        """The text as it is stored."""
+        """The line as it is stored."""
         body = b"%020d %020d %020d %020d" % astuple(self)
         return b"%b %08x\n" % (body, crc32c(body))
 
 
 class Checkpoint:
-    """The file of one log, opened when first changed."""
+    """The checkpoint file of one log. It is opened for the first change."""
 
     __slots__ = ("_disk", "_file", "_path", "found", "offsets")
 
@@ -49,11 +50,11 @@ class Checkpoint:
         self._file: File | None = None
         stored = parse(disk.read(self._path)) if disk.exists(self._path) else None
         self.found = stored is not None
-        """Whether there was a line to read: without one recovery judges by the batches alone."""
+        """Whether a valid line was read. Without one, recovery has only the batches to go by."""
         self.offsets = stored or Offsets()
 
     def write(self, **changes: int) -> bool:
-        """Stores changed offsets without waiting for the disk; says whether the file is new in its folder."""
+        """Writes changed offsets without syncing. Returns whether the file is new in its folder. Raises OSError."""
         self.offsets = replace(self.offsets, **changes)
         new = self._file is None and not self._disk.exists(self._path)
         if self._file is None:
@@ -62,19 +63,19 @@ class Checkpoint:
         return new
 
     def sync(self) -> None:
-        """Makes what was written durable."""
+        """Makes the written line durable. Raises OSError."""
         if self._file is not None:
             self._file.sync()
 
     def close(self) -> None:
-        """Gives the descriptor back."""
+        """Closes the file; a later `write` opens it again."""
         if self._file is not None:
             file, self._file = self._file, None
             file.close()
 
 
 def parse(content: bytes) -> Offsets | None:
-    """The stored offsets, or None if the line is not whole."""
+    """The stored offsets; None if the line is incomplete or its checksum is wrong."""
     fields = content[:_LENGTH].split()
     if len(fields) != 5:
         return None

@@ -1,14 +1,16 @@
-"""The codecs of record batches: what a producer sealed is read where its keys or times matter, and sealed again as it was.
+"""The compression codecs of record batches: gzip, snappy, lz4 and zstd (Kafka: `CompressionType`, `Compression`).
 
-Kafka's forms differ from the plain codecs in two cases. Snappy of Java's clients comes in blocks behind a header of their own
-(that of snappy-java), that of others as one plain block; both are read, the first is written, since every client reads it.
-LZ4 is the frame format with independent blocks: Java's reader knows no others, and the library writes linked ones, so frames
-are put together here from blocks.
+A batch is decompressed where its keys or timestamps matter, and compaction compresses it again with the same codec.
 
-Sizes are the peer's word. What is read goes into room that grows up to `DECOMPRESSED_BYTES_MAX`; a batch that wants more is
-hostile, or at any rate not looked into.
+Two of Kafka's formats differ from the plain codecs. Java clients write snappy in blocks with the header of snappy-java,
+others write one plain block; both are read, and the first is written, because every client reads it. LZ4 is the frame
+format with independent blocks. Java's reader accepts nothing else and the library writes linked blocks, so frames are
+assembled from blocks here.
 
-The library takes two milliseconds to import, and a server whose topics are not compacted never needs it.
+Sizes in the data are not trusted: the output buffer grows up to `DECOMPRESSED_BYTES_MAX`, and a batch that needs more is
+rejected.
+
+Importing the library takes two milliseconds, and a server without compacted topics never needs it.
 """
 
 import zlib
@@ -19,40 +21,40 @@ from typing import Any
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
-"""Deflate reaches a ratio of a thousand; a batch that inflates beyond this is not looked into."""
+"""A batch that decompresses to more than this is rejected. Deflate can reach a ratio of a thousand."""
 
 _SNAPPY_JAVA = b"\x82SNAPPY\0"
 _SNAPPY_HEADER = _SNAPPY_JAVA + b"\0\0\0\1\0\0\0\1"
 _SNAPPY_BLOCK_BYTES = 32 * 1024
 _SIZE = Struct(">i")
 _LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
-"""Magic; version 1, independent blocks; of at most 64 KiB; the checksum of these two bytes."""
+"""Magic; version 1 with independent blocks; blocks of at most 64 KiB; the checksum of these two bytes."""
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_SIZE = Struct("<I")
 _LZ4_PLAIN = 1 << 31
-"""A block that did not get smaller."""
+"""Flag in a block's size: the block is stored uncompressed."""
 _ROOM_BYTES = 64 * 1024
 _NO_ROOM = "whole buffer"
-"""In the library's words for an output that is larger than its room."""
+"""A part of the library's error message for an output buffer that is too small."""
 
 
 class BadCompression(ValueError):
-    """The bytes are not what their codec makes, or too many come out of them."""
+    """The data is not valid for its codec, or decompresses to more than `DECOMPRESSED_BYTES_MAX`."""
 
 
 def decompress(codec: int, content: bytes) -> bytes:
-    """The plain bytes. KeyError for a codec that Kafka has not."""
+    """The decompressed bytes. Raises BadCompression, and KeyError for a codec number that Kafka does not have."""
     read = _READ[codec]
     try:
         return read(content)
     except BadCompression:
         raise
-    except Exception as error:  # the library has exceptions of its own, and panics are none of Exception
+    except Exception as error:  # the library raises its own exceptions; its panics are not subclasses of Exception
         raise BadCompression(f"{NAMES[codec]}: {error}") from error
 
 
 def compress(codec: int, plain: bytes) -> bytes:
-    """Bytes that every client reads. KeyError for a codec that Kafka has not."""
+    """Compresses in a format that every client reads. Raises KeyError for a codec number that Kafka does not have."""
     return _WRITE[codec](plain)
 
 
@@ -60,7 +62,7 @@ def _read_gzip(content: bytes) -> bytes:
     inflater = zlib.decompressobj(wbits=31)
     plain = inflater.decompress(content, DECOMPRESSED_BYTES_MAX)
     if not inflater.eof:
-        raise BadCompression("gzip data that does not end or is too large")
+        raise BadCompression("gzip: the data does not end or is too large")
     return plain
 
 
@@ -77,7 +79,7 @@ def _read_snappy(content: bytes) -> bytes:
         (size,) = _SIZE.unpack_from(content, position)
         position += _SIZE.size
         if not 0 <= size <= len(content) - position:
-            raise BadCompression("snappy: a block that is not whole")
+            raise BadCompression("snappy: incomplete block")
         parts.append(_snappy_block(content[position : position + size], left))
         left -= len(parts[-1])
         position += size
@@ -87,7 +89,7 @@ def _read_snappy(content: bytes) -> bytes:
 def _snappy_block(block: bytes, bytes_max: int) -> bytes:
     snappy = _library().snappy
     if snappy.decompress_raw_len(block) > bytes_max:
-        raise BadCompression("snappy data that is too large")
+        raise BadCompression("snappy: the data is too large")
     return bytes(snappy.decompress_raw(block))
 
 
@@ -125,7 +127,7 @@ def _write_zstd(plain: bytes) -> bytes:
 
 
 def _into_room(read_into: Callable[[bytes, bytearray], int], content: bytes) -> bytes:
-    """Reads into room that is made larger while it does not suffice."""
+    """Decompresses into a buffer that is enlarged until the output fits, up to the limit."""
     room_bytes = max(_ROOM_BYTES, 4 * len(content))
     while True:
         room = bytearray(min(room_bytes, DECOMPRESSED_BYTES_MAX))
@@ -138,7 +140,7 @@ def _into_room(read_into: Callable[[bytes, bytearray], int], content: bytes) -> 
 
 
 def _library() -> Any:
-    import cramjam  # noqa: PLC0415 - see the module's text
+    import cramjam  # noqa: PLC0415 - see the module's docstring
 
     return cramjam
 

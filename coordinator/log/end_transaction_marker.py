@@ -1,4 +1,7 @@
-"""The control batch that ends a transaction."""
+"""The control batch that ends a transaction in a log (KIP-98; Kafka: `EndTransactionMarker`).
+
+It holds one record: the key says commit or abort, the value has the epoch of the coordinator that decided.
+"""
 
 from struct import Struct
 
@@ -6,7 +9,7 @@ from coordinator.log.batch import CONTROL, TRANSACTIONAL, CorruptBatch
 from coordinator.log.batch_builder import BatchBuilder
 
 ABORT_MARKER, COMMIT_MARKER = 0, 1
-"""Types of control records (KIP-98); others are not about transactions."""
+"""Types of control records; other types are not about transactions."""
 
 _MARKER_KEY = Struct(">hh")
 _MARKER_VALUE = Struct(">hi")
@@ -23,7 +26,7 @@ def end_transaction(
     coordinator_epoch: int,
     leader_epoch: int = 0,
 ) -> bytes:
-    """The control batch that ends a producer's transaction in a log; it has no sequence number, as in Kafka."""
+    """The control batch that commits or aborts a producer's open transaction. It has no sequence number, as in Kafka."""
     builder = BatchBuilder()
     builder.add(
         _MARKER_KEY.pack(0, COMMIT_MARKER if commit else ABORT_MARKER), _MARKER_VALUE.pack(0, coordinator_epoch)
@@ -40,7 +43,10 @@ def end_transaction(
 
 
 def read_end_transaction(key: bytes | None, value: bytes | None) -> tuple[bool, int] | None:
-    """Whether a control record commits, and its coordinator's epoch; None for control records of other types."""
+    """Whether a control record commits, and the coordinator's epoch; None for control records of other types.
+
+    Raises CorruptBatch if the key or the value is too short.
+    """
     if key is None or len(key) < _MARKER_KEY.size:
         raise CorruptBatch("a control record without a type")
     kind = _MARKER_KEY.unpack_from(key)[1]

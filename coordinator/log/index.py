@@ -1,9 +1,9 @@
-"""Where in a segment to start looking for an offset or a time.
+"""A sparse index of a segment: where to start searching for an offset or a timestamp.
 
-A sparse index: an entry each few kilobytes, in memory, made while batches are appended and made anew from the batch
-headers when an old segment is first looked into. Kafka keeps the same in `.index` and `.timeindex` files and rebuilds
-them when they are missing; files would have to be kept in step with the log through every crash, for the sake of a scan
-that reads 61 bytes per batch and happens once. Kafka's tools read the `.log` file alone.
+It has an entry every few kilobytes and lives in memory. Appends extend it, and it is rebuilt from the batch headers when an
+old segment is first searched. Kafka keeps the same data in files (`OffsetIndex`, `TimeIndex`) and rebuilds missing ones.
+Files would have to be kept consistent with the log through every crash, only to save one scan that reads 61 bytes per
+batch. Kafka's tools need the `.log` file only.
 """
 
 from array import array
@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 
 
 class SparseIndex:
-    """Entries ascend in offset, position and `time_before`: the highest timestamp of all batches before the entry."""
+    """Entries ascend in offset, position and `time_before`, the highest timestamp (ms) of all batches before the entry."""
 
     __slots__ = ("_interval_bytes", "_next_position", "_offsets", "_positions", "_times_before")
 
@@ -23,7 +23,7 @@ class SparseIndex:
         self._times_before = array("q")
 
     def add(self, offset: int, position: int, time_before: int) -> None:
-        """Takes note of a batch, if the last entry is far enough behind."""
+        """Adds an entry for a batch if it lies at least `interval_bytes` after the last entry."""
         if position >= self._next_position:
             self._offsets.append(offset)
             self._positions.append(position)
@@ -41,12 +41,12 @@ class SparseIndex:
         return self._positions[entry] if entry >= 0 else 0
 
     def last_position(self, position_max: int, offset_max: int) -> int:
-        """The last entry that lies at or before a position and whose batch begins at or before an offset; 0 if none."""
+        """Position of the last entry at or before `position_max` whose batch begins at or before `offset_max`; 0 if none."""
         entry = min(bisect_right(self._positions, position_max), bisect_right(self._offsets, offset_max)) - 1
         return self._positions[entry] if entry >= 0 else 0
 
     def offset_behind(self, offset: int, size_bytes: int) -> int | None:
-        """Of the first entry that lies behind so many bytes from the batch that holds `offset`; None if there is none."""
+        """Offset of the first entry at least `size_bytes` after the first entry beyond `offset`; None if there is none."""
         after = bisect_right(self._offsets, offset)
         if after == len(self._offsets):
             return None

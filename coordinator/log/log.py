@@ -1,45 +1,44 @@
-"""A log: the batches of one partition, in a folder of segment files named as Kafka names them.
+"""A log: the batches of one partition, in a folder of segment files named as in Kafka (Kafka: `UnifiedLog`, `LocalLog`).
 
     __consumer_offsets-7/
-        00000000000000000000.log      closed: never changes again, until compaction or retention takes it
+        00000000000000000000.log      closed: does not change until compaction or retention replaces or removes it
         00000000000000041822.log      active: the only one that grows
-        00000000000000041822.txnindex if there is need of it: transactions that were aborted in it (aborted.py)
-        log-checkpoint                three offsets (checkpoint.py)
+        00000000000000041822.txnindex only if needed: the transactions aborted in this segment (aborted.py)
+        log-checkpoint                four offsets (checkpoint.py)
 
-A log belongs to one thread, the loop's. Only two things leave it: a `SyncJob`, which a worker runs, and the steps of a
-cleaning, which touch closed segments and files of their own. Everything here is synchronous: a read or write of a few
-kilobytes in the page cache is faster than handing it to a thread.
+A log belongs to the loop's thread, and its operations are synchronous, because reading or writing a few kilobytes in the
+page cache is faster than handing them to a thread. Only a `SyncJob` runs in a worker.
 
-A segment is made durable before the next one begins, so that after a crash only the last may be torn. That costs one
-synchronous fdatasync each `segment_bytes`; the alternative, to let both be unsynced, would leave a crash and a damage
-indistinguishable in the segment that is no longer last.
+A segment is made durable before the next one begins, so that only the last one can be torn by a crash. That costs one
+synchronous fdatasync per `segment_bytes`. If two segments could be unsynced, a crash and damage would be indistinguishable
+in the earlier one.
 
-Descriptors are opened when needed: an idle partition has none, an active one two.
+Descriptors are opened on demand: an idle partition has none, an active one two.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import NamedTuple
 
 from coordinator.log.aborted import SUFFIX as ABORTED_SUFFIX
 from coordinator.log.aborted import Aborted, overlapping
-from coordinator.log.batch import BatchHeader, CorruptBatch, UnsupportedCompression, decode_records, key_values
+from coordinator.log.batch import BatchHeader, key_values
 from coordinator.log.checkpoint import Checkpoint
 from coordinator.log.reader import read_segments
-from coordinator.log.record import LogRecord
 from coordinator.log.recovery import DamagedLog, RecoveryReport, examine, is_torn_tail
 from coordinator.log.segment import SUFFIX, Segment, aborted_name, remove_files, segment_name
 from coordinator.log.segment_swap import finish_swaps
-from coordinator.world.disk import Disk, File
+from coordinator.log.sync_job import SyncJob, Syncs
+from coordinator.log.timestamps import TimestampOffset, find_latest_timestamp, find_timestamp
+from coordinator.world.disk import Disk
 
 __all__ = ["DamagedLog", "Log", "LogSettings", "OffsetOutOfRange", "RecoveryReport", "SyncJob", "TimestampOffset"]
 
 CHECKPOINT_BYTES = 1024 * 1024
-"""Once this much was synced, the checkpoint is synced along: how much a power cut leaves to be judged by its bytes."""
+"""Bytes synced until the checkpoint is synced too: about how much recovery must verify after a power cut."""
 ROOM_BYTES = 1024 * 1024
-"""A full disk that has so much free again takes writes again: the largest batch that is usual."""
+"""Free bytes from which a disk that was full accepts writes again: the usual maximum size of a batch."""
 _NOWHERE = 1 << 62
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 """Kafka's index files hold offsets relative to the segment in 32 bits."""
@@ -47,7 +46,7 @@ _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """A topic's settings that concern its files; None is Kafka's -1: no limit."""
+    """The topic settings that concern a log's files. None stands for Kafka's -1, no limit (Kafka: `LogConfig`)."""
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int | None = 7 * 24 * 3600 * 1000
@@ -60,86 +59,26 @@ class LogSettings:
     max_compaction_lag_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TimestampOffset:
-    """A record's place in time."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
-
-
 class LastBatch(NamedTuple):
-    """What a producer wrote last: the batch that ends with this offset, or if that is None its marker with this epoch."""
+    """The last thing a producer wrote: the batch that ends at `offset`, or, if that is None, a marker with `epoch`.
+
+    Kafka: `LastRecord` in the cleaner.
+    """
 
     offset: int | None
     epoch: int
 
 
-def _nobody() -> Mapping[int, LastBatch]:
+def _no_producers() -> Mapping[int, LastBatch]:
     return {}
 
 
 class OffsetOutOfRange(Exception):
-    """The offset is before the start or after the end of the log."""
-
-
-class Syncs:
-    """What the syncs of one log, in whatever threads, know of each other.
-
-    The kernel tells of a failure once: a sync that follows a failed one in another thread would succeed, and its log would
-    go on, over a hole. So one waits for the other, and what failed stays failed until what it was to save has been cut off.
-    """
-
-    __slots__ = ("error", "lock")
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        self.error: OSError | None = None
-
-
-class SyncJob:
-    """Makes everything durable that was written before the job was made. `run` blocks, and may run in any thread."""
-
-    __slots__ = ("_checkpoint", "_disk", "_folder", "_syncs", "end_offset", "file", "segment", "size_bytes")
-
-    def __init__(
-        self,
-        end_offset: int,
-        segment: Segment | None,
-        disk: Disk,
-        folder: str | None,
-        checkpoint: Checkpoint | None,
-        syncs: Syncs,
-    ) -> None:
-        self.end_offset = end_offset
-        self.segment = segment
-        self.size_bytes = segment.size_bytes if segment is not None else 0
-        self.file: File | None = segment.file if segment is not None else None
-        self._disk = disk
-        self._folder = folder
-        self._checkpoint = checkpoint
-        self._syncs = syncs
-
-    def run(self) -> None:
-        """OSError if it cannot be done, after which nothing may be assumed of what the disk holds."""
-        with self._syncs.lock:
-            if self._syncs.error is not None:
-                raise self._syncs.error
-            try:
-                if self._folder is not None:
-                    self._disk.sync_folder(self._folder)
-                if self.file is not None:
-                    self.file.sync()
-                if self._checkpoint is not None:
-                    self._checkpoint.sync()
-            except OSError as error:
-                self._syncs.error = error
-                raise
+    """The offset is before the start or after the end of the log (error OFFSET_OUT_OF_RANGE)."""
 
 
 class Log:
-    """One partition's records. Made by `Log.open`."""
+    """The records of one partition. Use `Log.open` to create one."""
 
     def __init__(self, disk: Disk, folder: str, settings: LogSettings) -> None:
         self.disk = disk
@@ -149,17 +88,17 @@ class Log:
         self.segments: list[Segment] = []
         self.start_offset = 0
         self.end_offset = 0
-        """The offset that the next record gets."""
+        """The offset that the next record will get (Kafka: log end offset)."""
         self.synced_offset = 0
-        """Everything before it is durable."""
+        """Every record before it is durable (Kafka: recovery point)."""
         self.failed: OSError | None = None
-        """Set for good when the disk broke its word: the log takes no more writes until it is opened again."""
-        self.last_batches: Callable[[], Mapping[int, LastBatch]] = _nobody
-        """Asked by a cleaning: the producers of which something must stay, and what."""
-        self.cleaning_notes: object | None = None
-        """What a cleaning found out and the next one need not find out again (compaction.py)."""
+        """Set when an fdatasync has failed for good: the log accepts no more writes until it is opened again."""
+        self.last_batches: Callable[[], Mapping[int, LastBatch]] = _no_producers
+        """Called by a cleaning: producer id -> the last thing it wrote, which must stay in the log."""
+        self.compaction_state: object | None = None
+        """The last cleaning's `TransactionOutcomes`, from which the next one continues."""
         self.recovery: RecoveryReport | None = None
-        """What opening cut off, if anything."""
+        """What opening the log cut off; None if nothing."""
         self._bases: list[int] = []
         self._folder_synced = False
         self._unsaved_bytes = 0
@@ -169,10 +108,11 @@ class Log:
 
     @classmethod
     def open(cls, disk: Disk, folder: str, settings: LogSettings, *, is_best_effort: bool = False) -> "Log":
-        """Opens or makes the log in a folder and puts right what a crash left; DamagedLog if something else is wrong.
+        """Opens or creates the log in a folder, and recovers it after a crash.
 
-        What was cut is in `recovery`. A log without batches has no file until the first append. `is_best_effort`: what a
-        killed process left unsynced stays so.
+        What recovery cut off is in `recovery`. A log without batches has no segment file until the first append. With
+        `is_best_effort`, records that a killed process left unsynced are not synced now. Raises OSError, and DamagedLog
+        for a fault that a crash does not explain.
         """
         if not disk.exists(folder):
             disk.make_folder(folder)
@@ -208,14 +148,14 @@ class Log:
         self.start_offset = start_offset if start_offset >= 0 else (bases[0] if bases else 0)
         self.synced_offset = self.checkpoint.offsets.recovery_offset
         if self.segments and not self.checkpoint.found:
-            # A folder that someone else wrote, or whose process died before its first sync: from here on it is ours. A
-            # full disk does not keep it from being read; then the next opening comes here again.
+            # Other software wrote this folder, or its process died before the first sync. From here on it is ours. If the
+            # disk is full, the log can still be read, and the next opening tries again.
             self._save_checkpoint(dense_offset=self.end_offset)
             if not is_best_effort:
                 self.checkpoint.sync()
         self.checkpoint.found = True
         if self.end_offset > self.synced_offset and self.segments and not is_best_effort:
-            # What a killed process left in the page cache counts from now on, so it must not go with the power.
+            # Records that a killed process left in the page cache are served from now on, so they must survive a power cut.
             self._write_again(self.segments[-1])
             self.sync()
 
@@ -229,7 +169,7 @@ class Log:
             last.base_offset,
             recovery_offset,
             self.dense_from,
-            lambda header, position: last.note(header.base_offset, position, header.max_timestamp),
+            lambda header, position: last.index_batch(header.base_offset, position, header.max_timestamp),
         )
         reason, position = "", size
         if fault is not None:
@@ -238,7 +178,7 @@ class Log:
                 raise DamagedLog(last.path, position, fault.expected_offset - 1, reason)
             file.truncate(position)
             file.sync()
-            last.rest()
+            last.close_if_unheld()
             self.segments[-1] = last = Segment(
                 self.disk, last.path, last.base_offset, position, self.settings.index_interval_bytes
             )
@@ -249,17 +189,17 @@ class Log:
                 position=position,
                 bytes_cut=size - position,
                 next_offset=self.end_offset,
-                reason=reason or f"the log ends before offset {recovery_offset}, which it once had",
+                reason=reason or f"the log ends before offset {recovery_offset}, which was durable",
                 synced_offsets_lost=max(0, recovery_offset - self.end_offset),
             )
             self._save_checkpoint(recovery_offset=min(recovery_offset, self.end_offset))
-        last.rest()
+        last.close_if_unheld()
 
     def _write_again(self, last: Segment) -> None:
-        """Writes what was never synced over itself.
+        """Overwrites the unsynced records with themselves, so that the kernel writes them again.
 
-        A process before this one may have stopped because a sync failed. Then reads show bytes that the disk does not
-        have and the kernel counts as clean: another sync would claim success without doing anything.
+        The previous process may have stopped because a sync failed. Then reads return bytes that the disk does not have,
+        and the kernel considers them clean: another sync would succeed without writing anything.
         """
         start = last.index.position_of(self.synced_offset)
         at = next((at for at, header in last.walk(start) if header.next_offset > self.synced_offset), last.size_bytes)
@@ -270,7 +210,7 @@ class Log:
 
     @property
     def dense_from(self) -> int:
-        """The first offset from which on a gap would be a damage; see `checkpoint`."""
+        """The offset from which on a gap means damage; see checkpoint.py."""
         return self.checkpoint.offsets.dense_offset if self.checkpoint.found else _NOWHERE
 
     def _add_segment(self, segment: Segment) -> None:
@@ -280,14 +220,15 @@ class Log:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def append(self, batch: bytes, record_count: int, max_timestamp: int) -> int:
-        """Writes a batch whose base offset is `end_offset`, and returns that; nothing is durable yet.
+        """Writes a batch whose base offset is `end_offset`, and returns that offset. The batch is not durable yet.
 
-        On OSError the log is as before, and may be tried again when there is space, unless `failed` is set.
+        `max_timestamp` in ms. Raises OSError; the log is then as before, and the append may be retried once there is
+        space, unless `failed` is set.
         """
         if self.failed is not None:
             raise self.failed
         base_offset = self.end_offset
-        assert int.from_bytes(batch[:8]) == base_offset, "a batch must bear the offset at which it is appended"
+        assert int.from_bytes(batch[:8]) == base_offset, "a batch must have the offset at which it is appended"
         segments = self.segments
         if not segments or self._is_full(segments[-1], len(batch), base_offset + record_count, max_timestamp):
             self._roll()
@@ -319,12 +260,12 @@ class Log:
             raise
 
     def begin_segment(self) -> None:
-        """What is appended from here on is in files of its own. OSError as from `append`."""
+        """Starts a new segment, unless the active one is empty. Raises OSError as `append`."""
         if self.segments and self.segments[-1].size_bytes:
             self._roll()
 
     def _roll(self) -> None:
-        """Closes the active segment, durably, and begins the next."""
+        """Syncs and closes the active segment, and starts the next one."""
         if self.segments:
             self.sync()
         segment = Segment(
@@ -341,7 +282,7 @@ class Log:
     # --- durability ---------------------------------------------------------------------------------------------------
 
     def sync_job(self) -> SyncJob:
-        """What must be done to make everything written so far durable; hand it back to `sync_done` or `sync_failed`."""
+        """A job that makes everything written so far durable. Pass it to `sync_done` or `sync_failed` afterwards."""
         segment = self.segments[-1] if self.segments else None
         if segment is not None:
             segment.hold()
@@ -352,7 +293,7 @@ class Log:
         return SyncJob(self.end_offset, segment, self.disk, folder, self.checkpoint if saved else None, self._syncs)
 
     def sync_done(self, job: SyncJob) -> None:
-        """To be called on the loop when `job.run()` has returned."""
+        """Must be called on the loop after `job.run()` returned."""
         self._release(job)
         if job.segment is None or job.segment is self.segments[-1]:
             self._folder_synced = True
@@ -361,15 +302,15 @@ class Log:
             self._save_checkpoint(recovery_offset=job.end_offset)
 
     def sync_failed(self, job: SyncJob, error: OSError) -> None:
-        """To be called on the loop when `job.run()` has raised: the log has failed for good."""
+        """Must be called on the loop after `job.run()` raised: the log has failed for good."""
         self._release(job)
         self.failed = error
 
     def drop_unsynced(self, job: SyncJob) -> None:
-        """Instead of `sync_failed`, when only space was missing and nobody was told of what was to be synced.
+        """Call it instead of `sync_failed` if only space was missing and nothing unsynced was acknowledged or read.
 
-        Everything after `synced_offset` is cut off, so that no byte of unknown fate is left, and the log goes on from
-        there. OSError if that fails too; the log has failed then.
+        Cuts off everything after `synced_offset`, so that no byte remains of which it is unknown whether it is on the disk,
+        and the log continues from there. Raises OSError if that fails too; then the log has failed.
         """
         self._release(job)
         active = self.segments[-1]
@@ -385,7 +326,7 @@ class Log:
         self.segments[-1] = Segment(
             self.disk, active.path, active.base_offset, size, self.settings.index_interval_bytes
         )
-        active.retire()
+        active.mark_removed()
         self.end_offset = max(self.synced_offset, active.base_offset)
         self._syncs.error = None
 
@@ -394,7 +335,7 @@ class Log:
             job.segment.release()
 
     def sync(self) -> None:
-        """Makes everything written so far durable, here and now. After an OSError the log has failed."""
+        """Makes everything written so far durable before it returns. Raises OSError; then the log has failed."""
         if self.failed is not None:
             raise self.failed
         job = self.sync_job()
@@ -406,7 +347,7 @@ class Log:
         self.sync_done(job)
 
     def _save_checkpoint(self, **changes: int) -> None:
-        """Best effort: an older checkpoint is a valid one."""
+        """Ignores errors, because an older checkpoint is valid too."""
         try:
             if self.checkpoint.write(**changes):
                 self._folder_synced = False
@@ -416,10 +357,11 @@ class Log:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, bytes_max: int, *, offset_end: int | None = None, at_least_one: bool = True) -> bytes:
-        """Whole batches from the one that holds `offset` on, at most `bytes_max` of them, all before `offset_end`.
+        """Complete batches from the one with `offset` on: at most `bytes_max` bytes, all of them before `offset_end`.
 
-        The first batch may begin before `offset`: clients skip what they did not ask for. With `at_least_one` it is
-        returned even if it alone is larger than `bytes_max`. Empty at the end of the log; OffsetOutOfRange beyond.
+        The first batch may begin before `offset`; consumers skip the records they did not ask for. With `at_least_one` the
+        first batch is returned even if it is larger than `bytes_max`. Empty at the end of the log. Raises OffsetOutOfRange
+        outside the log, OSError, and DamagedLog if the batch headers are damaged; checksums are not verified.
         """
         if offset < self.start_offset or offset > self.end_offset:
             raise OffsetOutOfRange(offset)
@@ -431,7 +373,7 @@ class Log:
                 found = self._read_segment(segment, offset, bytes_max, offset_end, at_least_one=at_least_one)
             finally:
                 if segment is not self.segments[-1]:
-                    segment.rest()
+                    segment.close_if_unheld()
             if found is not None:
                 return found
             which += 1
@@ -452,7 +394,7 @@ class Log:
                     if header.next_offset > offset_end or (header.size_bytes > bytes_max and not at_least_one):
                         return b""
                     start = at
-                    # What lies before an entry of the index that is within the bounds is so too: nobody need look.
+                    # Jump to the last index entry within the bounds: no header before it needs to be checked.
                     ahead = segment.index.last_position(start + bytes_max, offset_end)
                     if ahead > position:
                         position = end = ahead
@@ -463,20 +405,23 @@ class Log:
         return segment.file.pread(start, end - start) if start >= 0 else None
 
     def replay_batches(self, from_offset: int = 0) -> Iterator[list[tuple[bytes | None, bytes | None]]]:
-        """Key and value of every record, a list per batch, in order; markers of transactions are left out.
+        """Yields key and value of every record in order, a list per batch, without control batches.
 
-        Verifies every checksum: DamagedLog for whatever is wrong, in whichever segment.
+        Verifies every checksum. Raises OSError, DamagedLog, and CorruptBatch for records that cannot be decoded.
         """
         for buffer, position, header in self.batches(from_offset):
             if not header.is_control:
                 yield [(key, value) for _, key, value in key_values(buffer, position, header)]
 
     def batches(self, from_offset: int = 0) -> Iterator[tuple[bytes, int, BatchHeader]]:
-        """Buffer, position in it and header of each batch, as the log is when the first one is taken; see `reader`."""
+        """Yields buffer, position in the buffer and header of each batch, as `read_segments` (reader.py)."""
         yield from read_segments(self.segments, max(from_offset, self.start_offset), self.dense_from)
 
     def upper_bound(self, offset: int, size_bytes: int) -> int:
-        """An offset that is not before the end of so many bytes read from `offset` on, and not long after it."""
+        """An offset at or shortly after the end of `size_bytes` bytes read from `offset` on.
+
+        Kafka: `LogSegment.fetchUpperBoundOffset`, which bounds the search for aborted transactions.
+        """
         which = max(0, bisect_right(self._bases, offset) - 1)
         if which >= len(self.segments):
             return self.end_offset
@@ -486,7 +431,10 @@ class Log:
         return self._bases[which + 1] if which + 1 < len(self._bases) else self.end_offset
 
     def aborted_between(self, offset: int, offset_end: int) -> list[Aborted]:
-        """The aborted transactions of which something may lie from one offset to another, in the order of their ends."""
+        """The aborted transactions that may have records in `[offset, offset_end)`, in the order of their markers.
+
+        Raises OSError.
+        """
         found: list[Aborted] = []
         for segment in self.segments[max(0, bisect_right(self._bases, offset) - 1) :]:
             part, complete = overlapping(segment.aborted.entries, offset, offset_end)
@@ -496,69 +444,20 @@ class Log:
         return found
 
     def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
-        """The first record of this time or later; None if all are earlier."""
-        for segment in self.segments:
-            index = segment.index
-            if segment.max_timestamp >= timestamp:
-                found = self._find_time(segment, index.position_of_time(timestamp), timestamp)
-                if found is not None:
-                    return found
-        return None
+        """The first record with this timestamp (ms) or a later one; None if all are earlier. As `find_timestamp`."""
+        return find_timestamp(self.segments, self.start_offset, timestamp)
 
     def latest_timestamp(self) -> TimestampOffset | None:
-        """The first record that bears the highest timestamp of those that are left; None if there are none."""
-        for segment in self.segments:
-            _ = segment.index
-        segments = [segment for segment in self.segments if segment.size_bytes]
-        if not segments:
-            return None
-        begun = segments[0].base_offset < self.start_offset
-        timestamps = [segment.max_timestamp for segment in segments[begun:]]
-        if begun:
-            timestamps.append(self._latest_left(segments[0]))
-        return self.offset_for_time(max(timestamps))
-
-    def _latest_left(self, segment: Segment) -> int:
-        """The highest timestamp in a segment whose beginning was deleted; -1 if nothing is left of it."""
-        latest, position = -1, 0
-        while position < segment.size_bytes:
-            for at, header in segment.headers(position):
-                position = at + header.size_bytes
-                if header.base_offset >= self.start_offset:
-                    latest = max(latest, header.max_timestamp)
-                elif header.next_offset > self.start_offset:
-                    found = self._records_at(segment, at, header)
-                    left = [record.timestamp for record in found or () if record.offset >= self.start_offset]
-                    latest = max(latest, *left) if found is not None else max(latest, header.max_timestamp)
-        return latest
-
-    def _records_at(self, segment: Segment, at: int, header: BatchHeader) -> list[LogRecord] | None:
-        """The records of a batch; None if it is sealed nonsense."""
-        try:
-            return decode_records(segment.file.pread(at, header.size_bytes), 0, header)
-        except (CorruptBatch, UnsupportedCompression):
-            return None
-
-    def _find_time(self, segment: Segment, position: int, timestamp: int) -> TimestampOffset | None:
-        while position < segment.size_bytes:
-            for at, header in segment.headers(position):
-                position = at + header.size_bytes
-                if header.max_timestamp < timestamp or header.next_offset <= self.start_offset:
-                    continue
-                records = self._records_at(segment, at, header)
-                if records is None:
-                    # The batch is as near as one can tell: its reader skips what is too early.
-                    near = max(header.base_offset, self.start_offset)
-                    return TimestampOffset(near, header.max_timestamp, header.leader_epoch)
-                for record in records:
-                    if record.timestamp >= timestamp and record.offset >= self.start_offset:
-                        return TimestampOffset(record.offset, record.timestamp, header.leader_epoch)
-        return None
+        """The first record with the highest timestamp; None if the log is empty. As `find_latest_timestamp`."""
+        return find_latest_timestamp(self.segments, self.start_offset)
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
     def truncate_before(self, offset: int) -> None:
-        """Deletes what is before `offset`: durably from the readers' sight, from the disk by whole segments."""
+        """Makes `offset` the log's start, durably, and removes the segments that lie completely before it.
+
+        Kafka: `UnifiedLog.maybeIncrementLogStartOffset`. Raises OffsetOutOfRange and OSError.
+        """
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRange(offset)
         if offset > self.start_offset:
@@ -568,12 +467,15 @@ class Log:
             self.start_offset = offset
         count = max(0, bisect_right(self._bases, offset) - 1)
         for segment in self.segments[:count]:
-            segment.retire()
+            segment.mark_removed()
             remove_files(self.disk, self.folder, segment.base_offset)
         del self.segments[:count], self._bases[:count]
 
     def expired_segments(self, now_ms: int) -> int:
-        """How many of the oldest segments age and size demand to be deleted."""
+        """How many of the oldest segments exceed `retention_ms` or `retention_bytes` at the wall-clock time `now_ms`.
+
+        Raises OSError, and DamagedLog for a segment that cannot be indexed.
+        """
         settings, count = self.settings, 0
         if settings.retention_ms is not None:
             for segment in self.segments:
@@ -591,7 +493,7 @@ class Log:
         return count
 
     def apply_retention(self, now_ms: int) -> int:
-        """Deletes those; returns how many. OSError as from `append`."""
+        """Deletes the expired segments and returns their number. Raises as `expired_segments` and `append`."""
         count = self.expired_segments(now_ms)
         if count == len(self.segments) and count:
             self._roll()
@@ -601,32 +503,32 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """Size of all segments, in bytes."""
         return sum(segment.size_bytes for segment in self.segments)
 
     @property
     def has_room(self) -> bool:
-        """Whether its file system has space for more; False if that cannot be said."""
+        """Whether the file system has space for more writes; False if that cannot be determined."""
         try:
             return self.disk.space(self.folder).usable_bytes >= ROOM_BYTES
         except OSError:
             return False
 
     def has_segments(self, group: Sequence[Segment]) -> bool:
-        """Whether these are still there, closed and next to each other: deletion does not wait for a cleaning."""
+        """Whether the log still has these segments, closed and adjacent. Retention may delete them during a cleaning."""
         if group[0] not in self.segments:
             return False
         first = self.segments.index(group[0])
         return self.segments[first : first + len(group)] == list(group) and group[-1] is not self.segments[-1]
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
-        """Puts a cleaned segment in the place of closed ones for which `has_segments` holds."""
+        """Replaces segments for which `has_segments` holds by a cleaned one."""
         first = self.segments.index(old[0])
         self.segments[first : first + len(old)] = [new]
         self._bases = [segment.base_offset for segment in self.segments]
 
     def delete(self) -> None:
-        """Removes all files and the folder."""
+        """Removes all files and the folder. Raises OSError."""
         self.close_files()
         self.segments, self._bases = [], []
         for name in self.disk.list(self.folder):
@@ -635,7 +537,7 @@ class Log:
         self.disk.sync_folder(self.folder.rpartition("/")[0] or ".")
 
     def close(self) -> None:
-        """Makes everything durable, the checkpoint too, and gives the descriptors back. OSError as from `sync`."""
+        """Makes everything durable, including the checkpoint, and closes the files. Raises OSError as `sync`."""
         try:
             if self.failed is None and self.end_offset > self.synced_offset:
                 self.sync()
@@ -646,7 +548,7 @@ class Log:
             self.close_files()
 
     def close_files(self) -> None:
-        """Gives the descriptors back and makes nothing durable: what is left to do for a log that failed."""
+        """Closes the files without making anything durable: all that can be done for a log that has failed."""
         for segment in self.segments:
-            segment.rest()
+            segment.close_if_unheld()
         self.checkpoint.close()

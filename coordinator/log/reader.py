@@ -1,10 +1,10 @@
-"""Reading a log from one end to the other, as a load does: whole segments in large pieces, every checksum verified.
+"""Reads a log sequentially, as a load does: in large pieces, with every checksum verified.
 
-The reader holds the segments that were there when it began, so a cleaning or a deletion that happens between two of its
-batches takes nothing from under it: it sees the log of one moment. What is written after it began it does not see.
+The reader holds the segments that existed when it began. It therefore sees the log as it was at that moment, even if
+a cleaning or a deletion happens between two batches, and it does not see records written later.
 
-It is an iterator over batches and not over records, because the loop over the records of a batch is the hot one and is
-in `batch.key_values`; an iterator over batches costs nothing beside that, and lets a loader do a part at a time.
+It iterates over batches, not over records. The hot loop over a batch's records is `batch.key_values`; beside it the
+iteration over batches costs nothing, and it lets a loader proceed in steps.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,10 +19,10 @@ CHUNK_BYTES = 1024 * 1024
 def read_segments(
     segments: Sequence[Segment], from_offset: int, dense_from: int, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[bytes, int, BatchHeader]]:
-    """Buffer, position in it and header of each batch that ends at or after `from_offset`, in order.
+    """Yields buffer, position in the buffer and header of each batch that ends at or after `from_offset`, in order.
 
-    Holds the segments from its first step to its last. DamagedLog for whatever is wrong, a gap at or after the offset
-    `dense_from` among it.
+    Holds the segments from the first step to the last. Raises OSError, and DamagedLog for any fault, including a gap at
+    or after the offset `dense_from`.
     """
     left = [(segment, segment.size_bytes) for segment in segments]
     for segment in segments:
@@ -77,13 +77,13 @@ def read_segments(
                 position += at
             left.pop(0)
             segment.release()
-            segment.rest()
+            segment.close_if_unheld()
     finally:
         for segment, _ in left:
             segment.release()
 
 
 def check_order(base_offset: int, expected_offset: int, dense_from: int) -> None:
-    """CorruptBatch if a batch with this offset may not stand where another one is expected."""
+    """Raises CorruptBatch unless a batch with this base offset may follow: gaps are legal before `dense_from` only."""
     if base_offset < expected_offset or expected_offset >= dense_from:
         raise CorruptBatch(f"offset {base_offset} where {expected_offset} is next")

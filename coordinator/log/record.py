@@ -1,4 +1,4 @@
-"""One record of a log as it is read, and the variable-length integers it is made of.
+"""A record as it is read from a log, and the variable-length integers of its encoding (Kafka: `DefaultRecord`).
 
 Inside a batch every length and delta is a *zigzag varint*: the sign goes into the lowest bit (0, -1, 1, -2 become
 0, 1, 2, 3), then seven bits per byte, lowest first. `unzigzag` undoes the first half; `batch.key_values` inlines the
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class LogRecord(NamedTuple):
-    """A record with everything its batch says about it. A value of None is a tombstone: the key is deleted."""
+    """A record. The timestamp is in ms; a value of None is a tombstone."""
 
     offset: int
     timestamp: int
@@ -19,7 +19,7 @@ class LogRecord(NamedTuple):
 
 
 def varint(value: int) -> bytes:
-    """Encodes a signed 32 or 64 bit number."""
+    """Encodes a signed 32-bit or 64-bit number as a zigzag varint (Kafka: `ByteUtils.writeVarint`)."""
     raw = (value << 1) ^ (value >> 63)
     out = bytearray()
     while raw > 127:
@@ -30,9 +30,9 @@ def varint(value: int) -> bytes:
 
 
 def raw_varint(buffer: bytes, position: int) -> tuple[int, int]:
-    """Reads an unsigned varint of at most ten bytes: its value, still zigzag, and the position after it.
+    """Reads a varint of at most ten bytes. Returns its value, still in zigzag form, and the position after it.
 
-    Raises IndexError at the end of the buffer and ValueError when it does not end in ten bytes.
+    Raises IndexError if the buffer ends first, and ValueError if the varint is longer than ten bytes.
     """
     raw = shift = 0
     while True:
@@ -47,5 +47,5 @@ def raw_varint(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def unzigzag(raw: int) -> int:
-    """The signed number that a zigzag one stands for."""
+    """Decodes a zigzag value to the signed number."""
     return (raw >> 1) ^ -(raw & 1)

@@ -1,20 +1,20 @@
-"""What to do with the end of a log after a crash: cut what was never acknowledged, refuse what was damaged.
+"""Recovers the end of a log after a crash: cuts what was never acknowledged, and refuses to serve damage.
 
-A crash leaves the last segment in one of these states, and only the last one, because a segment is synced before the
-next begins:
+Only the last segment can be affected, because a segment is synced before the next one begins. (Kafka: `LogLoader`,
+`LogSegment.recover`, which cuts at the first invalid batch in either case.) The segment is in one of three states:
 
-- it ends with a whole batch: nothing to do;
-- it ends inside a batch, or in zeros (the length reached the disk, the content did not), or in a batch whose
-  checksum is wrong: a torn tail. It is cut and reported. Nothing in it was acknowledged, unless the disk lied;
-- something is wrong in the middle, and whole batches follow. A disk may write what was not yet synced in any order, so
-  a lost batch may stand before a kept one; and a disk may rot. The difference matters: the one is a tail to cut, the
-  other loses what was acknowledged. Two things tell them apart. What the checkpoint says was synced cannot have been
-  lost by a crash. And what a crash lost reads as zeros from somewhere to the end of a sector, where rot leaves bytes
-  that are merely wrong. If either speaks for damage, `DamagedLog` names file and position, and the file stays as it
-  is: an operator may have a copy, and a guess would destroy the evidence.
+- It ends with a complete batch: nothing to do.
+- It ends inside a batch, in zeros (the length reached the disk, the content did not), or in a batch with a wrong checksum.
+  This is a torn tail, which is cut and reported. Nothing in it was acknowledged, unless the disk lied.
+- A batch is wrong and complete batches follow it. A disk may write unsynced data in any order, so a lost batch may precede
+  a kept one; or the disk may have damaged synced data. The first is a tail to cut; cutting the second would lose
+  acknowledged records. Two facts tell them apart: a crash cannot lose what the checkpoint says was synced, and data lost in
+  a crash reads as zeros up to the end of a sector, whereas damaged data is merely wrong. If either fact points to damage,
+  `DamagedLog` is raised with the file and the position, and the file is left as it is, because the operator may have a copy
+  and a wrong guess would destroy the evidence.
 
-Checksums are verified from the checkpoint on, and always that of the last batch. Before it a walk over the
-headers suffices here: whoever loads a log (`Log.replay_batches`) verifies every batch as it goes, once.
+Checksums are verified from the checkpoint on, and always for the last batch. Before the checkpoint, walking over the
+headers is enough: loading the log (`Log.replay_batches`) verifies every batch anyway.
 """
 
 from collections.abc import Callable
@@ -30,36 +30,36 @@ _ZEROS_UNLIKELY = 64
 
 
 class DamagedLog(Exception):
-    """A log that must not be served: something in it was changed or lost after it was made durable."""
+    """The log must not be served: records that were durable have been changed or lost."""
 
     def __init__(self, file: str, position: int, last_good_offset: int, reason: str) -> None:
         self.file = file
         self.position = position
-        """Bytes from the start of the file to the first batch that is wrong."""
+        """Bytes from the start of the file to the first faulty batch."""
         self.last_good_offset = last_good_offset
-        """Offset of the last record before the damage; -1 if there is none."""
+        """Offset of the last record before the damage; -1 if no record precedes it."""
         self.reason = reason
         super().__init__(f"{file} is damaged at position {position} ({reason}); last good offset {last_good_offset}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What recovery cut off."""
+    """What recovery cut from the log."""
 
     file: str
     position: int
-    """Where the file ends now."""
+    """The file's length now, in bytes."""
     bytes_cut: int
     next_offset: int
-    """The offset that the next record will have."""
+    """The offset that the next record will get."""
     reason: str
     synced_offsets_lost: int
-    """How many offsets are gone that had been made durable: 0 after any crash of a sound disk."""
+    """How many durable offsets were lost: 0 after any crash if the disk kept its promises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The first batch that is wrong."""
+    """The first faulty batch: its position in bytes and the offset that was expected there."""
 
     position: int
     expected_offset: int
@@ -74,10 +74,10 @@ def examine(
     dense_from: int,
     visit: Callable[[BatchHeader, int], None],
 ) -> tuple[int, Fault | None]:
-    """Walks over a segment: the offset after its last good batch, and what is wrong behind it, if anything.
+    """Walks over a segment. Returns the offset after its last valid batch, and the fault behind that, if there is one.
 
-    Calls `visit(header, position)` for each good batch. Checksums are verified of batches that reach beyond the offset
-    `verify_from`, and of the last. From the offset `dense_from` on, no offset may be left out.
+    Calls `visit(header, position)` for each valid batch. Verifies the checksums of the batches that reach beyond the offset
+    `verify_from`, and of the last batch. From the offset `dense_from` on, gaps are faults. Raises OSError.
     """
     expected, position = base_offset, 0
     chunk, chunk_at = b"", 0
@@ -94,7 +94,9 @@ def examine(
             break
         end = position + header.size_bytes
         if end > size_bytes:
-            fault = Fault(position, expected, f"{size_bytes - position} bytes of a batch of {header.size_bytes}")
+            fault = Fault(
+                position, expected, f"only {size_bytes - position} bytes of a batch of {header.size_bytes} bytes"
+            )
             break
         if header.base_offset < expected or (header.base_offset > expected >= dense_from):
             fault = Fault(position, expected, f"offset {header.base_offset} where {expected} is next")
@@ -113,7 +115,7 @@ def examine(
         visit(header, position)
         expected, position = header.next_offset, end
     if unverified is not None:
-        # What looks wrong may be the fault of a wrong length or count just before.
+        # The fault may be due to a wrong length or count in the unverified batch before it.
         header, position, expected_there = unverified
         if not _whole(file, position, header):
             fault, expected = Fault(position, expected_there, "wrong checksum"), expected_there
@@ -121,7 +123,7 @@ def examine(
 
 
 def is_torn_tail(file: Readable, size_bytes: int, fault: Fault, recovery_offset: int) -> bool:
-    """Whether a crash explains the fault, so that the file may be cut there."""
+    """Whether a crash explains the fault, so that the file may be truncated there. Raises OSError."""
     kept_at = find_batch(file, fault.position + 1, size_bytes, fault.expected_offset)
     if kept_at is None:
         return True
@@ -131,7 +133,7 @@ def is_torn_tail(file: Readable, size_bytes: int, fault: Fault, recovery_offset:
 
 
 def find_batch(file: Readable, position: int, size_bytes: int, expected_offset: int) -> int | None:
-    """Position of the first whole batch at or after `position` that could follow `expected_offset`."""
+    """Position of the first intact batch at or after `position` whose offset is plausible; None if there is none."""
     while position + HEADER_BYTES <= size_bytes:
         chunk = file.pread(position, _CHUNK_BYTES)
         at = chunk.find(MAGIC, 16)
@@ -171,10 +173,10 @@ def _whole(file: Readable, position: int, header: BatchHeader) -> bool:
 
 
 def reads_as_unwritten(file: Readable, fault: Fault, kept_at: int) -> bool:
-    """Whether between the fault and the next whole batch some sector ends in zeros that its batch cannot have had.
+    """Whether some sector between the fault and the next intact batch ends in zeros that no batch would have there.
 
-    Where the bad batch starts with zeros to the end of its sector, they must deny the offset or length that belongs
-    there, since a batch may begin with a few; elsewhere they must be more than records are likely to have.
+    A batch may begin with a few zeros. If the faulty batch is zeros up to the end of its sector, they must contradict the
+    offset or length expected there. Elsewhere there must be more zeros than records are likely to contain.
     """
     position = fault.position
     while position < kept_at:

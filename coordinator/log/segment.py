@@ -1,11 +1,11 @@
-"""One file of a log: the batches from its base offset up to the next segment's.
+"""One segment file of a log: the batches from its base offset to the next segment's (Kafka: `LogSegment`, `FileRecords`).
 
-The file is named by its base offset in twenty digits. Only the last segment of a log grows; the others are closed, and
-never change until compaction or retention replaces or removes them whole.
+The file is named after its base offset, in twenty digits. Only the last segment of a log grows. The others are closed and
+do not change until compaction or retention replaces or removes them as a whole.
 
-A server has many partitions, most of them idle, so a segment opens its file when it is first read or written. Whoever
-reads over several turns of the loop (a load, a cleaning, a fdatasync in a thread) holds the segment meanwhile: a
-segment that is removed while held stays readable through its descriptor until the last holder lets go.
+A server has many partitions, most of them idle, so a segment opens its file only when it is read or written. Readers that
+span several turns of the loop (a load, a cleaning, an fdatasync in a thread) hold the segment meanwhile. If it is removed
+while held, it stays readable through its descriptor until the last holder releases it.
 """
 
 from collections.abc import Iterator
@@ -20,28 +20,28 @@ from coordinator.world.disk import Disk, File
 
 SUFFIX = ".log"
 WINDOW_BYTES = 64 * 1024
-"""Read at a time when headers are looked at: many small batches at once, and not much wasted on a large one."""
+"""Bytes read at a time when walking over headers: many small batches at once, little waste for a large one."""
 
 
 def segment_name(base_offset: int) -> str:
-    """The file's name, as Kafka's."""
+    """The name of a segment's file, as in Kafka."""
     return f"{base_offset:020d}{SUFFIX}"
 
 
 def aborted_name(base_offset: int) -> str:
-    """The name of the list of aborted transactions beside it, which need not be there."""
+    """The name of a segment's list of aborted transactions, which may not exist."""
     return f"{base_offset:020d}{aborted.SUFFIX}"
 
 
 def remove_files(disk: Disk, folder: str, base_offset: int) -> None:
-    """Removes a segment's files: the list last, for a list without a segment can do no harm. OSError."""
+    """Removes a segment's files, the list last, because a list without a segment is harmless. Raises OSError."""
     disk.remove(f"{folder}/{segment_name(base_offset)}")
     with suppress(FileNotFoundError):
         disk.remove(f"{folder}/{aborted_name(base_offset)}")
 
 
 class Segment:
-    """A segment file with its length and index; all positions are bytes in the file."""
+    """A segment file with its length and index. All positions are in bytes from the start of the file."""
 
     __slots__ = (
         "_aborted",
@@ -70,12 +70,12 @@ class Segment:
         self.size_bytes = size_bytes
         self.index_interval_bytes = index_interval_bytes
         self.max_timestamp = -1
-        """Meaningful once the segment is indexed."""
+        """Highest timestamp (ms) of the batches, known once the segment is indexed; -1 before."""
         self.first_timestamp = -1
 
     @property
     def file(self) -> File:
-        """The open file."""
+        """The file, opened if necessary. Raises OSError; FileNotFoundError if the segment was removed."""
         if self._file is None:
             if self._removed:
                 raise FileNotFoundError(self.path)
@@ -83,17 +83,17 @@ class Segment:
         return self._file
 
     def append(self, batch: bytes, base_offset: int, max_timestamp: int) -> None:
-        """Writes a batch at the end. On OSError an unknown part of it may be in the file: see `cut`."""
+        """Appends a batch. After an OSError an unknown part of it may be in the file: call `cut`."""
         self.file.append(batch)
-        self.note(base_offset, self.size_bytes, max_timestamp)
+        self.index_batch(base_offset, self.size_bytes, max_timestamp)
         self.size_bytes += len(batch)
 
     def cut(self) -> None:
-        """Takes off whatever a failed append left behind the last whole batch."""
+        """Truncates what a failed append left behind the last complete batch. Raises OSError."""
         self.file.truncate(self.size_bytes)
 
-    def note(self, base_offset: int, position: int, max_timestamp: int) -> None:
-        """Enters a batch into the index; batches come in order, from the first."""
+    def index_batch(self, base_offset: int, position: int, max_timestamp: int) -> None:
+        """Adds a batch to the index. Batches must be added in order, from the first."""
         index = self._index
         if index is None:
             index = self._index = SparseIndex(self.index_interval_bytes)
@@ -104,10 +104,13 @@ class Segment:
 
     @property
     def index(self) -> SparseIndex:
-        """The index, made from the batch headers if there is none yet; DamagedLog if they do not follow each other."""
+        """The index, built from the batch headers on first use.
+
+        Raises OSError, and DamagedLog if the headers do not form a sequence of batches.
+        """
         if self._index is None:
             for at, header in self.walk(0):
-                self.note(header.base_offset, at, header.max_timestamp)
+                self.index_batch(header.base_offset, at, header.max_timestamp)
         assert self._index is not None
         return self._index
 
@@ -119,21 +122,21 @@ class Segment:
         return self._aborted
 
     def sync_aborted(self) -> None:
-        """Makes the list of aborted transactions durable. OSError, after which it may be tried again."""
+        """Makes the list of aborted transactions durable. Raises OSError; it may be called again afterwards."""
         if self._aborted is not None:
             self._aborted.sync()
 
     def walk(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of every batch from `position` on; DamagedLog as from `headers`."""
+        """Yields position and header of every batch from `position` on. Raises OSError, and DamagedLog as `headers`."""
         while position < self.size_bytes:
             for at, header in self.headers(position):
                 yield at, header
                 position = at + header.size_bytes
 
     def headers(self, position: int) -> list[tuple[int, BatchHeader]]:
-        """Position and header of the batches that start in one window of the file from `position` on; at least one.
+        """Position and header of the batches that start within one window from `position` on; at least one batch.
 
-        DamagedLog if what is there is no batch that ends within the segment.
+        Raises OSError, and DamagedLog if no batch that ends within the segment starts at `position`.
         """
         buffer = self.file.pread(position, min(WINDOW_BYTES, self.size_bytes - position))
         out: list[tuple[int, BatchHeader]] = []
@@ -151,7 +154,7 @@ class Segment:
         return out
 
     def _offset_before(self, position: int) -> int:
-        """Offset of the last record before a position, for who has to say where the damage begins."""
+        """Offset of the last record before a position, for reporting where the damage begins."""
         last = self.base_offset - 1
         at = 0
         while at < position:
@@ -160,7 +163,7 @@ class Segment:
         return last
 
     def hold(self) -> None:
-        """Keeps the content readable until `release`, whatever happens to the file's name."""
+        """Keeps the content readable until `release`, even if the file is removed or replaced."""
         assert self._file is not None or not self._removed
         self._holders += 1
 
@@ -170,16 +173,16 @@ class Segment:
         if not self._holders and self._removed:
             self._close()
 
-    def retire(self) -> None:
-        """To be called just before the file's name goes or gets another content: holders keep what they have."""
+    def mark_removed(self) -> None:
+        """Must be called just before the file is removed or replaced; holders keep reading the old content."""
         if self._holders and not self._removed:
             _ = self.file
         self._removed = True
         if not self._holders:
             self._close()
 
-    def rest(self) -> None:
-        """Gives the descriptor back, if nobody holds the segment; it is opened again when needed."""
+    def close_if_unheld(self) -> None:
+        """Closes the file unless somebody holds the segment. It is opened again when needed."""
         if not self._holders:
             self._close()
 

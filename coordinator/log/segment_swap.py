@@ -1,19 +1,18 @@
-"""Putting one cleaned segment in the place of several, so that a crash at any point leaves either the old or the new.
+"""Replaces several segments by one cleaned segment, so that a crash at any point leaves either the old or the new state.
 
-A file system replaces one file by another in one step, but not several. So the intention is made durable first, as a
-name:
+A file system replaces one file atomically, but not several. Therefore the intention is made durable first, as a file name:
 
-    1  00..0100.log.cleaned                   being written, then synced
-    2  00..0100.00..0900.swap                 renamed: from here on the new content counts for offsets 100 to 899
-    3  every segment from 100 to 899 but the first is removed
+    1  00..0100.log.cleaned                   is written and synced
+    2  00..0100.00..0900.swap                 renamed: from here on the new segment is valid for offsets 100 to 899
+    3  all old segments from 100 to 899 are removed, except the first
     4  00..0100.log                           renamed over the first
 
-Where there are aborted transactions, their list goes along: 00..0100.00..0900.txnindex.swap is written and synced before 2,
-and renamed between 3 and 4.
+If there are aborted transactions, the list 00..0100.00..0900.txnindex.swap is written and synced before step 2, and renamed
+between steps 3 and 4.
 
-The folder is synced after each of 2, 3 and 4. Opening a log removes what is at 1 and goes on with what is at 2 or 3.
-Kafka's own `.swap` files say where they begin and not where they end, which a cleaned segment that lost its last
-batches cannot tell either; hence the second offset in the name.
+The folder is synced after each of the steps 2, 3 and 4. Opening a log discards a swap in step 1 and completes one in step 2
+or 3. (Kafka: `LocalLog.replaceSegments`.) Kafka's `.swap` files name only the first offset. A cleaned segment whose last
+batches were dropped does not reveal where the old segments ended, hence the second offset in our names.
 """
 
 from coordinator.log.aborted import SUFFIX as ABORTED_SUFFIX
@@ -25,24 +24,24 @@ SWAP_SUFFIX = ".swap"
 
 
 def cleaned_name(base_offset: int) -> str:
-    """The name of a cleaned segment while it is written."""
+    """The name of a cleaned segment while it is being written."""
     return segment_name(base_offset) + CLEANED_SUFFIX
 
 
 def cleaned_list_name(base_offset: int, end_offset: int) -> str:
-    """The name of the list of aborted transactions until it takes its place."""
+    """The name of a cleaned segment's list of aborted transactions until it is swapped in."""
     return f"{base_offset:020d}.{end_offset:020d}{ABORTED_SUFFIX}{SWAP_SUFFIX}"
 
 
 def begin_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> None:
-    """Step 2: from here on the cleaned segment counts."""
+    """Step 2: from here on the cleaned segment is the valid one. Raises OSError."""
     swap = f"{folder}/{base_offset:020d}.{end_offset:020d}{SWAP_SUFFIX}"
     disk.rename(f"{folder}/{cleaned_name(base_offset)}", swap)
     disk.sync_folder(folder)
 
 
 def finish_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> None:
-    """Steps 3 and 4, from wherever an earlier attempt left off."""
+    """Steps 3 and 4, continuing wherever an earlier attempt stopped. Raises OSError."""
     obsolete = [
         int(name.removesuffix(SUFFIX))
         for name in disk.list(folder)
@@ -63,7 +62,7 @@ def finish_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> N
 
 
 def finish_swaps(disk: Disk, folder: str) -> None:
-    """What opening a log does first: ends every swap that had begun and forgets every cleaning that had not."""
+    """Called first when a log is opened: completes swaps that reached step 2, removes the others. Raises OSError."""
     names = disk.list(folder)
     for name in names:
         if name.endswith(CLEANED_SUFFIX):

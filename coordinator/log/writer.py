@@ -1,17 +1,17 @@
-"""Group commit: one fdatasync for everything that arrived while the last one was under way.
+"""Group commit: one fdatasync covers everything that was written while the previous one ran.
 
-A batch is written to the file at once, in the turn of the loop that decided it. If no fdatasync is under way one is
-started in a worker thread; otherwise the running one goes on, and when it is over a single further one covers all that
-was written meanwhile. What it covers is fixed when it *starts*: a batch written while it runs may or may not be on the
-disk when it ends. So durable throughput grows with load, and a reply waits for one or two fdatasyncs.
+A batch is written to the file at once, in the turn of the loop that created it. If no fdatasync is running, one is started
+in a worker thread. Otherwise a single further fdatasync covers all that was written in the meantime. What an fdatasync
+covers is fixed when it *starts*: a batch written while it runs may or may not be on the disk when it ends. Durable
+throughput therefore grows with load, and a reply waits for one or two fdatasyncs.
 
-With durability "write" a batch counts as soon as the operating system has it, as in Kafka: it survives the process, not
-the machine. It is still synced behind the scenes every few megabytes, so that the kernel never owes too much and a
-segment can be closed quickly.
+With durability "write", a batch counts once the operating system has it, as in Kafka: it survives the process but not the
+machine. The log is still synced in the background every few megabytes, so that the kernel never has much unwritten data and
+a segment can be closed quickly.
 
-A full disk, or a quota that is used up, is a temporary thing: what failed is undone, reported, and the next write may
-succeed. Any other failure of fdatasync is final: the kernel may have dropped the data and marked it clean, and would answer
-a second one with success.
+A full disk or an exhausted quota is temporary: the failed write is undone and reported, and the next one may succeed. Any
+other failure of fdatasync is final: the kernel may have dropped the data and marked it clean, and would report success for
+a second fdatasync.
 """
 
 from collections.abc import Callable
@@ -25,19 +25,19 @@ from coordinator.world.disk import NO_SPACE
 from coordinator.world.worker import RunInWorker
 
 FLUSH_BYTES = 8 * 1024 * 1024
-"""With durability "write": how much may be written before a sync is started that nobody waits for."""
+"""With durability "write": bytes written before a background sync starts."""
 _MAX_TIMESTAMP = Struct(">q").unpack_from
 
 
 class Durability(StrEnum):
-    """When a batch counts as kept."""
+    """When a batch counts as durable: after fdatasync, or once the operating system has it."""
 
     FSYNC = "fsync"
     WRITE = "write"
 
 
 class Writer:
-    """The only one that appends to a log. Not thread-safe: all its methods and callbacks run on the loop."""
+    """The only writer of a log (Kafka: `PartitionWriter`). Not thread-safe: methods and callbacks run on the loop."""
 
     __slots__ = (
         "_durability",
@@ -58,11 +58,12 @@ class Writer:
         on_durable: Callable[[int], None],
         on_failure: Callable[[OSError], None],
     ) -> None:
-        """`run_in_worker(function, done)` calls the function in a worker, then on the loop `done` with its result or exception.
+        """`run_in_worker(function, done)` calls the function in a worker, then `done` on the loop.
 
-        `on_durable(offset)`: all before the offset is durable; the offset grows from call to call. `on_failure(error)`:
-        what was written and not announced may be gone. If `log.failed` is set that is final; otherwise the log goes on
-        from its `end_offset` and the next write may succeed. Both may be called before `write` returns.
+        `on_durable(offset)`: everything before the offset is durable; the offset grows from call to call.
+        `on_failure(error)`: what was written and not reported as durable may be lost. The failure is final if `log.failed`
+        is set. Otherwise the log continues at its `end_offset`, and the next write may succeed. Both may be called before
+        `write` returns.
         """
         self.log = log
         self.offset_durable = log.end_offset
@@ -74,7 +75,7 @@ class Writer:
         self._unsynced_bytes = 0
 
     def write(self, batch: bytes, record_count: int) -> None:
-        """Appends a batch that bears the log's end offset as its base offset."""
+        """Appends a batch whose base offset is the log's end offset. Errors go to `on_failure`."""
         log = self.log
         try:
             log.append(batch, record_count, _MAX_TIMESTAMP(batch, 35)[0])
@@ -92,7 +93,7 @@ class Writer:
 
     @property
     def idle(self) -> bool:
-        """Whether no sync is under way: then the log may be closed."""
+        """Whether no sync is running, so that the log may be closed."""
         return self._job is None
 
     def _start(self) -> None:

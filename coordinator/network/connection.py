@@ -1,15 +1,17 @@
-"""One client connection: bytes in, whole frames to the dispatcher, answers out in the order of the requests.
+"""One client connection: bytes in, whole frames to the dispatcher, responses out in the order of the requests.
 
-Everything that arrived in one read is handled in the same call. Answers leave at the end of the turn of the loop in which
-they were given, all of a connection in one write: first everything is read, then everything is written. To write each
-answer at once would cost more, because each write wakes its reader, which then has one answer to handle and sleeps again
-(measured: half of the server's CPU at 100 connections was in the writes, a quarter when they come together). A large answer
-leaves at once and from where it lies: a megabyte read from a log is not copied again, and the next one gets its memory.
+All frames that arrive in one read are handled in the same call. Their responses leave at the end of that turn of the event
+loop, all of a connection in one write: first everything is read, then everything is written. Writing each response at once
+would cost more, because every write wakes the client, which then handles one response and sleeps again (measured: at 100
+connections writes took half of the server's CPU, and a quarter once they were joined). A large response leaves at once and
+without being copied: a megabyte read from a log is written from where it lies, and the next response reuses its memory.
 
-Kafka reads one request of a connection at a time. Here later requests may be handled while earlier ones wait for the disk,
-so that commits share a write, but never more than `requests_in_flight_max`: then reading stops until answers have left. What
-comes behind a request that its group answers later (a parked join or sync) is not looked at before, as in Kafka: it would be
-judged in another state of the group.
+Kafka handles one request of a connection at a time. Here later requests may be handled while earlier ones wait for the disk,
+so that commits share a write, but never more than `requests_in_flight_max`: then reading stops until responses have left.
+Frames behind a parked request (a join or sync that its group answers later) are not handled before it is answered, as in
+Kafka: the group would be in another state.
+
+`flow_control.py` lists the states of a connection and what moves it between them.
 """
 
 import asyncio
@@ -19,8 +21,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
-from coordinator.api.dispatch import NO_CACHED_REQUEST, NO_FORM, UNLIKE_AT_FIRST, Dispatcher, RefusedFrame
-from coordinator.api.exchange import Exchange, Parts
+from coordinator.api.dispatch import NO_CACHED_REQUEST, Dispatcher, RefusedFrame
+from coordinator.api.exchange import NO_TEMPLATE, Exchange, Parts, RequestTemplate
+from coordinator.network.flow_control import Event, FlowControl
 from coordinator.network.log_once import LogOncePerClient
 from coordinator.protocol.frame import FrameError, FrameSplitter
 from coordinator.runtime.memory import COUNTED_BYTES, Memory
@@ -28,28 +31,28 @@ from coordinator.runtime.memory import COUNTED_BYTES, Memory
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What one connection may take. Sizes in bytes, times in milliseconds."""
+    """The limits of one connection. Sizes are in bytes, times in milliseconds."""
 
     frame_bytes_max: int
     produce_bytes_max: int
-    """The same of a Produce, which alone may be larger."""
+    """The largest frame of a Produce request, which may be larger than others."""
     requests_in_flight_max: int
     write_buffer_bytes_max: int
     idle_ms_max: int
     frame_ms_max: int
-    """A frame once begun must be whole within this time (slow loris)."""
+    """A frame must arrive as a whole within this time (against slow senders)."""
     drain_ms_max: int
-    """A full write buffer must have drained within this time (a reader that does not read)."""
+    """A full write buffer must drain within this time (against clients that do not read)."""
 
 
 class Closed(StrEnum):
-    """Why a connection ended, for the metrics: few words, none of them a client's."""
+    """Why a connection ended, as a label of the metrics: a fixed set, without anything that a client sent."""
 
     PEER = "peer"
-    """The client closed it, or the network did."""
+    """The client or the network closed it."""
     FRAME = "frame too large or malformed"
     REQUEST = "request refused"
-    """One that has no answer: an unknown API, a version out of range, a malformed body."""
+    """It has no response: an unknown API, an unsupported version, a malformed body."""
     STALLED = "frame not whole in time"
     UNREAD = "answers not read in time"
     IDLE = "idle"
@@ -57,14 +60,14 @@ class Closed(StrEnum):
 
 
 class Turn:
-    """The connections to write at the end of this turn of the loop."""
+    """The connections that have responses to write at the end of this turn of the event loop."""
 
     __slots__ = ("_call_soon", "ready")
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon = call_soon
         self.ready: list[Connection] = []
-        """Who adds the first calls `begin`."""
+        """Whoever adds the first connection calls `begin`."""
 
     def begin(self) -> None:
         self._call_soon(self.flush)
@@ -79,40 +82,10 @@ class Connection(asyncio.Protocol):
     """The server's end of one connection."""
 
     __slots__ = (
-        "_admit",
-        "_backlog",
-        "_backlog_bytes",
-        "_closed",
-        "_counted_bytes",
-        "_dispatch",
-        "_drained",
-        "_handling",
-        "_held",
-        "_in_flight_max",
-        "_limits",
-        "_listed",
-        "_lost",
-        "_memory",
-        "_now_ms",
-        "_once",
-        "_queue",
-        "_reading",
-        "_reserved_bytes",
-        "_seen",
-        "_splitter",
-        "_starved",
-        "_transport",
-        "_turn",
-        "_writable",
-        "advertised",
-        "cached_request",
-        "client_host",
-        "client_id",
-        "closed_by",
-        "form",
-        "full_since_ms",
-        "requests",
-        "unlike",
+        "_admit", "_backlog", "_backlog_bytes", "_counted_bytes", "_dispatch", "_drained", "_flow", "_held", "_in_flight_max",
+        "_limits", "_listed", "_lost", "_may_have_to_wait", "_memory", "_now_ms", "_once", "_queue", "_reserved_bytes", "_seen",
+        "_splitter", "_transport", "_turn", "advertised", "cached_request", "client_host", "client_id", "closed_by",
+        "full_since_ms", "requests", "template", "template_misses",
     )  # fmt: skip
 
     def __init__(
@@ -132,14 +105,14 @@ class Connection(asyncio.Protocol):
         self.client_id: str | None = None
         self.closed_by = Closed.PEER
         self.cached_request = NO_CACHED_REQUEST
-        self.form = NO_FORM
-        self.unlike = UNLIKE_AT_FIRST
+        self.template: RequestTemplate = NO_TEMPLATE
+        self.template_misses = 0
         self.requests = 0
         """Whole frames received so far."""
         self._seen = (now_ms(), 0, False)
-        """The last sweep that saw something new: when it was (ms), the whole frames so far, whether another had begun."""
+        """The last sweep that saw a change: its time (ms), the whole frames so far, and whether another had begun."""
         self.full_since_ms: int | None = None
-        """Since when the write buffer has been full, or what it holds has been all that is left to do."""
+        """Since when the write buffer has been full, or the connection has only waited for its buffer to be sent."""
         self._dispatch = dispatcher.dispatch
         self._limits = limits
         self._in_flight_max = limits.requests_in_flight_max
@@ -150,41 +123,39 @@ class Connection(asyncio.Protocol):
         self._admit = admit
         self._lost = lost
         self._splitter = FrameSplitter(limits.frame_bytes_max, limits.produce_bytes_max)
+        self._flow = FlowControl()
         self._backlog: deque[bytes] = deque()
-        """Whole frames that wait for earlier answers to leave."""
+        """Whole frames that wait for earlier responses to leave. Empty while the connection reads."""
         self._queue: deque[Exchange[Any]] = deque()
         self._transport: asyncio.Transport | None = None
-        self._handling = False
         self._held: Exchange[Any] | None = None
-        """A request that its group answers later: what came behind it waits."""
+        """A parked request: the frames behind it wait until it is answered."""
+        self._may_have_to_wait = False
+        """Whether anything but the number of requests in flight may keep the next frame waiting."""
         self._listed = False
-        self._reading = True
-        self._writable = True
-        self._closed = False
+        """Whether the connection is in the turn's list."""
         self._drained: asyncio.Event | None = None
         self._reserved_bytes = 0
         """Memory taken for the large frame that is arriving."""
         self._backlog_bytes = 0
-        """The same for those that have arrived and wait in the backlog."""
+        """Memory taken for large frames in the backlog."""
         self._counted_bytes = 0
-        """The same for large answers that have not left."""
-        self._starved = False
-        """Whether a large frame waits for memory, unread."""
+        """Memory taken for large responses that have not left."""
 
     @property
     def waiting(self) -> int:
-        """Requests not answered yet."""
+        """The number of requests not answered yet."""
         return len(self._queue)
 
     # --- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by descent
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes_max)
         peer = transport.get_extra_info("peername")
         self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/unknown"
         if not self._admit(self):
-            self._closed = True
+            self._flow.on(Event.CLOSE)
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -195,20 +166,21 @@ class Connection(asyncio.Protocol):
             self.refuse(str(error), Closed.FRAME)
             return
         self.requests += len(frames)
-        if self._backlog or not self._reading:
-            self._backlog.extend(frames)
-        else:
+        if self._flow.is_reading:
             self._handle(frames)
+        elif frames:
+            self._backlog.extend(frames)
+            self._update_reading(Event.BACKLOG)
         if splitter.rest or self._reserved_bytes:
-            self._weigh(arrived=bool(frames))
+            self._reserve_memory(frame_arrived=bool(frames))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        self._closed = True
+        self._flow.on(Event.LOST)
         for exchange in self._queue:
             exchange.abandon()
         self._queue.clear()
         self._backlog.clear()
-        self._memory.forget(self._fed)
+        self._memory.forget(self._on_memory_available)
         self._memory.give_back(self._reserved_bytes + self._backlog_bytes + self._counted_bytes)
         self._reserved_bytes = self._backlog_bytes = self._counted_bytes = 0
         self._lost(self)
@@ -216,39 +188,40 @@ class Connection(asyncio.Protocol):
             self._drained.set()
 
     def pause_writing(self) -> None:
-        self._writable = False
         self.full_since_ms = self._now_ms()
-        self._balance()
+        self._update_reading(Event.BUFFER_FULL)
 
     def resume_writing(self) -> None:
-        self._writable = True
-        if not self._closed:
+        if self._flow.is_open:
             self.full_since_ms = None
-        self._recount()
-        self._go_on()
+        self._update_reading(Event.BUFFER_DRAINED)
+        self._release_sent()
+        self._resume()
 
-    # --- requests in, answers out -------------------------------------------------------------------------------------
+    # --- requests in, responses out -----------------------------------------------------------------------------------
 
     def expect(self, exchange: Exchange[Any]) -> None:
-        """A request begins: its answer leaves after those of the requests before it (called by the dispatcher)."""
+        """Gives the request its place: its response leaves after those of earlier requests (called by the dispatcher)."""
         self.client_id = exchange.client_id
         self._queue.append(exchange)
 
     def hold(self, exchange: Exchange[Any]) -> None:
-        """The requests behind this one wait until it is answered (called by the exchange)."""
+        """Keeps the requests behind this one waiting until it is answered (called by the exchange)."""
         self._held = exchange
+        self._may_have_to_wait = True
 
-    def count(self, answer_bytes: int) -> None:
-        """A large answer was made (called by its exchange)."""
-        if not self._closed:
-            self._counted_bytes += answer_bytes
-            self._memory.take(answer_bytes)
+    def count(self, response_bytes: int) -> None:
+        """Counts the memory of a large response (called by its exchange)."""
+        if self._flow.is_open:
+            self._counted_bytes += response_bytes
+            self._memory.take(response_bytes)
+            self._may_have_to_wait = True
 
     def ready(self) -> None:
-        """An answer of this connection has been given (called by its exchange)."""
+        """Notes that a response has been given (called by its exchange)."""
         if self._counted_bytes:
             self._write()
-        if not self._listed and not self._closed:
+        if not self._listed and self._flow.is_open:
             self._listed = True
             ready = self._turn.ready
             if not ready:
@@ -256,38 +229,38 @@ class Connection(asyncio.Protocol):
             ready.append(self)
 
     def write_ready(self) -> None:
-        """Writes the answers at the head of the queue, then goes on with frames that had to wait for that."""
+        """Writes the responses at the head of the queue, then handles the frames that had to wait for that."""
         self._listed = False
-        if self._closed:
-            return
-        self._write()
-        if self._backlog or not self._reading:
-            self._go_on()
+        if self._flow.is_open:
+            self._write()
+            if not self._flow.is_reading:
+                self._resume()
 
     async def drained(self) -> None:
-        """Returns when every request that arrived has been answered, or the connection is gone."""
+        """Returns when every request that arrived has been answered, or the connection is lost."""
         if self._queue:
             self._drained = asyncio.Event()
             await self._drained.wait()
 
     def close(self, by: Closed) -> None:
-        """Closes once the answers given so far are sent; a sweep ends it if its peer does not read them."""
+        """Closes once the responses given so far are sent; a sweep aborts it if its client does not read them."""
         self._write()
-        if self._transport is not None and not self._closed:
-            self._closed = True
+        if self._transport is not None and self._flow.is_open:
+            self._flow.on(Event.CLOSE)
+            self._may_have_to_wait = True
             self.closed_by = by
             if self.full_since_ms is None:
                 self.full_since_ms = self._now_ms()
             self._transport.close()
 
     def abort(self, reason: str, by: Closed) -> None:
-        """Closes at once: a transport that only closes would wait for its peer, and hold the answers as long."""
+        """Closes at once, without waiting for the client to read what is in the write buffer."""
         self.refuse(reason, by)
         if self._transport is not None:
             self._transport.abort()
 
     def refuse(self, reason: str, by: Closed = Closed.REQUEST) -> None:
-        """Closes, and tells the log why, once per client and reason."""
+        """Closes, and logs the reason once per client and reason."""
         who = self.client_id or "unknown"
         self._once.warn(
             (self.client_host, who, reason),
@@ -296,8 +269,11 @@ class Connection(asyncio.Protocol):
         self.close(by)
 
     def quiet_ms(self, now_ms: int) -> tuple[int, bool]:
-        """For how long no frame has ended or begun, and whether one has begun. To be asked by a sweep now and then: the hot
-        path reads no clock, so the time counts from the first sweep that sees the change."""
+        """Returns for how long no frame has ended or begun, and whether one has begun.
+
+        Called by the listener's sweep. The hot path reads no clock, so the time counts from the first sweep that sees the
+        change.
+        """
         since_ms, requests, was_begun = self._seen
         is_begun = bool(self._splitter.rest)
         if requests != self.requests or was_begun is not is_begun:
@@ -306,47 +282,48 @@ class Connection(asyncio.Protocol):
         return now_ms - since_ms, is_begun
 
     def _handle(self, frames: list[bytes]) -> None:
-        """Handles frames in order; those beyond what may be in flight wait in the backlog."""
-        if self._closed:
-            return
+        """Handles frames in order, as far as flow control lets it; the rest goes to the backlog, which is empty before."""
         queue, dispatch, in_flight_max = self._queue, self._dispatch, self._in_flight_max
-        self._handling = True
+        coming = iter(frames)
         try:
-            coming = iter(frames)
             for frame in coming:
-                if len(queue) >= in_flight_max or self._held is not None or self._counted_bytes:
-                    self._write()
-                    if len(queue) >= in_flight_max or self._is_held() or not self._writable:
-                        self._backlog.append(frame)
-                        self._backlog.extend(coming)
-                        break
+                if (self._may_have_to_wait or len(queue) >= in_flight_max) and self._must_wait():
+                    self._backlog.append(frame)
+                    self._backlog.extend(coming)
+                    break
                 dispatch(frame, self)
         except RefusedFrame as error:
             self.refuse(str(error))
-        finally:
-            self._handling = False
         if self._backlog or len(queue) >= in_flight_max:
-            self._balance()
+            self._update_reading(Event.BACKLOG)
 
-    def _go_on(self) -> None:
-        """Handles what had to wait, now that answers have left, and not only to the buffer of a reader that does not read."""
-        if self._backlog and not self._handling and self._writable:
+    def _must_wait(self) -> bool:
+        """Whether the next frame must wait, now that the responses given so far have been written."""
+        self._write()
+        held = self._held
+        if held is not None and held.payload is not None:
+            held = self._held = None
+        flow = self._flow
+        self._may_have_to_wait = held is not None or bool(self._counted_bytes) or not flow.is_open
+        return len(self._queue) >= self._in_flight_max or held is not None or not flow.can_handle
+
+    def _resume(self) -> None:
+        """Handles the backlog after responses have left, unless the client does not read them; reads on when it can."""
+        if self._backlog and self._flow.can_handle:
             frames = list(self._backlog)
             self._backlog.clear()
             self._handle(frames)
-        if self._backlog_bytes and not self._backlog:
-            self._memory.give_back(self._backlog_bytes)
-            self._backlog_bytes = 0
-        self._balance()
-
-    def _is_held(self) -> bool:
-        if self._held is not None and self._held.payload is not None:
-            self._held = None
-        return self._held is not None
+        if not self._backlog:
+            if self._backlog_bytes:
+                self._memory.give_back(self._backlog_bytes)
+                self._backlog_bytes = 0
+            if len(self._queue) < self._in_flight_max:
+                self._update_reading(Event.CAUGHT_UP)
 
     def _write(self) -> None:
+        """Writes the responses at the head of the queue."""
         queue = self._queue
-        if self._transport is None or self._closed:
+        if self._transport is None or not self._flow.is_open:
             return
         out: list[bytes] = []
         while queue and (payload := queue[0].payload) is not None:
@@ -358,23 +335,39 @@ class Connection(asyncio.Protocol):
         if not out:
             return
         if self._counted_bytes:
-            # Joining would copy what is large.
+            # Joining would copy the large ones.
             self._transport.writelines(out)
-            self._recount()
+            self._release_sent()
         else:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         if self._drained is not None and not queue:
             self._drained.set()
 
-    def _weigh(self, *, arrived: bool) -> None:
-        """Takes memory for a large frame that begins, or stops reading until there is some. `arrived`: one is whole."""
-        if arrived and self._reserved_bytes:
+    # --- flow control -------------------------------------------------------------------------------------------------
+
+    def _update_reading(self, event: Event) -> None:
+        """Tells flow control what happened, and pauses or resumes the transport."""
+        flow, transport = self._flow, self._transport
+        was_reading = flow.is_reading
+        flow.on(event)
+        if flow.is_reading is not was_reading and flow.is_open and transport is not None:
+            if was_reading:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()
+
+    def _reserve_memory(self, *, frame_arrived: bool) -> None:
+        """Takes memory for a large frame that has begun to arrive, or stops reading until there is some.
+
+        `frame_arrived`: an earlier frame is whole, and its memory belongs to the backlog or is not needed any more.
+        """
+        if frame_arrived and self._reserved_bytes:
             if self._backlog:
                 self._backlog_bytes += self._reserved_bytes
             else:
                 self._memory.give_back(self._reserved_bytes)
             self._reserved_bytes = 0
-        if self._reserved_bytes or self._starved or self._closed:
+        if self._reserved_bytes or self._flow.is_starved or not self._flow.is_open:
             return
         size = self._splitter.announced_bytes
         if size <= COUNTED_BYTES:
@@ -383,20 +376,18 @@ class Connection(asyncio.Protocol):
             self._memory.take(size)
             self._reserved_bytes = size
         else:
-            self._starved = True
-            self._memory.wait(self._fed)
-            self._balance()
+            self._memory.wait(self._on_memory_available)
+            self._update_reading(Event.NO_MEMORY)
 
-    def _fed(self) -> None:
-        """There is memory again; the frame has as long to arrive as if it began now."""
-        self._starved = False
+    def _on_memory_available(self) -> None:
+        """Reads a large frame on; it has as much time to arrive as if it began now."""
         self._seen = (self._now_ms(), self.requests, True)
-        self._weigh(arrived=False)
-        self._balance()
+        self._update_reading(Event.MEMORY_AVAILABLE)
+        self._reserve_memory(frame_arrived=False)
 
-    def _recount(self) -> None:
-        """Gives back what large answers took, but for those that wait in the queue or that the peer has not read."""
-        if self._writable and self._counted_bytes:
+    def _release_sent(self) -> None:
+        """Gives back the memory of large responses, except of those in the queue or in a full write buffer."""
+        if not self._flow.is_blocked and self._counted_bytes:
             sizes = [
                 payload.size_bytes if isinstance(payload, Parts) else len(payload)
                 for payload in (each.payload for each in self._queue)
@@ -405,13 +396,3 @@ class Connection(asyncio.Protocol):
             left = sum(size for size in sizes if size > COUNTED_BYTES)
             self._memory.give_back(self._counted_bytes - left)
             self._counted_bytes = left
-
-    def _balance(self) -> None:
-        wanted = self._writable and not self._backlog and not self._starved and len(self._queue) < self._in_flight_max
-        if wanted is self._reading or self._transport is None or self._closed:
-            return
-        self._reading = wanted
-        if wanted:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()

@@ -1,10 +1,8 @@
-"""AddOffsetsToTxn (key 25): the transaction is about to commit offsets of a group.
+"""AddOffsetsToTxn (key 25): a transaction is about to commit offsets of a group.
 
-What joins the transaction is the partition of `__consumer_offsets` that the group lives in. Clients of transaction.version 2 do
-not send it: TxnOffsetCommit v5 adds the partition by itself.
+The partition of `__consumer_offsets` that holds the group joins the transaction. v2 answers PRODUCER_FENCED. Clients of
+transaction.version 2 do not send this request: TxnOffsetCommit v5 adds the partition by itself (KIP-890).
 """
-
-from typing import Any
 
 from coordinator.api.access import READ_GROUP, WRITE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api
@@ -12,10 +10,11 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from coordinator.requests.init_producer_id import fenced_as_known
+from coordinator.requests.init_producer_id import translate_fenced
 from coordinator.runtime.result import Producer, RequestContext, Result
 from coordinator.topics.names import CONSUMER_OFFSETS
 from coordinator.transactions.add_partitions import Addition, add_partitions
+from coordinator.transactions.transactions import Transactions
 
 _FENCED_SINCE = 2
 
@@ -26,7 +25,9 @@ def handle(server: Server, exchange: Exchange[AddOffsetsToTxnRequest]) -> None:
     producer = Producer(request.producer_id, request.producer_epoch)
     addition = Addition(request.transactional_id, producer, [partition], 0)
 
-    def operation(state: Any, _request: Any, context: RequestContext, now_ms: int) -> Result:
+    def operation(
+        state: Transactions, _request: AddOffsetsToTxnRequest, context: RequestContext, now_ms: int
+    ) -> Result:
         result = add_partitions(state, addition, context, now_ms)
         result.reply = AddOffsetsToTxnResponse()
         return result
@@ -35,7 +36,7 @@ def handle(server: Server, exchange: Exchange[AddOffsetsToTxnRequest]) -> None:
 
 
 def refuse(_request: AddOffsetsToTxnRequest, error: KafkaError, api_version: int) -> AddOffsetsToTxnResponse:
-    return AddOffsetsToTxnResponse(error_code=fenced_as_known(error.code, api_version, _FENCED_SINCE))
+    return AddOffsetsToTxnResponse(error_code=translate_fenced(error.code, api_version, _FENCED_SINCE))
 
 
 API = Api(

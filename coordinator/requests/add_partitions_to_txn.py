@@ -1,9 +1,9 @@
-"""AddPartitionsToTxn (key 24): the partitions that a transaction is about to write to.
+"""AddPartitionsToTxn (key 24): adds the partitions that a transaction is about to write to.
 
-Up to v3 it is the client's, about one transaction; v4 and 5 are between brokers, about many, to add partitions or to verify
-that they were added (KIP-890). Any client may send them here. A partition that does not exist, or is the server's own, fails
-its whole transaction: the others of it are answered OPERATION_NOT_ATTEMPTED. v2 knows PRODUCER_FENCED, before it is
-INVALID_PRODUCER_EPOCH.
+Up to v3 the request is a client's, about one transaction. v4 and v5 are batched: in Kafka brokers send them, to add partitions
+or to verify that they were added (KIP-890); here any client may. A partition that does not exist, or belongs to an internal
+topic, fails its whole transaction: the transaction's other partitions are answered OPERATION_NOT_ATTEMPTED. v2 answers
+PRODUCER_FENCED, earlier versions INVALID_PRODUCER_EPOCH.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,14 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from coordinator.requests.init_producer_id import fenced_as_known
+from coordinator.requests.init_producer_id import translate_fenced
 from coordinator.runtime.internal_request import DONE
 from coordinator.runtime.result import Fact, Producer, Record, RequestContext, Result
 from coordinator.topics import names
+from coordinator.topics.engine import Topics
 from coordinator.transactions.add_partitions import Addition, add_partitions
 from coordinator.transactions.transaction import Partition
+from coordinator.transactions.transactions import Transactions
 from coordinator.transactions.verify import verify_partitions
 
 _BATCHED_SINCE = 4
@@ -32,27 +34,33 @@ _Partition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 _Verdicts = Mapping[Partition, ErrorCode]
 
 
-class _Asked:
-    """One transaction of a request."""
+class _Requested:
+    """One transaction of a request, and the verdicts on its partitions."""
 
     __slots__ = ("addition", "verdicts", "verify_only")
 
     def __init__(
-        self, transactional_id: str, producer: Producer, topics: Sequence[Any], *, verify_only: bool, batched: bool
+        self,
+        transactional_id: str,
+        producer: Producer,
+        topics: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic],
+        *,
+        verify_only: bool,
+        batched: bool,
     ) -> None:
         partitions = [(topic.name, index) for topic in topics for index in topic.partitions]
         self.addition = Addition(transactional_id, producer, list(dict.fromkeys(partitions)), 2 if batched else 0)
         self.verify_only = verify_only
         self.verdicts: _Verdicts = {}
 
-    def refused_by(self, catalog: Any) -> bool:
-        """Whether some partition cannot be written to; then the verdict stands."""
+    def is_refused_by(self, topics: Topics) -> bool:
+        """Whether some partition cannot be written to; if so, sets the verdicts."""
         wrong = {
             (topic, index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if topic in names.INTERNAL
             else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for topic, index in self.addition.partitions
-            if topic in names.INTERNAL or not 0 <= index < (catalog.partition_count(topic) or 0)
+            if topic in names.INTERNAL or not 0 <= index < (topics.partition_count(topic) or 0)
         }
         if wrong:
             self.verdicts = dict.fromkeys(self.addition.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong
@@ -60,66 +68,68 @@ class _Asked:
 
 
 def handle(server: Server, exchange: Exchange[AddPartitionsToTxnRequest]) -> None:
-    asked = {each.addition.transactional_id: each for each in _transactions(exchange.request, exchange.api_version)}
-    left = [name for name, each in asked.items() if not each.refused_by(server.topics)]
+    requested = {each.addition.transactional_id: each for each in _requested(exchange.request, exchange.api_version)}
+    possible = [name for name, each in requested.items() if not each.is_refused_by(server.topics)]
 
-    def operation(state: Any, ids: list[str], context: RequestContext, now_ms: int) -> Result:
-        return _answered_one_by_one(state, [asked[name] for name in ids], context, now_ms)
+    def operation(state: Transactions, ids: list[str], context: RequestContext, now_ms: int) -> Result:
+        return _decide_one_by_one(state, [requested[name] for name in ids], context, now_ms)
 
-    def combine(_parts: list[Any]) -> AddPartitionsToTxnResponse:
-        return _response(list(asked.values()), exchange.api_version)
+    def combine(_parts: list[object]) -> AddPartitionsToTxnResponse:
+        return _response(list(requested.values()), exchange.api_version)
 
-    server.transactions.gather_by_group(left, operation, exchange, combine)
+    server.transactions.gather_by_group(possible, operation, exchange, combine)
 
 
 def refuse(request: AddPartitionsToTxnRequest, error: KafkaError, api_version: int) -> AddPartitionsToTxnResponse:
-    asked = _transactions(request, api_version)
-    for each in asked:
-        each.verdicts = _all(each, error.code, api_version)
-    return _response(asked, api_version)
+    requested = _requested(request, api_version)
+    for each in requested:
+        each.verdicts = _same_verdict(each, error.code, api_version)
+    return _response(requested, api_version)
 
 
-def _transactions(request: AddPartitionsToTxnRequest, api_version: int) -> list[_Asked]:
-    """Of an id that is named twice, the first counts."""
+def _requested(request: AddPartitionsToTxnRequest, api_version: int) -> list[_Requested]:
+    """The transactions of a request. If a transactional id occurs twice, the first entry counts."""
     if api_version < _BATCHED_SINCE:
         producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         topics = request.v3_and_below_topics
-        return [_Asked(request.v3_and_below_transactional_id, producer, topics, verify_only=False, batched=False)]
-    asked: dict[str, _Asked] = {}
+        return [_Requested(request.v3_and_below_transactional_id, producer, topics, verify_only=False, batched=False)]
+    requested: dict[str, _Requested] = {}
     for each in request.transactions:
         producer = Producer(each.producer_id, each.producer_epoch)
-        one = _Asked(each.transactional_id, producer, each.topics, verify_only=each.verify_only, batched=True)
-        asked.setdefault(each.transactional_id, one)
-    return list(asked.values())
+        one = _Requested(each.transactional_id, producer, each.topics, verify_only=each.verify_only, batched=True)
+        requested.setdefault(each.transactional_id, one)
+    return list(requested.values())
 
 
-def _answered_one_by_one(state: Any, asked: Sequence[_Asked], context: RequestContext, now_ms: int) -> Result:
-    """Those of one shard, each with an answer of its own."""
+def _decide_one_by_one(
+    state: Transactions, requested: Sequence[_Requested], context: RequestContext, now_ms: int
+) -> Result:
+    """Decides the transactions of one shard; each gets its own verdicts."""
     records: list[Record] = []
     facts: list[Fact] = []
-    for each in asked:
+    for each in requested:
         operation = verify_partitions if each.verify_only else add_partitions
         try:
             result = operation(state, each.addition, context, now_ms)
         except KafkaError as error:
-            each.verdicts = _all(each, error.code, context.api_version)
+            each.verdicts = _same_verdict(each, error.code, context.api_version)
             continue
         records += result.records
         facts += result.facts
         verdicts: Any = result.reply
-        each.verdicts = verdicts if each.verify_only else _all(each, ErrorCode.NONE, context.api_version)
+        each.verdicts = verdicts if each.verify_only else _same_verdict(each, ErrorCode.NONE, context.api_version)
     return Result(DONE, records, facts=facts)
 
 
-def _all(asked: _Asked, code: ErrorCode, api_version: int) -> _Verdicts:
-    return dict.fromkeys(asked.addition.partitions, fenced_as_known(code, api_version, _FENCED_SINCE))
+def _same_verdict(requested: _Requested, code: ErrorCode, api_version: int) -> _Verdicts:
+    return dict.fromkeys(requested.addition.partitions, translate_fenced(code, api_version, _FENCED_SINCE))
 
 
-def _response(asked: Sequence[_Asked], api_version: int) -> AddPartitionsToTxnResponse:
+def _response(requested: Sequence[_Requested], api_version: int) -> AddPartitionsToTxnResponse:
     if api_version < _BATCHED_SINCE:
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topics(asked[0].verdicts))
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topics(requested[0].verdicts))
     return AddPartitionsToTxnResponse(
-        results_by_transaction=[_Result(each.addition.transactional_id, _topics(each.verdicts)) for each in asked]
+        results_by_transaction=[_Result(each.addition.transactional_id, _topics(each.verdicts)) for each in requested]
     )
 
 

@@ -1,6 +1,7 @@
-"""AlterConfigs: the settings named are all that a resource has of its own from now on.
+"""AlterConfigs (key 33): replaces all configs that a resource has of its own.
 
-Old tools send it. Whoever names one setting of a topic thereby takes away all others, which is why it was superseded.
+Superseded by IncrementalAlterConfigs (KIP-339), because a client that sets one config of a topic thereby removes all others.
+Old tools still send it.
 """
 
 from coordinator.api.access import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
@@ -19,16 +20,16 @@ _Result = AlterConfigsResponse.AlterConfigsResourceResponse
 def handle(server: Server, exchange: Exchange[AlterConfigsRequest]) -> None:
     request = exchange.request
 
-    def altered(asked: AlterConfigsRequest.AlterConfigsResource) -> Altered:
-        entries = [ConfigChange(entry.name, alter_configs.ConfigOp.SET, entry.value) for entry in asked.configs]
+    def altered(resource: AlterConfigsRequest.AlterConfigsResource) -> Altered:
+        entries = [ConfigChange(entry.name, alter_configs.ConfigOp.SET, entry.value) for entry in resource.configs]
         values = {entry.name: entry.value for entry in entries if entry.value is not None}
-        return Altered(asked.resource_type, asked.resource_name, entries, lambda _kind: replacing(values))
+        return Altered(resource.resource_type, resource.resource_name, entries, lambda _kind: replacing(values))
 
     def answer(errors: list[KafkaError | None]) -> None:
         exchange.reply(AlterConfigsResponse(responses=results(_Result, request.resources, errors)))
 
-    wanted = [altered(asked) for asked in request.resources]
-    alter_resources(server, wanted, answer, validate_only=request.validate_only, legacy=True)
+    requested = [altered(resource) for resource in request.resources]
+    alter_resources(server, requested, answer, validate_only=request.validate_only, legacy=True)
 
 
 def refuse(request: AlterConfigsRequest, error: KafkaError, _api_version: int) -> AlterConfigsResponse:

@@ -1,12 +1,13 @@
-"""ApiVersions: what this server speaks, derived from the files of this package and from nothing else.
+"""ApiVersions (key 18): the supported APIs and versions, derived from the files of this package.
 
-A client opens every connection with it, in the newest version it knows; so this is the one API that answers a version
-it does not speak: in version 0, with UNSUPPORTED_VERSION and the range of ApiVersions itself; the client asks again.
+Every client opens a connection with this request, in the newest version that it knows. It is therefore the one API that
+answers an unsupported version: in version 0, with UNSUPPORTED_VERSION and the range of ApiVersions itself, so that the client
+can ask again. v3 names the client's software (KIP-511).
 
-Features (KIP-584): there are two levels that clients look at. By `transaction.version` they choose the protocol of their
-transactions; `streams.version` says whether streams groups are served. Both are settings here and never change while the server
-runs, so the epoch is always 0. As in Kafka, level 0 is a feature that is not listed, and a supported range that begins at 0 is
-told from v4 on: before, clients could not read it.
+Features (KIP-584): clients look at two levels. `transaction.version` selects the transaction protocol, and `streams.version`
+says whether streams groups are available. Both are settings that never change while the server runs, so the epoch is always 0.
+As in Kafka, a feature at level 0 is not listed, and a supported range that begins at 0 is sent from v4 on only: earlier
+clients cannot read it.
 """
 
 import re
@@ -46,7 +47,7 @@ def respond(
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     if request.cluster_id is not None or request.node_id != _NO_NODE:
-        # KIP-1242: a client says whom it means to talk to; both or neither.
+        # KIP-1242: a client names the cluster and node that it expects; both or neither.
         if request.cluster_id is None or request.node_id == _NO_NODE:
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if (request.cluster_id, request.node_id) != (server.cluster_id, server.node_id):

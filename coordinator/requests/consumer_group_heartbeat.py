@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat (key 68): how a member joins a consumer group, learns of its assignment and leaves (KIP-848).
+"""ConsumerGroupHeartbeat (key 68): a member joins a consumer group, stays in it, learns its assignment, and leaves (KIP-848).
 
-v1 lets a member subscribe by a pattern (KIP-848, server-side regular expressions) and makes it choose its member id itself
-(KIP-1082); in v0 a member without an id is given one.
+v1 lets a member subscribe by a regular expression, and requires it to choose its own member id (KIP-1082); in v0 the server
+generates an id for a member that sends none.
 """
 
 from coordinator.api.access import DESCRIBE_TOPIC, READ_GROUP

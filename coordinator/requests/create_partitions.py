@@ -1,4 +1,4 @@
-"""CreatePartitions: see topics/create_partitions.py. The answer comes when the partitions are there."""
+"""CreatePartitions (key 37): adds partitions to topics (topics/create_partitions.py). Answered when the partitions exist."""
 
 from coordinator.api.access import ALTER_TOPIC
 from coordinator.api.declaration import Api

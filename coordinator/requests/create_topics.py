@@ -1,4 +1,4 @@
-"""CreateTopics: see topics/create.py for what is checked. The answer comes when all is made, whatever `timeoutMs` says."""
+"""CreateTopics (key 19): creates topics (topics/create.py). Answered when they exist, whatever `timeoutMs` says."""
 
 from coordinator.api.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
 from coordinator.api.declaration import Api

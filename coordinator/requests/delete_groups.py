@@ -1,7 +1,7 @@
-"""DeleteGroups (key 42). v3 may say why a group was not deleted (KIP-1043); for the errors that exist here it does not.
+"""DeleteGroups (key 42): deletes groups that have no members, with their offsets (KIP-229).
 
-A group named twice is answered once, and the results come in the order of the request, whatever shards the groups are
-on.
+v3 has a message for each error (KIP-1043); the errors that occur here have none. A group that is named twice is answered once,
+and the results come in the order of the request, whatever shards hold the groups.
 """
 
 from coordinator.api.access import DELETE_GROUP

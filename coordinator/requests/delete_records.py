@@ -1,4 +1,4 @@
-"""DeleteRecords: see topics/delete_records.py."""
+"""DeleteRecords (key 21): moves the start of partitions forward (KIP-107; topics/delete_records.py)."""
 
 from coordinator.api.access import DELETE_TOPIC
 from coordinator.api.declaration import Api

@@ -1,4 +1,7 @@
-"""DeleteTopics: see topics/delete.py. The answer comes when the topics are gone."""
+"""DeleteTopics (key 20): deletes topics by name, from v6 on also by id (KIP-516; topics/delete.py).
+
+Answered when the topics are gone.
+"""
 
 from coordinator.api.access import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
 from coordinator.api.declaration import Api

@@ -1,6 +1,7 @@
-"""DescribeCluster: the cluster's id and its one node, which is broker and controller in one.
+"""DescribeCluster (key 60): the cluster's id and its one node, which is broker and controller in one (KIP-700).
 
-A client that asks for controllers is told that it talks to a broker (MISMATCHED_ENDPOINT_TYPE), as by any broker.
+v1 names the type of endpoint that the client expects (KIP-919). A client that expects a controller is answered
+MISMATCHED_ENDPOINT_TYPE, as by any broker.
 """
 
 from coordinator.api import authorized_operations
@@ -24,14 +25,14 @@ def handle(server: Server, exchange: Exchange[DescribeClusterRequest]) -> None:
     if request.endpoint_type != _BROKERS:
         raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     host, port = exchange.advertised
-    answer = DescribeClusterResponse(
+    response = DescribeClusterResponse(
         cluster_id=server.cluster_id,
         controller_id=server.node_id,
         brokers=[DescribeClusterResponse.DescribeClusterBroker(broker_id=server.node_id, host=host, port=port)],
     )
     if request.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = authorized_operations.CLUSTER
-    exchange.reply(answer)
+        response.cluster_authorized_operations = authorized_operations.CLUSTER
+    exchange.reply(response)
 
 
 def refuse(_request: DescribeClusterRequest, error: KafkaError, _api_version: int) -> DescribeClusterResponse:

@@ -1,11 +1,11 @@
-"""DescribeConfigs: the settings of topics, of the server and of its log; `config_resources.py` says of what else.
+"""DescribeConfigs (key 32): the configs of topics, groups, the server and its loggers (api/config_resources.py).
 
-Each resource is answered by itself, in the order asked; a list of names picks some of its settings, an empty one as well
-as null means all. Names that are no settings are left out without a word, as by Kafka.
+Each resource is answered by itself, in the order of the request. A list of keys selects some of its configs; null and an
+empty list both select all. Unknown keys are left out without an error, as in Kafka. v3 may request documentation (KIP-569).
 """
 
 from coordinator.api.access import DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_TOPIC_CONFIGS
-from coordinator.api.config_resources import ConfigResourceType, resource
+from coordinator.api.config_resources import ConfigResourceType, config_resource
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -20,42 +20,44 @@ _Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 def handle(server: Server, exchange: Exchange[DescribeConfigsRequest]) -> None:
     request = exchange.request
-    for asked in request.resources:
-        if asked.resource_type not in set(ConfigResourceType):
+    for resource in request.resources:
+        if resource.resource_type not in set(ConfigResourceType):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"Unexpected resource type {asked.resource_type} for resource {asked.resource_name}",
+                f"Unexpected resource type {resource.resource_type} for resource {resource.resource_name}",
             )
-    exchange.reply(DescribeConfigsResponse(results=[_result(server, request, asked) for asked in request.resources]))
+    exchange.reply(
+        DescribeConfigsResponse(results=[_result(server, request, resource) for resource in request.resources])
+    )
 
 
 def refuse(request: DescribeConfigsRequest, error: KafkaError, _api_version: int) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_refused(asked, error) for asked in request.resources])
+    return DescribeConfigsResponse(results=[_refused(resource, error) for resource in request.resources])
 
 
 def _refused(
-    asked: DescribeConfigsRequest.DescribeConfigsResource, error: KafkaError
+    resource: DescribeConfigsRequest.DescribeConfigsResource, error: KafkaError
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
     return _Result(
         error_code=error.code,
         error_message=error.message,
-        resource_type=asked.resource_type,
-        resource_name=asked.resource_name,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )
 
 
 def _result(
-    server: Server, request: DescribeConfigsRequest, asked: DescribeConfigsRequest.DescribeConfigsResource
+    server: Server, request: DescribeConfigsRequest, resource: DescribeConfigsRequest.DescribeConfigsResource
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
     try:
-        values = resource(asked.resource_type).describe(server, asked.resource_name)
+        values = config_resource(resource.resource_type).describe(server, resource.resource_name)
     except KafkaError as error:
-        return _refused(asked, error)
-    wanted = set(asked.configuration_keys or ())
+        return _refused(resource, error)
+    wanted = set(resource.configuration_keys or ())
     return _Result(
         error_message="",
-        resource_type=asked.resource_type,
-        resource_name=asked.resource_name,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
         configs=[_entry(value, request) for value in values if not wanted or value.name in wanted],
     )
 

@@ -1,6 +1,6 @@
-"""DescribeLogDirs: how many bytes each partition takes in the one data folder, and how much room is left there.
+"""DescribeLogDirs (key 35): the size of each partition in the data folder, and the space left there (KIP-113, KIP-827).
 
-Null means every partition; those that do not exist are left out without a word, as by Kafka.
+Null selects every partition. Partitions that do not exist are left out without an error, as in Kafka.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""DescribeProducers: see topics/describe_producers.py."""
+"""DescribeProducers (key 61): the producers that have written to partitions (KIP-664; topics/describe_producers.py)."""
 
 from coordinator.api.access import READ_TOPIC
 from coordinator.api.declaration import Api

@@ -1,8 +1,8 @@
-"""DescribeTopicPartitions (KIP-966): topics with their partitions, a page at a time; topics come in order of their names.
+"""DescribeTopicPartitions (key 75): topics and their partitions in pages, topics in the order of their names (KIP-966).
 
-An answer holds as many partitions as the client wants, 2000 at most, and a cursor that says where the next page begins.
-The client sends it back with the same topics: everything before it is left out. A page that is full at a topic's end
-points at the beginning of the next one, whether or not that one exists. An empty list of topics means all of them.
+A response holds as many partitions as the request allows, at most 2,000, and a cursor that names the first partition of the
+next page. The client sends it back with the same topics, and everything before it is left out. A page that is full at the end
+of a topic points to the beginning of the next one, whether or not that exists. An empty list of topics selects all.
 """
 
 from coordinator.api import authorized_operations
@@ -34,17 +34,17 @@ def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if cursor is not None and cursor.partition_index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    answer = DescribeTopicPartitionsResponse()
+    response = DescribeTopicPartitionsResponse()
     left = max(1, min(request.response_partition_limit, _PARTITIONS_MAX))
     for name in wanted:
         if not left:
-            answer.next_cursor = _Cursor(topic_name=name, partition_index=0)
+            response.next_cursor = _Cursor(topic_name=name, partition_index=0)
             break
         topic = topics.get(name)
         described = _Topic(
             name=name, is_internal=name in names.INTERNAL, topic_authorized_operations=authorized_operations.TOPIC
         )
-        answer.topics.append(described)
+        response.topics.append(described)
         if topic is None:
             wrong = names.why_invalid(name) is not None
             described.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -54,10 +54,10 @@ def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -
         end = min(topic.partitions, start + left)
         described.partitions = [_partition(server.node_id, index) for index in range(start, end)]
         if end < topic.partitions:
-            answer.next_cursor = _Cursor(topic_name=name, partition_index=end)
+            response.next_cursor = _Cursor(topic_name=name, partition_index=end)
             break
         left -= len(described.partitions)
-    exchange.reply(answer)
+    exchange.reply(response)
 
 
 def refuse(

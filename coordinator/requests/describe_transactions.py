@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65): the state of transactional ids, in the order of the request."""
+"""DescribeTransactions (key 65): the state of transactional ids, in the order of the request (KIP-664)."""
 
 from coordinator.api.access import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api

@@ -1,6 +1,6 @@
-"""ElectLeaders: every partition has the one leader it can have, so no election is needed.
+"""ElectLeaders (key 43): always answers that no election is needed, because a partition has one possible leader (KIP-460).
 
-Asked for all partitions (null) the answer names no partition: those that have the wanted leader are left out.
+A request for all partitions (null) is answered without any: partitions that have the preferred leader are left out.
 """
 
 from coordinator.api.access import ALTER_CLUSTER
@@ -26,9 +26,9 @@ def handle(server: Server, exchange: Exchange[ElectLeadersRequest]) -> None:
     else:
         results = [
             _Topic(
-                topic=asked.topic, partition_result=[_elected(server, asked.topic, index) for index in asked.partitions]
+                topic=topic.topic, partition_result=[_result(server, topic.topic, index) for index in topic.partitions]
             )
-            for asked in request.topic_partitions
+            for topic in request.topic_partitions
         ]
     exchange.reply(ElectLeadersResponse(replica_election_results=results))
 
@@ -38,18 +38,18 @@ def refuse(request: ElectLeadersRequest, error: KafkaError, _api_version: int) -
         error_code=error.code,
         replica_election_results=[
             _Topic(
-                topic=asked.topic,
+                topic=topic.topic,
                 partition_result=[
                     _Partition(partition_id=index, error_code=error.code, error_message=error.message)
-                    for index in asked.partitions
+                    for index in topic.partitions
                 ],
             )
-            for asked in request.topic_partitions or ()
+            for topic in request.topic_partitions or ()
         ],
     )
 
 
-def _elected(server: Server, name: str, index: int) -> ElectLeadersResponse.PartitionResult:
+def _result(server: Server, name: str, index: int) -> ElectLeadersResponse.PartitionResult:
     count = server.topics.partition_count(name)
     if count is None:
         error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"

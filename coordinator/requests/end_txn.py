@@ -1,7 +1,7 @@
 """EndTxn (key 26): commits or aborts a transaction (transactions/end.py).
 
-v2 knows PRODUCER_FENCED, before it is INVALID_PRODUCER_EPOCH; v5 is for clients of transaction.version 2 and answers the
-producer id and epoch to go on with (KIP-890).
+v2 answers PRODUCER_FENCED, earlier versions INVALID_PRODUCER_EPOCH. v5 is for clients of transaction.version 2: the response
+carries the producer id and epoch of the next transaction (KIP-890).
 """
 
 from functools import partial
@@ -12,7 +12,7 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import EndTxnRequest, EndTxnResponse
-from coordinator.requests.init_producer_id import fenced_as_known
+from coordinator.requests.init_producer_id import translate_fenced
 from coordinator.transactions.end import end
 
 _FENCED_SINCE = 2
@@ -24,7 +24,7 @@ def handle(server: Server, exchange: Exchange[EndTxnRequest]) -> None:
 
 
 def refuse(_request: EndTxnRequest, error: KafkaError, api_version: int) -> EndTxnResponse:
-    return EndTxnResponse(error_code=fenced_as_known(error.code, api_version, _FENCED_SINCE))
+    return EndTxnResponse(error_code=translate_fenced(error.code, api_version, _FENCED_SINCE))
 
 
 API = Api(

@@ -1,4 +1,7 @@
-"""Fetch: see topics/fetch.py. A request that waits for data is dropped when its connection closes."""
+"""Fetch (key 1): reads records (topics/fetch.py). v13 names topics by id (KIP-516).
+
+A request that waits for data is cancelled when its connection closes.
+"""
 
 from coordinator.api.access import CLUSTER_ACTION, READ_TOPIC
 from coordinator.api.declaration import Api

@@ -1,9 +1,9 @@
-"""FindCoordinator: which node coordinates a group or a transactional id. There is one node, so the answer is this one.
+"""FindCoordinator (key 10): the node that coordinates a group or a transactional id, which is always this one.
 
-In Kafka the first look-up creates the internal topic and answers COORDINATOR_NOT_AVAILABLE; here the coordinators' logs are
-there from the start. Success has the message "NONE" in versions 1-3 and "" in the batched form. Share groups are not
-served, and a look-up for them is refused for good (INVALID_REQUEST): the retriable "not available" would keep their clients
-asking for ever.
+v4 looks up several keys at once (KIP-699). In Kafka the first look-up creates the internal topic and answers
+COORDINATOR_NOT_AVAILABLE; here the coordinators' logs always exist. The message of a success is "NONE" in v1-3 and "" in the
+batched form. Share groups are not supported: their look-up is refused with INVALID_REQUEST, because the retriable
+COORDINATOR_NOT_AVAILABLE would make clients ask forever.
 """
 
 from coordinator.api.access import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
@@ -17,7 +17,7 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 _BATCHED_SINCE = 4
 _NO_NODE = -1
 _REFUSALS = {SHARE: ""}
-_UNKNOWN_TYPE = "The request names a kind of coordinator that this server does not know."
+_UNKNOWN_TYPE = "The coordinator type of the request is unknown."
 
 
 def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
@@ -42,7 +42,7 @@ def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
 def refuse(request: FindCoordinatorRequest, error: KafkaError, api_version: int) -> FindCoordinatorResponse:
     text = error.message or ""
     if api_version < _BATCHED_SINCE:
-        text = text or _UNKNOWN_TYPE  # only the batched form can leave its message empty
+        text = text or _UNKNOWN_TYPE  # the message may be empty in the batched form only
         return FindCoordinatorResponse(error_code=error.code, error_message=text, node_id=_NO_NODE, host="", port=-1)
     return FindCoordinatorResponse(
         coordinators=[

@@ -1,7 +1,7 @@
-"""Heartbeat (key 12): a member says that it is alive. v3 knows static members (KIP-345).
+"""Heartbeat (key 12): a member of a classic group reports that it is alive. v3 knows static members (KIP-345).
 
-While a shard loads, nobody can say who is a member. Members are told that all is well, for anything else would make them
-rejoin: they live through a short restart by it.
+While a shard loads, its members are unknown. They are answered NONE, because any error would make them rejoin; so they survive
+a short restart.
 """
 
 from coordinator.api.access import READ_GROUP

@@ -1,14 +1,14 @@
-"""IncrementalAlterConfigs: sets, removes, appends to and takes from settings; each resource is all or nothing.
+"""IncrementalAlterConfigs (key 44): sets, deletes, appends to and subtracts from configs (KIP-339).
 
-AlterConfigs, its predecessor, shares everything from here but how the changes are told (`alter_resources`, `results`).
+Each resource is changed as a whole or not at all. AlterConfigs, its predecessor, uses `alter_resources` and `results` too.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from coordinator.api.access import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
-from coordinator.api.config_resources import RESOURCES, ConfigResource, ConfigResourceType, resource
+from coordinator.api.config_resources import RESOURCES, ConfigResource, ConfigResourceType, config_resource
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -20,8 +20,15 @@ _Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 _R = TypeVar("_R")
 
 
+class _Resource(Protocol):
+    """A resource as either request names it."""
+
+    resource_type: int
+    resource_name: str
+
+
 class Altered(NamedTuple):
-    """A resource whose settings shall change, and by what; `plan` makes a plan of the entries."""
+    """A resource and the changes of its configs. `plan` turns the entries into a plan, given the type of resource."""
 
     resource_type: int
     name: str
@@ -32,29 +39,31 @@ class Altered(NamedTuple):
 def handle(server: Server, exchange: Exchange[IncrementalAlterConfigsRequest]) -> None:
     request = exchange.request
 
-    def altered(asked: IncrementalAlterConfigsRequest.AlterConfigsResource) -> Altered:
-        entries = [ConfigChange(entry.name, entry.config_operation, entry.value) for entry in asked.configs]
-        return Altered(asked.resource_type, asked.resource_name, entries, lambda kind: incremental(entries, kind.lists))
+    def altered(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> Altered:
+        entries = [ConfigChange(entry.name, entry.config_operation, entry.value) for entry in resource.configs]
+        return Altered(
+            resource.resource_type, resource.resource_name, entries, lambda kind: incremental(entries, kind.lists)
+        )
 
     def answer(errors: list[KafkaError | None]) -> None:
         exchange.reply(IncrementalAlterConfigsResponse(responses=results(_Result, request.resources, errors)))
 
-    wanted = [altered(asked) for asked in request.resources]
-    alter_resources(server, wanted, answer, validate_only=request.validate_only, legacy=False)
+    requested = [altered(resource) for resource in request.resources]
+    alter_resources(server, requested, answer, validate_only=request.validate_only, legacy=False)
 
 
 def alter_resources(
     server: Server,
-    wanted: Sequence[Altered],
+    requested: Sequence[Altered],
     answer: Callable[[list[KafkaError | None]], None],
     *,
     validate_only: bool,
     legacy: bool,
 ) -> None:
-    """Changes each resource by itself; answers with an error or None for each when all are through."""
-    times_named = Counter((asked.resource_type, asked.name) for asked in wanted)
-    errors: list[KafkaError | None] = [None] * len(wanted)
-    left = len(wanted)
+    """Changes each resource by itself. When all are done, calls `answer` with an error or None for each."""
+    times_named = Counter((resource.resource_type, resource.name) for resource in requested)
+    errors: list[KafkaError | None] = [None] * len(requested)
+    left = len(requested)
 
     def done(index: int, error: KafkaError | None) -> None:
         nonlocal left
@@ -63,14 +72,14 @@ def alter_resources(
         if not left:
             answer(errors)
 
-    if not wanted:
+    if not requested:
         answer([])
-    for index, asked in enumerate(wanted):
+    for index, resource in enumerate(requested):
         try:
             _alter(
                 server,
-                asked,
-                times_named[asked.resource_type, asked.name],
+                resource,
+                times_named[resource.resource_type, resource.name],
                 lambda error, index=index: done(index, error),  # type: ignore[misc]
                 validate_only=validate_only,
                 legacy=legacy,
@@ -79,12 +88,14 @@ def alter_resources(
             done(index, error)
 
 
-def _alter(server: Server, asked: Altered, times_named: int, done: Done, *, validate_only: bool, legacy: bool) -> None:
+def _alter(
+    server: Server, resource: Altered, times_named: int, done: Done, *, validate_only: bool, legacy: bool
+) -> None:
     if times_named > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-    check_entries(asked.entries)
-    kind = _kind(asked.resource_type, legacy=legacy)
-    kind.alter(server, asked.name, asked.plan(kind), done, validate_only=validate_only)
+    check_entries(resource.entries)
+    kind = _kind(resource.resource_type, legacy=legacy)
+    kind.alter(server, resource.name, resource.plan(kind), done, validate_only=validate_only)
 
 
 def refuse(
@@ -98,19 +109,19 @@ def _kind(resource_type: int, *, legacy: bool) -> ConfigResource:
     known = resource_type in set(ConfigResourceType)
     if not known or (legacy and resource_type in RESOURCES and not RESOURCES[resource_type].legacy):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
-    return resource(resource_type)
+    return config_resource(resource_type)
 
 
-def results(make: Callable[..., _R], resources: Sequence[Any], errors: Sequence[KafkaError | None]) -> list[_R]:
-    """One result for each resource that a request names."""
+def results(make: Callable[..., _R], resources: Sequence[_Resource], errors: Sequence[KafkaError | None]) -> list[_R]:
+    """Makes one result for each resource of a request."""
     return [
         make(
             error_code=error.code if error is not None else ErrorCode.NONE,
             error_message=error.message if error is not None else None,
-            resource_type=asked.resource_type,
-            resource_name=asked.resource_name,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
         )
-        for asked, error in zip(resources, errors, strict=True)
+        for resource, error in zip(resources, errors, strict=True)
     ]
 
 

@@ -1,8 +1,8 @@
-"""InitProducerId (key 22): a producer id that was never given before, whatever was restarted; with a transactional id, the
-right to be its only producer (transactions/init_producer_id.py).
+"""InitProducerId (key 22): a producer id that was never given before, also across restarts (KIP-98).
 
-An idempotent producer that names the id and epoch it had gets a new id all the same, as in Kafka.
-v4 knows PRODUCER_FENCED, before it is INVALID_PRODUCER_EPOCH; v6 (two-phase commit, KIP-939) is not stable in Kafka either.
+With a transactional id it makes the client the only producer of that id (transactions/init_producer_id.py). An idempotent
+producer that names its previous id and epoch gets a new id anyway, as in Kafka. v4 answers PRODUCER_FENCED, earlier versions
+INVALID_PRODUCER_EPOCH (KIP-588). v6 (two-phase commit, KIP-939) is unstable in Kafka and not supported here.
 """
 
 from functools import partial
@@ -28,20 +28,20 @@ def handle(server: Server, exchange: Exchange[InitProducerIdRequest]) -> None:
         server.producer_ids.ready(submit)
         return
 
-    def given(error: ErrorCode, producer_id: int) -> None:
+    def on_id(error: ErrorCode, producer_id: int) -> None:
         epoch = 0 if error is ErrorCode.NONE else _NONE
         exchange.reply(InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=epoch))
 
-    server.topics.next_producer_id(given)
+    server.topics.next_producer_id(on_id)
 
 
 def refuse(_request: InitProducerIdRequest, error: KafkaError, api_version: int) -> InitProducerIdResponse:
-    code = fenced_as_known(error.code, api_version, _FENCED_SINCE)
+    code = translate_fenced(error.code, api_version, _FENCED_SINCE)
     return InitProducerIdResponse(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
 
 
-def fenced_as_known(code: ErrorCode, api_version: int, since: int) -> ErrorCode:
-    """PRODUCER_FENCED, or what a client says for it that speaks an earlier version than `since`."""
+def translate_fenced(code: ErrorCode, api_version: int, since: int) -> ErrorCode:
+    """Replaces PRODUCER_FENCED by INVALID_PRODUCER_EPOCH for clients of a version before `since`."""
     if code is ErrorCode.PRODUCER_FENCED and api_version < since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

@@ -1,8 +1,8 @@
-"""JoinGroup (key 11): a member asks to be part of a classic group.
+"""JoinGroup (key 11): a member joins or rejoins a classic group.
 
-v1 has a rebalance timeout of its own; v4 asks the member to come back with an id (KIP-394); v5 knows static members
-(KIP-345); v8 brings a reason (KIP-800) and, ours, a generation (tagged field 792, KIP-792); v9 may skip the assignment
-(KIP-814).
+v1 has a rebalance timeout of its own. v4 makes the member come back with the id that it is given (KIP-394). v5 knows static
+members (KIP-345). v8 brings a reason (KIP-800) and, as our extension, a generation (tagged field 792, KIP-792). v9 may skip
+the assignment (KIP-814).
 """
 
 from coordinator.api.access import READ_GROUP

@@ -1,6 +1,6 @@
 """LeaveGroup (key 13): members leave a classic group.
 
-v3 takes a batch of members, by member id or by instance id (KIP-345), and answers each; v5 brings reasons (KIP-800).
+v3 names several members, by member id or instance id, and answers each (KIP-345). v5 brings reasons (KIP-800).
 """
 
 from coordinator.api.access import READ_GROUP

@@ -1,6 +1,6 @@
-"""ListConfigResources (key 74): what there is that has settings (KIP-1142).
+"""ListConfigResources (key 74): the resources that have configs (KIP-1142).
 
-v0 asks for client metrics only, which this server has none of; v1 for the kinds that it names, or for all.
+v0 lists client metrics only, which do not exist here. v1 lists the requested types, or all.
 """
 
 from coordinator.api.access import DESCRIBE_CLUSTER_CONFIGS
@@ -16,18 +16,16 @@ _Resource = ListConfigResourcesResponse.ConfigResource
 
 def handle(server: Server, exchange: Exchange[ListConfigResourcesRequest]) -> None:
     request = exchange.request
-    everything = set(ConfigResourceType)
-    asked = (
-        {ConfigResourceType.CLIENT_METRICS} if exchange.api_version == 0 else set(request.resource_types) or everything
-    )
-    if not asked <= everything:
+    known = set(ConfigResourceType)
+    types = {ConfigResourceType.CLIENT_METRICS} if exchange.api_version == 0 else set(request.resource_types) or known
+    if not types <= known:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     exchange.reply(
         ListConfigResourcesResponse(
             config_resources=[
                 _Resource(name, kind)
                 for kind, resource in RESOURCES.items()
-                if kind in asked
+                if kind in types
                 for name in resource.names(server)
             ]
         )

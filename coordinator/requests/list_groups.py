@@ -1,7 +1,6 @@
-"""ListGroups (key 16): every group of this coordinator. v4 filters by state (KIP-518), v5 by kind of group (KIP-848)."""
+"""ListGroups (key 16): every group of this coordinator. v4 filters by state (KIP-518), v5 by type of group (KIP-848)."""
 
 from itertools import chain
-from typing import Any
 
 from coordinator.api.access import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from coordinator.api.declaration import Api
@@ -16,10 +15,10 @@ from coordinator.protocol.messages import ListGroupsRequest, ListGroupsResponse
 def handle(server: Server, exchange: Exchange[ListGroupsRequest]) -> None:
     request = exchange.request
 
-    def view(groups: Groups, now_ms: int) -> list[ListGroupsResponse.ListedGroup]:
+    def view(groups: Groups, _now_ms: int) -> list[ListGroupsResponse.ListedGroup]:
         return list_groups(groups, request.states_filter, request.types_filter)
 
-    def combine(parts: list[Any]) -> ListGroupsResponse:
+    def combine(parts: list[list[ListGroupsResponse.ListedGroup]]) -> ListGroupsResponse:
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=list(chain.from_iterable(parts)))
 
     server.groups.gather(view, exchange, combine)

@@ -1,4 +1,4 @@
-"""ListOffsets: see topics/list_offsets.py."""
+"""ListOffsets (key 2): the offset of a timestamp, or the first or last one, of partitions (topics/list_offsets.py)."""
 
 from coordinator.api.access import DESCRIBE_TOPIC
 from coordinator.api.declaration import Api

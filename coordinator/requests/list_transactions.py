@@ -1,10 +1,9 @@
-"""ListTransactions (key 66): every transactional id that passes the filters.
+"""ListTransactions (key 66): every transactional id that passes the filters (KIP-664).
 
-v1 filters by the time since the transaction began (KIP-994), v2 by a pattern of the id (KIP-1152).
+v1 filters by the time since the transaction began (KIP-994), v2 by a regular expression of the id (KIP-1152).
 """
 
 from itertools import chain
-from typing import Any
 
 from coordinator.api.access import DESCRIBE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api
@@ -12,25 +11,26 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
-from coordinator.transactions.listing import filters, found
+from coordinator.transactions.listing import matching, parse_filters
 from coordinator.transactions.transaction import NAMES
+from coordinator.transactions.transactions import Transactions
 
 _State = ListTransactionsResponse.TransactionState
 
 
 def handle(server: Server, exchange: Exchange[ListTransactionsRequest]) -> None:
     request = exchange.request
-    wanted, unknown = filters(
+    filters, unknown = parse_filters(
         request.state_filters, request.producer_id_filters, request.duration_filter, request.transactional_id_pattern
     )
 
-    def view(transactions: Any, now_ms: int) -> Any:
+    def view(transactions: Transactions, now_ms: int) -> list[_State]:
         return [
             _State(transaction.transactional_id, transaction.producer_id, NAMES[transaction.state])
-            for transaction in found(transactions, wanted, now_ms)
+            for transaction in matching(transactions, filters, now_ms)
         ]
 
-    def combine(parts: list[Any]) -> ListTransactionsResponse:
+    def combine(parts: list[list[_State]]) -> ListTransactionsResponse:
         return ListTransactionsResponse(
             unknown_state_filters=unknown, transaction_states=list(chain.from_iterable(parts))
         )

@@ -1,11 +1,10 @@
-"""Metadata: the cluster's one node, and the topics asked for; by far the most asked request of all clients.
+"""Metadata (key 3): the cluster's one node, and topics with their partitions.
 
-Which topics are meant: null is all of them, an empty list none - except in version 0, which has no null and where the
-empty list is all. Since version 12 a topic may be named by its id; as soon as one entry has an id the entries without
-are not looked at (as in Kafka).
+Null selects all topics, an empty list none; v0 has no null, and there the empty list selects all. v12 may name a topic by its
+id (KIP-516): as soon as one entry has an id, entries without one are ignored, as in Kafka.
 
-A topic that is missing is made when both the client and `auto.create.topics.enable` allow it. The answer does not wait
-for that: it says UNKNOWN_TOPIC_OR_PARTITION, as Kafka's does, and the client asks again until the topic is there.
+A missing topic is created if both the client and `auto.create.topics.enable` allow it. The response does not wait for that:
+it carries UNKNOWN_TOPIC_OR_PARTITION, as Kafka's does, and the client asks again until the topic exists.
 """
 
 from collections.abc import Iterable
@@ -32,15 +31,15 @@ def handle(server: Server, exchange: Exchange[MetadataRequest]) -> None:
     if request.topics and any(t.name is None and t.topic_id == NO_ID for t in request.topics):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     host, port = exchange.advertised
-    answer = MetadataResponse(
+    response = MetadataResponse(
         brokers=[MetadataResponse.MetadataResponseBroker(node_id=server.node_id, host=host, port=port)],
         cluster_id=server.cluster_id,
         controller_id=server.node_id,
         topics=list(_topics(server, request, version)),
     )
     if request.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = authorized_operations.CLUSTER
-    exchange.reply(answer)
+        response.cluster_authorized_operations = authorized_operations.CLUSTER
+    exchange.reply(response)
 
 
 def refuse(request: MetadataRequest, error: KafkaError, _api_version: int) -> MetadataResponse:
@@ -60,13 +59,13 @@ def _topics(server: Server, request: MetadataRequest, version: int) -> Iterable[
         if request.include_topic_authorized_operations
         else authorized_operations.NOT_REQUESTED
     )
-    asked = request.topics
-    if asked is None or (version == 0 and not asked):
+    named = request.topics
+    if named is None or (version == 0 and not named):
         for topic in registry.topics.values():
             if topic.name not in names.UNLISTED:
                 yield _described(topic, server.node_id, operations)
         return
-    ids = dict.fromkeys(t.topic_id for t in asked if t.topic_id != NO_ID)
+    ids = dict.fromkeys(t.topic_id for t in named if t.topic_id != NO_ID)
     if ids:
         known = [registry.by_id[topic_id] for topic_id in ids if topic_id in registry.by_id]
         for topic_id in ids:
@@ -78,7 +77,7 @@ def _topics(server: Server, request: MetadataRequest, version: int) -> Iterable[
             yield _described(topic, server.node_id, operations)
         return
     missing: list[str] = []
-    for name in dict.fromkeys(t.name for t in asked if t.name is not None):
+    for name in dict.fromkeys(t.name for t in named if t.name is not None):
         found = registry.topics.get(name)
         if found is not None:
             yield _described(found, server.node_id, operations)

@@ -1,22 +1,23 @@
-"""OffsetDelete (key 47). An administrator takes back offsets of a group (KIP-496).
+"""OffsetDelete (key 47): deletes committed offsets of a group (KIP-496).
 
-Unknown topics and partitions are refused here and lead the answer; unlike a commit, the request reaches its group even
-when nothing else is left, and an error of the group then is the whole answer.
+Unknown topics and partitions are refused here and come first in the response. Unlike a commit, the request goes to its group
+even if nothing else is left of it, and an error of the group is then the whole response.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from coordinator.api.access import DELETE_GROUP, READ_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.offsets.delete import delete
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, OffsetDeleteRequest, OffsetDeleteResponse
 from coordinator.runtime.result import RequestContext, Result
+from coordinator.topics.engine import Topics
 
-_AskedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+_RequestedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
@@ -27,29 +28,29 @@ def handle(server: Server, exchange: Exchange[OffsetDeleteRequest]) -> None:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     refused = _refuse_unknown(request, server.topics)
 
-    def delete_rest(state: Any, request: OffsetDeleteRequest, context: RequestContext, now_ms: int) -> Result:
-        result = delete(state, request, context, now_ms)
+    def delete_known(groups: Groups, request: OffsetDeleteRequest, context: RequestContext, now_ms: int) -> Result:
+        result = delete(groups, request, context, now_ms)
         assert isinstance(result.reply, OffsetDeleteResponse)
         result.reply.topics = _joined(refused, result.reply.topics)
         return result
 
-    server.groups.submit(request.group_id, delete_rest if refused else delete, exchange)
+    server.groups.submit(request.group_id, delete_known if refused else delete, exchange)
 
 
 def refuse(request: OffsetDeleteRequest, error: KafkaError, api_version: int) -> Message:
     return OffsetDeleteResponse(error_code=error.code)
 
 
-def _refuse_unknown(request: OffsetDeleteRequest, catalog: Any) -> list[_Topic]:
-    """Leaves in the request what exists; answers for the rest."""
-    left: list[_AskedTopic] = []
+def _refuse_unknown(request: OffsetDeleteRequest, topics: Topics) -> list[_Topic]:
+    """Leaves the partitions that exist in the request; returns the response's entries for the others."""
+    left: list[_RequestedTopic] = []
     refused: list[_Topic] = []
     for topic in request.topics:
-        count = catalog.partition_count(topic.name)
+        count = topics.partition_count(topic.name)
         exists = [each for each in topic.partitions if count is not None and 0 <= each.partition_index < count]
         missing = [each for each in topic.partitions if count is None or not 0 <= each.partition_index < count]
         if exists:
-            left.append(_AskedTopic(topic.name, exists))
+            left.append(_RequestedTopic(topic.name, exists))
         if missing or count is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused.append(_Topic(topic.name, [_Partition(each.partition_index, code) for each in missing]))
@@ -58,11 +59,11 @@ def _refuse_unknown(request: OffsetDeleteRequest, catalog: Any) -> list[_Topic]:
 
 
 def _joined(refused: Sequence[_Topic], topics: Sequence[_Topic]) -> list[_Topic]:
-    """Both in this order; a topic that is in both is answered once."""
+    """Both lists, in this order; a topic that is in both has one entry."""
     joined: dict[str, _Topic] = {}
     for topic in (*refused, *topics):
-        begun = joined.get(topic.name)
-        joined[topic.name] = topic if begun is None else _Topic(topic.name, begun.partitions + topic.partitions)
+        first = joined.get(topic.name)
+        joined[topic.name] = topic if first is None else _Topic(topic.name, first.partitions + topic.partitions)
     return list(joined.values())
 
 

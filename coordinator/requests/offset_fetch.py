@@ -1,22 +1,21 @@
-"""OffsetFetch (key 9). Where did this group get to?
+"""OffsetFetch (key 9): the committed offsets of groups.
 
-v2 can ask for everything a group has (topics null) and has an error of the whole group; v7 asks for stable offsets only
-(KIP-447); v8 asks for several groups at once (KIP-709); v9 names the member of a consumer group (KIP-848); v10 names
-topics by id.
+v2 can request everything that a group has committed (topics null), and has a top-level error. v7 can request stable offsets
+only (KIP-447). v8 names several groups (KIP-709). v9 names the member of a consumer group (KIP-848). v10 names topics by id.
 
-Groups of one request live on different shards: each shard answers for its own, and the answer lists them as they were
-asked.
+The groups of one request may live on different shards. Each shard answers for its own, and the response lists the groups in
+the order of the request.
 """
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 from coordinator.api.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.offsets.fetch import fetch, fetch_group
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import Message, OffsetFetchRequest, OffsetFetchResponse
 from coordinator.runtime.result import RequestContext, Result
@@ -27,7 +26,7 @@ TOPIC_IDS_SINCE = 10
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 
-_AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+_RequestedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 _Group = OffsetFetchResponse.OffsetFetchResponseGroup
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 _Partition = OffsetFetchResponse.OffsetFetchResponsePartition
@@ -38,30 +37,30 @@ def handle(server: Server, exchange: Exchange[OffsetFetchRequest]) -> None:
     if exchange.api_version < BATCH_SINCE:
         server.groups.submit(request.group_id, fetch, exchange)
         return
-    asked: dict[str, list[_AskedGroup]] = {}
+    requested: dict[str, list[_RequestedGroup]] = {}
     for group in request.groups:
-        asked.setdefault(group.group_id, []).append(group)
+        requested.setdefault(group.group_id, []).append(group)
     by_id = exchange.api_version >= TOPIC_IDS_SINCE
 
-    def fetch_part(state: Any, group_ids: Sequence[str], context: RequestContext, now_ms: int) -> Result:
+    def fetch_on_shard(groups: Groups, group_ids: list[str], _context: RequestContext, _now_ms: int) -> Result:
         return Result(
             OffsetFetchResponse(
                 groups=[
-                    fetch_group(state, each, by_id=by_id, require_stable=request.require_stable)
+                    fetch_group(groups, each, by_id=by_id, require_stable=request.require_stable)
                     for group_id in group_ids
-                    for each in asked[group_id]
+                    for each in requested[group_id]
                 ]
             )
         )
 
     def combine(parts: Sequence[OffsetFetchResponse]) -> OffsetFetchResponse:
-        answers: dict[str, deque[_Group]] = {}
+        fetched: dict[str, deque[_Group]] = {}
         for part in parts:
             for group in part.groups:
-                answers.setdefault(group.group_id, deque()).append(group)
-        return OffsetFetchResponse(groups=[answers[group.group_id].popleft() for group in request.groups])
+                fetched.setdefault(group.group_id, deque()).append(group)
+        return OffsetFetchResponse(groups=[fetched[group.group_id].popleft() for group in request.groups])
 
-    server.groups.gather_by_group(asked, fetch_part, exchange, combine)
+    server.groups.gather_by_group(requested, fetch_on_shard, exchange, combine)
 
 
 def refuse(request: OffsetFetchRequest, error: KafkaError, api_version: int) -> Message:

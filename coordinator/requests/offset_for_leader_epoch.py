@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch: where the records of an epoch end, so that a consumer finds out what a lost leader took along.
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, by which a consumer detects lost records (KIP-320).
 
-One node leads every partition from its creation on, in epoch 0: that epoch ends where the log ends, a later one is not
-known (-1, -1), and an earlier one ends where the log begins, as Kafka has it.
+One node leads every partition in epoch 0, from its creation on. Epoch 0 ends at the high watermark, a later epoch is unknown
+(-1, -1), and an earlier one ends where the log begins, as in Kafka.
 """
 
 from coordinator.api.access import CLUSTER_ACTION, DESCRIBE_TOPIC
@@ -24,7 +24,10 @@ def handle(server: Server, exchange: Exchange[OffsetForLeaderEpochRequest]) -> N
     exchange.reply(
         OffsetForLeaderEpochResponse(
             topics=[
-                _Topic(topic=topic.topic, partitions=[_end(server, topic.topic, asked) for asked in topic.partitions])
+                _Topic(
+                    topic=topic.topic,
+                    partitions=[_epoch_end(server, topic.topic, partition) for partition in topic.partitions],
+                )
                 for topic in request.topics
             ]
         )
@@ -36,30 +39,30 @@ def refuse(request: OffsetForLeaderEpochRequest, error: KafkaError, _api_version
         topics=[
             _Topic(
                 topic=topic.topic,
-                partitions=[_Partition(partition=asked.partition, error_code=error.code) for asked in topic.partitions],
+                partitions=[_Partition(partition=each.partition, error_code=error.code) for each in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _end(
-    server: Server, name: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+def _epoch_end(
+    server: Server, name: str, requested: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 ) -> OffsetForLeaderEpochResponse.EpochEndOffset:
-    answer = _Partition(partition=asked.partition)
-    partition = server.topics.partition(name, asked.partition)
+    end = _Partition(partition=requested.partition)
+    partition = server.topics.partition(name, requested.partition)
     if partition is None:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        end.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     elif partition.state is State.FAILED:
-        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-    elif asked.current_leader_epoch not in {_NO_EPOCH, LEADER_EPOCH}:
-        newer = asked.current_leader_epoch > LEADER_EPOCH
-        answer.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH
-    elif asked.leader_epoch == LEADER_EPOCH:
-        answer.leader_epoch, answer.end_offset = LEADER_EPOCH, partition.high_watermark
-    elif asked.leader_epoch < _NO_EPOCH:
-        answer.leader_epoch, answer.end_offset = asked.leader_epoch, partition.start_offset
-    return answer
+        end.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    elif requested.current_leader_epoch not in {_NO_EPOCH, LEADER_EPOCH}:
+        newer = requested.current_leader_epoch > LEADER_EPOCH
+        end.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH
+    elif requested.leader_epoch == LEADER_EPOCH:
+        end.leader_epoch, end.end_offset = LEADER_EPOCH, partition.high_watermark
+    elif requested.leader_epoch < _NO_EPOCH:
+        end.leader_epoch, end.end_offset = requested.leader_epoch, partition.start_offset
+    return end
 
 
 API = Api(

@@ -1,11 +1,9 @@
-"""Produce: see topics/produce.py for what is checked and when the answer leaves.
+"""Produce (key 0): appends records to partitions (topics/produce.py says what is validated and when the response leaves).
 
-With acks=0 there is no answer, so the only way to tell a producer that something went wrong is to close its connection;
-Kafka does the same, and the producer then looks for new metadata. Versions 0-2 are advertised (api_versions.py says
-why) but not spoken: the connection is closed, as Kafka 4 closes it.
+With acks=0 there is no response, so the only way to report an error is to close the connection. Kafka does the same, and the
+producer then refreshes its metadata. v0-2 are advertised (api_versions.py says why) but not supported: a request of these
+versions closes the connection, as in Kafka 4. v13 names topics by id (KIP-516).
 """
-
-from typing import Any
 
 from coordinator.api.access import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api
@@ -35,13 +33,10 @@ def handle(server: Server, exchange: Exchange[ProduceRequest]) -> None:
         else:
             exchange.no_reply()
 
-    def verify(*arguments: Any, **options: Any) -> None:
-        server.verification.check(*arguments, **options)
-
     if counted_bytes:
         server.memory.take(counted_bytes)
     try:
-        waits = produce(server.topics, request, exchange.api_version, verify, reply)
+        waits = produce(server.topics, request, exchange.api_version, server.verification.check, reply)
     except KafkaError:
         if counted_bytes:
             server.memory.give_back(counted_bytes)

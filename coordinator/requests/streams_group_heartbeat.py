@@ -1,13 +1,12 @@
-"""StreamsGroupHeartbeat (key 88): how a member of a Kafka Streams application joins its group, says what it does, learns which
-tasks it has, and leaves (KIP-1071).
+"""StreamsGroupHeartbeat (key 88): a member of a Kafka Streams group joins, sends its topology, learns its tasks, and leaves.
 
-Beside its group the request is about topics. Those of a topology must have names that topics can have, and none may be the
-server's own. Internal topics that are missing are made, behind the answer that says so (`MISSING_INTERNAL_TOPICS`): the
-member asks again and finds them. Why some could not be made is told with the next such answer.
+The protocol is that of KIP-1071. Beside its group, the request concerns topics. The topics of a topology must have valid names,
+and none may be internal to the server. Internal topics of the topology that are missing are created behind the response that
+reports them (`MISSING_INTERNAL_TOPICS`); the member sends another heartbeat and finds them. If some could not be created, the
+next such response says why.
 """
 
 from functools import partial
-from typing import Any
 
 from coordinator.api.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, READ_GROUP
 from coordinator.api.declaration import Api
@@ -15,8 +14,9 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.settings import STREAMS
 from coordinator.groups.state import Groups
-from coordinator.groups.streams.group import StatusCode, StreamsGroup, find_streams_group
+from coordinator.groups.streams.group import StreamsGroup, find_streams_group
 from coordinator.groups.streams.heartbeat import streams_group_heartbeat
+from coordinator.groups.streams.status import StatusCode
 from coordinator.groups.streams.topology import InternalTopic
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
@@ -28,7 +28,7 @@ from coordinator.runtime.result import RequestContext, Result
 from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation, Creatable
 
-FAILURES_TOLD_MAX = 3
+FAILURES_LISTED_MAX = 3
 FAILURES_KEPT_FOR_HEARTBEATS = 2
 _DEFAULT = -1
 _Config = CreateTopicsRequest.CreatableTopicConfig
@@ -41,21 +41,24 @@ def handle(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest]) -> 
         return
     if request.topology is not None:
         _check_names(request.topology)
-    auto_creation: AutoTopicCreation = server.auto_topic_creation
+    auto_creation = server.auto_topic_creation
 
-    def beat(groups: Groups, request: StreamsGroupHeartbeatRequest, context: RequestContext, now_ms: int) -> Result:
-        """The group's operation, and what is to be done about missing topics."""
-        result: Result = streams_group_heartbeat(groups, request, context, now_ms)
-        answer: Any = result.reply
-        for status in answer.status or ():
+    def heartbeat(
+        groups: Groups, request: StreamsGroupHeartbeatRequest, context: RequestContext, now_ms: int
+    ) -> Result:
+        """Runs the group's operation, and has missing internal topics created after its response."""
+        result = streams_group_heartbeat(groups, request, context, now_ms)
+        response = result.reply
+        assert isinstance(response, StreamsGroupHeartbeatResponse)
+        for status in response.status or ():
             if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
                 missing = _missing(groups, request.group_id)
                 _report_failures(auto_creation, missing, status)
-                keep_ms = FAILURES_KEPT_FOR_HEARTBEATS * answer.heartbeat_interval_ms
+                keep_ms = FAILURES_KEPT_FOR_HEARTBEATS * response.heartbeat_interval_ms
                 result.after = [*result.after, partial(auto_creation.create, missing, keep_ms)]
         return result
 
-    server.groups.submit(request.group_id, beat, exchange)
+    server.groups.submit(request.group_id, heartbeat, exchange)
 
 
 def refuse(request: StreamsGroupHeartbeatRequest, error: KafkaError, api_version: int) -> StreamsGroupHeartbeatResponse:
@@ -63,7 +66,7 @@ def refuse(request: StreamsGroupHeartbeatRequest, error: KafkaError, api_version
 
 
 def _check_names(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
-    """Raises STREAMS_INVALID_TOPOLOGY."""
+    """Raises STREAMS_INVALID_TOPOLOGY for a topic name that is internal or invalid."""
     named = dict.fromkeys(
         name
         for part in topology.subtopologies
@@ -88,11 +91,13 @@ def _check_names(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
 
 
 def _missing(groups: Groups, group_id: str) -> list[Creatable]:
-    """The internal topics that the group needs and that are not there."""
+    """The internal topics that the group needs and that do not exist."""
     group = find_streams_group(groups, group_id) or groups.uncommitted_groups[group_id]
     assert isinstance(group, StreamsGroup)
     return (
-        [] if group.configured is None else [_creatable(topic) for topic in group.configured.internal_topics_to_create]
+        []
+        if group.soft.configured is None
+        else [_creatable(topic) for topic in group.soft.configured.internal_topics_to_create]
     )
 
 
@@ -101,9 +106,9 @@ def _report_failures(
 ) -> None:
     failures = auto_creation.failures(topic.name for topic in missing)
     if failures:
-        told = [f"{name} ({reason})" for name, reason in failures.items()]
-        more = len(told) - FAILURES_TOLD_MAX
-        listed = ", ".join(told[:FAILURES_TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
+        reasons = [f"{name} ({reason})" for name, reason in failures.items()]
+        more = len(reasons) - FAILURES_LISTED_MAX
+        listed = ", ".join(reasons[:FAILURES_LISTED_MAX]) + (f" and {more} more" if more > 0 else "")
         status.status_detail += f"; Creation failed: {listed}."
 
 

@@ -1,6 +1,6 @@
-"""SyncGroup (key 14): a member asks for its assignment; the leader brings everybody's.
+"""SyncGroup (key 14): a member asks for its assignment; the leader brings the assignments of all members.
 
-v3 knows static members (KIP-345); v5 must name the protocol type and protocol (KIP-559).
+v3 knows static members (KIP-345). v5 must name the protocol type and protocol (KIP-559).
 """
 
 from coordinator.api.access import READ_GROUP

@@ -1,12 +1,13 @@
-"""TxnOffsetCommit (key 28). The offsets that a transaction has consumed, as part of it (KIP-98).
+"""TxnOffsetCommit (key 28): the offsets that a transaction has consumed, as part of the transaction (KIP-98).
 
-v2 adds leader epochs (KIP-320). v3 names the member and its generation or epoch, so that a zombie is fenced (KIP-447);
-before it, and where a client leaves them out, there is nothing to check. v4 understands TRANSACTION_ABORTABLE; v5 makes the
-group part of the transaction by itself, where before AddOffsetsToTxn had to (both KIP-890); v6 names topics by id and
-is told STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (KIP-1319).
+Version 2 adds leader epochs (KIP-320). Version 3 names the member and its generation or epoch, so that a zombie is fenced
+(KIP-447); where a client cannot or does not name them, there is nothing to check. Version 4 understands TRANSACTION_ABORTABLE;
+5 adds the group to the transaction by itself, which before took AddOffsetsToTxn (both KIP-890); 6 names topics by id and
+answers STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (KIP-1319).
 
-Three are asked in turn, as in Kafka: the topics, whether they exist (refused partitions lead the answer); the transaction,
-whether the group's partition of `__consumer_offsets` is part of it; the group (groups/offsets/commit_in_transaction.py).
+Three things are checked in turn, as in Kafka: whether the topics exist (refused partitions come first in the answer); whether
+the group's partition of `__consumer_offsets` is part of the transaction; whether the group lets the consumer and the producer
+pass (groups/offsets/commit_in_transaction.py).
 """
 
 from typing import Any
@@ -15,16 +16,18 @@ from coordinator.api.access import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_I
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
-from coordinator.api.topic_existence import Judged, all_exist, judge
+from coordinator.api.topic_existence import fill_in_topics, split_by_existence
+from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
+from coordinator.groups.offsets.partial_commit import PartialCommit
 from coordinator.groups.offsets.validate_partitions import fail
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, TxnOffsetCommitRequest
-from coordinator.runtime.result import Producer, RequestContext, Result
+from coordinator.runtime.result import Producer, Result
 
 OFFSETS_TOPIC = "__consumer_offsets"
 LOADING_SINCE = 2
-"""Clients before Kafka 2.3 die of COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+"""COORDINATOR_LOAD_IN_PROGRESS is fatal to clients before Kafka 2.3 (KAFKA-7296)."""
 ABORTABLE_SINCE = 4
 ADDS_ITSELF_SINCE = 5
 TOPIC_IDS_SINCE = 6
@@ -37,25 +40,27 @@ _FOR_CLIENTS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""What a client of the group's coordinator is told of the transaction's."""
+"""An error of the transaction's coordinator -> the error that a client of the group's coordinator gets."""
 
 
 def handle(server: Server, exchange: Exchange[Any]) -> None:
     request: TxnOffsetCommitRequest = exchange.request
     api_version = exchange.api_version
     by_id = api_version >= TOPIC_IDS_SINCE
-    # Also where all exist: what the group is asked is not the request alone.
-    all_exist(request, server.topics, by_id=by_id)
-    judged = exchange.request = judge(request, server.topics, ANSWERS, by_id=by_id)
+    fill_in_topics(request, server.topics, by_id=by_id)
+    partial = exchange.request = split_by_existence(request, server.topics, ANSWERS, by_id=by_id)
 
-    def told(error: ErrorCode) -> None:
-        """Says what was decided without the group."""
-        server.groups.run_internal(request.group_id, lambda state, _: Result(facts=judged.told(state, exchange, error)))
+    def emit_decision(error: ErrorCode) -> None:
+        """The group's event log gets a decision that the group was not asked for."""
+        server.groups.run_internal(
+            request.group_id,
+            lambda state, _: Result(facts=commit_facts(state, request, exchange, error, missing=partial.missing)),
+        )
 
-    if not judged.left.topics:
-        if judged.refused:
-            told(ErrorCode.NONE)
-        exchange.reply(judged.answer)
+    if not partial.existing.topics:
+        if partial.missing:
+            emit_decision(ErrorCode.NONE)
+        exchange.reply(partial.answer())
         return
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -67,10 +72,11 @@ def handle(server: Server, exchange: Exchange[Any]) -> None:
         if refused:
             error = next(iter(refused.values()))
             error = _FOR_CLIENTS.get(error, error)
-            told(error)
+            emit_decision(error)
             exchange.refuse(error)
             return
-        shard.submit(_commit(VerifiedCommit(judged.left, guard)), exchange)
+        exchange.request = VerifiedCommit(partial, guard)
+        shard.submit(commit_in_transaction, exchange)
 
     server.verification.check(
         request.transactional_id,
@@ -82,27 +88,16 @@ def handle(server: Server, exchange: Exchange[Any]) -> None:
     )
 
 
-def _commit(verified: VerifiedCommit) -> Any:
-    def commit(state: Any, judged: Judged, context: RequestContext, now_ms: int) -> Result:
-        try:
-            result = commit_in_transaction(state, verified, context, now_ms)
-        except KafkaError as error:
-            judged.complete(error.facts)
-            raise
-        if judged.refused:
-            result.reply = judged.completed(result.reply)
-            result.facts = judged.told(state, context, ErrorCode.NONE)
-        return result
-
-    return commit
-
-
-def refuse(request: TxnOffsetCommitRequest | Judged, error: KafkaError, api_version: int) -> Message:
+def refuse(
+    request: TxnOffsetCommitRequest | PartialCommit | VerifiedCommit, error: KafkaError, api_version: int
+) -> Message:
     code = error.code
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and api_version < LOADING_SINCE:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if isinstance(request, Judged):
-        return request.completed(fail(request.left, ANSWERS, code))
+    if isinstance(request, VerifiedCommit):
+        request = request.partial
+    if isinstance(request, PartialCommit):
+        return request.answer(fail(request.existing, ANSWERS, code))
     return fail(request, ANSWERS, code)
 
 

@@ -1,11 +1,9 @@
-"""WriteTxnMarkers (key 27): markers into partitions, on the word of the asker.
+"""WriteTxnMarkers (key 27): writes transaction markers to partitions, as the client says.
 
-In Kafka it is what coordinators send to brokers; here it is left to an administrator (`abortTransaction`), who ends what hangs
-in a partition after everything else has gone wrong. Nothing is asked of the transaction's coordinator and nothing is
-repeated: every partition answers for itself.
+In Kafka, transaction coordinators send it to brokers. Here it serves administrators (`abortTransaction`, KIP-664), who end a
+hanging transaction of a partition. The transaction's coordinator is not consulted and nothing is retried: every partition
+answers for itself.
 """
-
-from typing import Any
 
 from coordinator.api.access import ALTER_CLUSTER, CLUSTER_ACTION
 from coordinator.api.declaration import Api
@@ -23,50 +21,50 @@ _Partition = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 def handle(server: Server, exchange: Exchange[WriteTxnMarkersRequest]) -> None:
     request = exchange.request
     outcomes: dict[tuple[int, str, int], ErrorCode] = {}
-    wanted = [
-        (asked, topic.name, index)
-        for asked in request.markers
-        for topic in asked.topics
+    markers = [
+        (marker, topic.name, index)
+        for marker in request.markers
+        for topic in marker.topics
         for index in topic.partition_indexes
     ]
-    left = len(wanted)
+    left = len(markers)
 
-    def write(asked: Any, topic: str, index: int) -> None:
+    def write(requested: WriteTxnMarkersRequest.WritableTxnMarker, topic: str, index: int) -> None:
         def written(error: ErrorCode) -> None:
             nonlocal left
-            outcomes[asked.producer_id, topic, index] = error
+            outcomes[requested.producer_id, topic, index] = error
             left -= 1
             if not left:
                 exchange.reply(_response(outcomes))
 
         marker = Marker(
-            asked.producer_id,
-            asked.producer_epoch,
-            asked.transaction_result,
-            asked.coordinator_epoch,
-            asked.transaction_version,
+            requested.producer_id,
+            requested.producer_epoch,
+            requested.transaction_result,
+            requested.coordinator_epoch,
+            requested.transaction_version,
         )
         server.markers.write_once(marker, topic, index, written)
 
-    if not wanted:
+    if not markers:
         exchange.reply(WriteTxnMarkersResponse())
-    for each in wanted:
+    for each in markers:
         write(*each)
 
 
 def refuse(request: WriteTxnMarkersRequest, error: KafkaError, _api_version: int) -> WriteTxnMarkersResponse:
     return _response(
         {
-            (asked.producer_id, topic.name, index): error.code
-            for asked in request.markers
-            for topic in asked.topics
+            (marker.producer_id, topic.name, index): error.code
+            for marker in request.markers
+            for topic in marker.topics
             for index in topic.partition_indexes
         }
     )
 
 
 def _response(outcomes: dict[tuple[int, str, int], ErrorCode]) -> WriteTxnMarkersResponse:
-    """One entry per producer, however many of its transactions were asked for, as in Kafka."""
+    """Makes one entry per producer, however many of its transactions the request names, as in Kafka."""
     producers: dict[int, dict[str, list[_Partition]]] = {}
     for (producer_id, topic, index), error in outcomes.items():
         producers.setdefault(producer_id, {}).setdefault(topic, []).append(_Partition(index, error))

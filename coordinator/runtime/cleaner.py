@@ -1,8 +1,8 @@
-"""Compacts logs in the background, one at a time, in steps of a few milliseconds.
+"""Compacts logs in the background, one at a time, in steps of a few milliseconds (Kafka's LogCleaner).
 
-Every `backoff_ms` the next log that is due is taken, in turn, so that a busy one does not keep the others waiting. A
-step is one turn of the loop: requests that came meanwhile are served before the next. What a step hands out to block on (the
-sync of a new segment) runs in a worker; if that fails the cleaning ends, the log stays whole, and the next round tries again.
+Every `backoff_ms` the next log that is due is compacted, in turn, so that a busy one does not keep the others waiting. A step
+is one turn of the loop: requests that arrived meanwhile are served before the next step. Blocking work of a step, such as the
+sync of a new segment, runs in a worker. If it fails the compaction ends, the log stays intact, and the next round tries again.
 """
 
 import logging
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Cleaner:
-    """Runs until `stop`. `logs()` says which logs are compacted at the moment it is asked."""
+    """Runs until `stop`. `logs()` returns the logs that are to be compacted at that moment."""
 
     def __init__(
         self,
@@ -41,24 +41,24 @@ class Cleaner:
         self._steps: Generator[Work | None, None, None] | None = None
         self._stopped = False
         self._working = False
-        """The file of the new segment is in a worker's hands."""
+        """Whether a worker is using the file of the new segment."""
         self.cleanings = 0
-        """Logs cleaned so far."""
+        """The number of compactions so far."""
         self._timer: Handle = schedule(backoff_ms, self._begin)
 
     def stop(self) -> None:
-        """Ends a cleaning that is under way, at once or when its work is done; its log is whole at any step."""
+        """Ends a compaction in progress, at once or when the worker is done. The log is intact after every step."""
         self._stopped = True
         self._timer.cancel()
         if not self._working:
-            self._give_up()
+            self._abandon()
 
     @property
     def idle(self) -> bool:
-        """Whether no cleaning is under way."""
+        """Whether no compaction is in progress."""
         return self._steps is None
 
-    def _give_up(self) -> None:
+    def _abandon(self) -> None:
         steps, self._steps = self._steps, None
         if steps is not None:
             steps.close()
@@ -93,12 +93,12 @@ class Cleaner:
             self._soon(self._step)
         else:
             self._working = True
-            self._run_in_worker(work, self._worked)
+            self._run_in_worker(work, self._on_work_done)
 
-    def _worked(self, outcome: Any) -> None:
+    def _on_work_done(self, outcome: Any) -> None:
         self._working = False
         if self._stopped or self._steps is None:
-            self._give_up()
+            self._abandon()
             return
         if isinstance(outcome, Exception):
             try:

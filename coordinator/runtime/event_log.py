@@ -1,29 +1,30 @@
-"""A shard's event log: what its groups decided and why, beside the log that says what came of it.
+"""A shard's event log: what its groups decided and why, beside the log that has the outcome.
 
     __consumer_offsets-7/       the state: what a restart needs
-    __coordinator_events-7/     the events: what a person asks afterwards; never compacted, here only its end is read
+    __coordinator_events-7/     the events: for people, who ask afterwards; never compacted, and only its end is read here
 
-An event is evidence, and evidence must not cost the thing it is about. So nothing waits for this log: events are
-collected while a turn of the loop runs, and become one batch behind the state's, when that is on its way to the disk.
-The batch is handed to the operating system in the same turn, and outlives the process as the state does; it is not
-synced for anybody. If it cannot be written, the events are counted as lost and the server goes on.
+An event is evidence, and evidence must not disturb what it is about. So nothing waits for this log: the events of a turn of
+the loop are collected and become one batch, which is written after the state's. It is handed to the operating system in the
+same turn and survives the death of the process as the state does, but nobody waits for it to be synced. If it cannot be
+written, the events are counted as lost and the server carries on.
 
-What may be missing is never silent, for each event bears the state offset at which it was decided, and the last of a
-batch the one up to which nothing was left out (`StateEndOffset`). Two things can come apart when the power fails:
+Missing events are always detectable: each event has the state offset at which it was decided, and the last event of a batch
+has the offset up to which nothing was left out (`StateEndOffset`). After a power failure the two logs can differ in two ways:
 
-    the events end before the state     they were not synced: a gap. `EventLogOpened` says from where to where.
-                                        (A kill between the two writes makes one too; nobody was answered then.)
-    the state ends before the events    what they tell of was never answered, and never came true: the next
-                                        `EventLogOpened` says from which event on (`UndoneFromOffset`)
+    the events end before the state     they were not synced: a gap. `EventLogOpened` records its two ends. (A kill between
+                                        the two writes leaves one too; nobody had been answered then.)
+    the state ends before the events    the events describe decisions that were never answered and never took effect: the
+                                        next `EventLogOpened` names the first of them (`UndoneFromOffset`)
 
-The second also when the state could not be synced and was read again. When the state's batch cannot even be written,
-its events are dropped before they are written.
+The second can also happen when the state could not be synced and was loaded again. When the state's batch cannot even be
+written, its events are dropped before they are written.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from coordinator.log.batch import check_batch, key_values
@@ -46,14 +47,14 @@ from coordinator.world.clock import Clock
 _log = logging.getLogger(__name__)
 
 RETRY_MS = 1_000
-"""How long a log whose disk took nothing is left alone before it is tried again."""
+"""How long no write is tried after one has failed."""
 UNKNOWN = -1
 START, RELOAD, RESUME = "start", "reload", "resume"
-"""Why `EventLogOpened` is written; the last: events were lost, and now the disk takes them again."""
+"""Why `EventLogOpened` is written. RESUME: events were lost, and now the disk accepts them again."""
 
 
 class Status(StrEnum):
-    """Whether events are written. BLOCKED: not until the disk takes them again. FAILED: not before a restart."""
+    """Whether events are written. BLOCKED: not until the disk accepts them again. FAILED: not before a restart."""
 
     ACTIVE = "active"
     BLOCKED = "blocked"
@@ -65,7 +66,7 @@ _ACTIVE = Status.ACTIVE  # Looking a name up in an enum is noticed with every ba
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRun:
-    """What the event logs of a process say of it."""
+    """The run of the server that its event logs name."""
 
     run_id: str
     node_id: int
@@ -74,19 +75,24 @@ class ServerRun:
 
 @dataclass(slots=True, kw_only=True)
 class Tail:
-    """How an event log ends."""
+    """The end of an event log."""
 
     previous_offset: int = UNKNOWN
-    """State offset of the last event."""
+    """The state offset of the last event."""
     covered_offset: int = UNKNOWN
     """The last `StateEndOffset`."""
     is_closed: bool = False
     undone_from: int = UNKNOWN
-    """Offset of the first event that never came true."""
+    """The offset of the first event whose decision never took effect."""
 
 
 Pending = tuple[Event, int, int, int]
 """An event that was told in this turn, when, and the state log's end before and after what it tells of."""
+
+
+EncodeEvent = Callable[[Any, int, int, int], tuple[bytes, bytes]]
+"""`encode(event, state_offset, time_ms, state_end)`: the key and the value of `event.record(state_offset, time_ms)`, with the
+tagged field `StateEndOffset` unless `state_end` is negative."""
 
 
 class EventLog:
@@ -102,8 +108,9 @@ class EventLog:
         *,
         make_writer: Callable[[Log, Callable[[int], None], Callable[[OSError], None]], Writer],
         on_written: Callable[[int], None],
+        encoders: Mapping[type[Event], EncodeEvent] = MappingProxyType({}),
     ) -> None:
-        """The writer's durability is "write"."""
+        """The writer's durability is "write". `encoders`: the class of an event -> what encodes it, in place of the codec."""
         self.index = index
         self.log = log
         self.status = Status.ACTIVE
@@ -112,24 +119,25 @@ class EventLog:
         self.written = 0
         self.written_bytes = 0
         self.lost = 0
-        """Events that were told and could not be written."""
+        """Events that could not be written."""
         self.gaps = 0
-        """Openings that found state records before them of which nothing may have been told."""
+        """How often the log was opened behind state records whose events may be missing."""
         self.pending: list[Pending] = []
         self._serde = serde
+        self._encoders = encoders
         self._clock = clock
         self._run = run
         self._writer = make_writer(log, lambda _: on_written(index), self._write_failed)
         self._tail = Tail()
         self._opened: EventLogOpenedValue | None = None
-        """To be written before the next event: a shard of which nothing was ever told needs no file."""
+        """Written before the next event. A shard without events needs no file."""
         self._lost_since_written = 0
         self._retry_at_ms = 0
 
-    # --- beginning and end --------------------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------------------------------
 
     def open(self, state_offset: int, cause: str) -> None:
-        """The state was loaded, and ends at this offset: compares that with what was told of it."""
+        """Compares the log with the state, which was loaded and ends at this offset."""
         self.drop_after(state_offset)
         if self.log.failed is not None:
             self._fail(
@@ -157,11 +165,11 @@ class EventLog:
         self.flush(state_offset)
 
     def drop_after(self, state_offset: int) -> None:
-        """The state goes no further: what was decided beyond, in this turn, is not to be."""
+        """Drops the pending events of decisions beyond this offset: the state lost them."""
         self.pending = [each for each in self.pending if each[3] <= state_offset]
 
     def finish(self, state_offset: int) -> None:
-        """The shard has stopped and its state is on the disk: the last event says that nothing is missing."""
+        """Writes the last event, which says that nothing is missing. The shard has stopped and its state is durable."""
         if self._opened is None and self.log.end_offset:
             now_ms = self._clock.wall_ms()
             closed = MessageEvent(EventLogClosedKey(), EventLogClosedValue(run_id=self._run.run_id))
@@ -169,7 +177,7 @@ class EventLog:
             self.flush(state_offset)
 
     def close(self) -> None:
-        """Gives the files back; what was written is synced, if the disk still takes it."""
+        """Closes the files; syncs them first if the disk allows it."""
         try:
             if self.log.failed is None:
                 self.log.close()
@@ -180,13 +188,13 @@ class EventLog:
 
     @property
     def idle(self) -> bool:
-        """Whether no sync is under way: then the log may be closed."""
+        """Whether no sync is in progress, so that the log can be closed."""
         return self._writer.idle
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def flush(self, state_end: int) -> None:
-        """Writes what was told since the last flush; nothing was left out that concerns the state up to `state_end`."""
+        """Writes the events since the last flush. With them the log is complete for the state up to `state_end`."""
         pending, self.pending = self.pending, []
         opened = self._opened
         if not pending and (opened is None or not (opened.state_offset or self.log.end_offset)):
@@ -203,12 +211,12 @@ class EventLog:
                 opened.state_offset = state_offset
         try:
             self._write(pending, state_end)
-        except Exception:  # noqa: BLE001 - a bug here must not cost what the events are about
+        except Exception:  # noqa: BLE001 - a bug here must not affect the decisions that the events are about
             _log.exception("event=events_not_encoded shard=%d count=%d", self.index, len(pending))
             self._lose(len(pending))
 
     def _write(self, pending: list[Pending], state_end: int) -> None:
-        opened, encode = self._opened, self._serde.encode
+        opened, encode, encoders = self._opened, self._serde.encode, self._encoders
         records: list[tuple[bytes, bytes | None]] = []
         previous_offset = UNKNOWN
         if opened is not None:
@@ -220,10 +228,10 @@ class EventLog:
         for event, time_ms, state_offset, _ in pending:
             left -= 1
             end = UNKNOWN if left else state_end
-            encoded = event.encoded
+            encode_event = encoders.get(type(event))
             try:
-                if encoded is not None:
-                    records.append(encoded(state_offset, time_ms, end))
+                if encode_event is not None:
+                    records.append(encode_event(event, state_offset, time_ms, end))
                 else:
                     record = event.record(state_offset, time_ms)
                     value: Any = record.value
@@ -231,7 +239,7 @@ class EventLog:
                     records.append(encode(record))
                 previous_offset = state_offset
             except EncodeError as error:
-                # A name that is longer than a string may be, once its wrong letters were replaced.
+                # A name can become too long for a string when its invalid characters are replaced.
                 _log.warning('event=event_not_written shard=%d reason="%s"', self.index, error)
                 unwritable += 1
         if not records:
@@ -277,14 +285,14 @@ class EventLog:
         self._lost_since_written += count
 
     def retain(self, now_ms: int) -> None:
-        """Deletes the oldest segments as far as age and size demand."""
+        """Deletes the oldest segments that exceed the retention time or size."""
         if self.log.failed is None:
             try:
                 self.log.apply_retention(now_ms)
             except OSError as error:
                 _log.warning('event=event_log_retention_failed shard=%d reason="%s"', self.index, error)
 
-    # --- what goes wrong ----------------------------------------------------------------------------------------------
+    # --- failure ------------------------------------------------------------------------------------------------------
 
     def _may_try_again(self) -> bool:
         return self.status is Status.BLOCKED and self._clock.monotonic_ms() >= self._retry_at_ms
@@ -309,9 +317,9 @@ class EventLog:
 
 
 def read_tail(log: Log, serde: Serde, state_offset: int) -> Tail:
-    """How the log ends, if the state ends at this offset. Reads back from its end, as far as there is something undone.
+    """Reads the end of the log, given the end of the state. Goes back as far as there are undone events.
 
-    Raises OSError, and ValueError, DecodeError or UnknownRecordVersion for what is not understood.
+    Raises OSError, and ValueError, DecodeError or UnknownRecordVersion for a log that is not understood.
     """
     tail = Tail()
     end = log.end_offset
@@ -341,9 +349,9 @@ def read_tail(log: Log, serde: Serde, state_offset: int) -> Tail:
 
 
 def _is_undone(value: Any, state_offset: int) -> bool:
-    """Whether an event of a batch that reaches beyond the state's end tells of something that the state has lost.
+    """Whether the state has lost the decision of this event, in a batch that reaches beyond the end of the state.
 
-    What was decided *at* the end changed the state there, unless it is a refusal.
+    A decision *at* the end changed the state there, unless it is a refusal.
     """
     if value.state_offset != state_offset:
         return bool(value.state_offset > state_offset)

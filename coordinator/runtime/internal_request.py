@@ -1,7 +1,7 @@
-"""A request that one part of the server makes of a shard, in the shape of a client's.
+"""A request that one part of the server sends to a shard, in the form of a client's request.
 
-Asking by `submit` rather than by `tell` has one reason: there is always an outcome. The reply comes when everything it
-depends on is durable; if the log cannot be written, or the disk is too slow, the outcome is the error that a client would see.
+`Shard.submit` with an InternalRequest differs from `Shard.run_internal` in one way: there is always an outcome. It comes when
+everything that it depends on is durable; if the log cannot be written, or not in time, it is the error that a client would get.
 """
 
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from typing import Any
 from coordinator.protocol.errors import KafkaError
 
 DONE: Any = "done"
-"""A reply that says nothing but that it is done."""
+"""The reply of an operation that has nothing to return."""
 
 
 class InternalRequest:
-    """`done` gets the operation's reply, any object, or a KafkaError; once."""
+    """Calls `done` once, with the operation's reply (any object) or with a KafkaError."""
 
     __slots__ = ("_done", "api_version", "request", "writes")
 
@@ -35,7 +35,7 @@ class InternalRequest:
         return error
 
     def wait(self) -> None:
-        """No operation that is asked for like this lets its asker wait."""
+        """Never called: no operation that gets internal requests parks them in its state."""
         raise AssertionError
 
     def send(self, payload: Any) -> None:

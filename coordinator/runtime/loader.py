@@ -1,14 +1,14 @@
-"""Rebuilds a state machine from its log.
+"""Rebuilds a state machine from its log (Kafka's CoordinatorLoaderImpl).
 
-Batches are replayed in the order they were written, by the calls that the shard made when it wrote them: plain records,
-records of a producer's open transaction, and the marker that ends one. What a transaction's records mean before, and
-after, its end is the state's business (groups/offsets/pending.py), so that a restart cannot see it differently; and a log
-taken over from a Kafka that had transactions open is taken over with them.
+Batches are replayed in the order in which they were written, by the same calls that the shard made when it wrote them: for
+plain records, for records of an open transaction, and for the marker that ends one. What the records of a transaction mean
+before and after its end is up to the state (groups/offsets/pending.py), so that a restart cannot see it differently. A log that
+is taken over from a Kafka cluster may have open transactions, which are taken over with it.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast
 
 from coordinator.log.batch import CONTROL, TRANSACTIONAL, key_values
 from coordinator.log.end_transaction_marker import read_end_transaction
@@ -20,24 +20,20 @@ _SPECIAL = CONTROL | TRANSACTIONAL
 
 
 class StateMachine(Protocol):
-    """What a shard makes durable (groups/machine.py)."""
+    """The state of a shard (groups/machine.py, transactions/transactions.py)."""
 
     def replay(self, record: Record) -> None: ...
     def loaded(self, now_ms: int) -> Result: ...
     def fire(self, key: TimerKey, now_ms: int) -> Result: ...
 
 
-@runtime_checkable
-class Taking(Protocol):
-    """A state machine that takes some records as they are in the log, for there may be millions of them."""
-
-    def takers(self, serde: Serde) -> Mapping[bytes, Callable[[bytes, bytes | None], None]]:
-        """By a key's first two bytes: what does the same with a key and a value as to decode them and replay the record."""
-        ...
+BulkReplayers = Callable[[Any, Serde], Mapping[bytes, Callable[[bytes, bytes | None], None]]]
+"""`bulk_replayers(state, serde)`, called once per load: the first two bytes of a key (the record type) -> what replays the key
+and the value of such a record, in place of `state.replay(serde.decode(key, value))`."""
 
 
 class TransactionalState(StateMachine, Protocol):
-    """A state machine whose log takes part in transactions: its results may have a `producer` or a `marker`."""
+    """A state machine whose log takes part in transactions: its results can have a `producer` or a `marker`."""
 
     def replay_pending(self, record: Record, producer: Producer) -> None: ...
     def replay_marker(self, marker: Marker) -> None: ...
@@ -45,18 +41,18 @@ class TransactionalState(StateMachine, Protocol):
 
 @dataclass(slots=True)
 class Loaded:
-    """What a load read."""
+    """The numbers of records that a load read."""
 
     records: int = 0
     records_skipped: int = 0
-    """Of a type this server does not know; Kafka skips them too."""
+    """Records of an unknown type, which Kafka skips too."""
 
 
-def load(log: Log, serde: Serde, state: StateMachine) -> Loaded:
+def load(log: Log, serde: Serde, state: StateMachine, bulk_replayers: BulkReplayers | None = None) -> Loaded:
     """Replays the whole log. Raises DamagedLog, DecodeError or UnknownRecordVersion: what is not understood is not served."""
     loaded = Loaded()
     decode, replay = serde.decode, state.replay
-    takers = state.takers(serde) if isinstance(state, Taking) else {}
+    replayers = {} if bulk_replayers is None else bulk_replayers(state, serde)
     for buffer, position, header in log.batches():
         records = key_values(buffer, position, header)
         loaded.records += len(records)
@@ -80,9 +76,9 @@ def load(log: Log, serde: Serde, state: StateMachine) -> Loaded:
             if key is None:
                 loaded.records_skipped += 1
                 continue
-            take = takers.get(key[:2])
-            if take is not None:
-                take(key, value)
+            bulk_replay = replayers.get(key[:2])
+            if bulk_replay is not None:
+                bulk_replay(key, value)
                 continue
             record = decode(key, value)
             if record is None:

@@ -1,15 +1,18 @@
-"""What a handler returns, and what it is given: the vocabulary between the deterministic core and its shell.
+"""What an operation gets and returns: the vocabulary between the deterministic core and its shell.
 
-A handler is `handle(state, request, call, now_ms) -> Result`. It is synchronous; it knows no clock, loop, log or chance:
-`now_ms` (wall clock, milliseconds) and fresh ids (`call.fresh_id`) are arguments. What must become durable is a
-`Record`; what must happen later is a `Timer`; who must be answered is in `reply` (the asker) and `replies` (askers of
-earlier requests that waited). What a person should be told (log line, metric) is a `Fact`; what should be known of it for good
-is its `Event`. The shell
-(`runtime/shard.py`) replays the records into the state, writes them, and lets every reply go when the log is durable up
-to the last record written when it was computed.
+An operation is `operation(state, request, context, now_ms) -> Result`. It is synchronous and uses no clock, loop, log or random
+source: `now_ms` (wall clock, milliseconds) and fresh ids (`context.fresh_id`) are arguments. Its result is data:
 
-A timer is a delay, not a deadline: sessions run on the monotonic clock, record timestamps on the wall clock, and a delay
-needs neither.
+    reply, replies    the response to this request, and to earlier requests that were waiting
+    records           what must become durable
+    timers            what must happen later
+    facts             what a person should know: a log line, a metric, and for good an `Event` in the event log
+
+The shell (runtime/shard.py) replays the records into the state, writes them, and sends every reply when the log is durable up
+to the last record that was written when the reply was computed.
+
+A timer is a delay and not a deadline: sessions use the monotonic clock and record timestamps the wall clock, and a delay needs
+neither.
 """
 
 from abc import ABC, abstractmethod
@@ -21,11 +24,11 @@ from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.messages import Message
 
 TimerKey = tuple[Hashable, ...]
-"""First item: the kind, by which the state machine knows what to do ("session", group id, member id)."""
+"""The first item is the kind of timer, by which the state machine dispatches: ("session", group id, member id)."""
 
 
 class Record(NamedTuple):
-    """One log record: a key message, and a value message with the version it is written in, or None for a tombstone."""
+    """A log record: a key message, and a value message with its version, or None for a tombstone."""
 
     key: Message
     value: Message | None
@@ -33,9 +36,9 @@ class Record(NamedTuple):
 
 
 class Records(ABC):
-    """Records of an operation that is so frequent that they bring their own way into the state, and into bytes.
+    """The records of a very frequent operation, with their own faster ways to replay and encode them.
 
-    Iterated they are plain records, and to replay and encode each of those comes to the same.
+    Iteration gives plain records; replaying and encoding these has the same effect.
     """
 
     __slots__ = ()
@@ -48,15 +51,15 @@ class Records(ABC):
 
     @abstractmethod
     def replay(self, state: Any) -> None:
-        """What `state.replay` of each would do."""
+        """Does what `state.replay` of each record would do."""
 
     @abstractmethod
     def add_to(self, batch: BatchBuilder) -> None:
-        """What adding the key and value of each would do."""
+        """Does what adding the key and value of each record would do."""
 
 
 class Producer(NamedTuple):
-    """Whose transaction records belong to."""
+    """The producer whose transaction records belong to."""
 
     id: int
     epoch: int
@@ -70,32 +73,28 @@ class Marker(NamedTuple):
     commit: bool
     coordinator_epoch: int
     transaction_version: int = 0
-    """From 2 on (KIP-890) the marker's epoch is above that of the records: partitions hold it to that."""
+    """From 2 on (KIP-890) the marker's epoch must be above that of the records."""
 
 
 class Timer(NamedTuple):
-    """Arms (or re-arms) the timer `key` to fire `delay_ms` from now; a delay of None disarms it."""
+    """Arms the timer `key` to fire in `delay_ms`, which replaces its earlier delay; None disarms it."""
 
     key: TimerKey
     delay_ms: int | None
 
 
 class Event(Protocol):
-    """What the event log keeps of a fact (runtime/event_log.py): made into a record at the end of the turn, if at all."""
+    """What the event log stores of a fact (runtime/event_log.py). It becomes a record at the end of the turn."""
 
-    @property
-    def encoded(self) -> Callable[[int, int, int], tuple[bytes, bytes]] | None:
-        """Key and value in bytes, by `(state_offset, time_ms, state_end)`, for one that does without the record."""
+    def record(self, state_offset: int, time_ms: int) -> Record:
+        """The event's record. Where and when it was decided are the first two fields of every value."""
         ...
-
-    def record(self, state_offset: int, time_ms: int) -> Record: ...
 
 
 class MessageEvent:
-    """An event that is ready but for when and where it was decided, which the first two fields of its value say."""
+    """An event that is kept as the messages of its record."""
 
     __slots__ = ("key", "value")
-    encoded = None
 
     def __init__(self, key: Message, value: Any) -> None:
         self.key = key
@@ -108,9 +107,9 @@ class MessageEvent:
 
 
 class Fact(NamedTuple):
-    """Something worth telling: `name` and its fields make a log line and a metric, the event goes to the event log.
+    """Something worth knowing. `name` and `fields` become a log line and a metric; `event` goes to the event log.
 
-    Without a name it is for the event log alone: what happens with every commit is no line in a log.
+    A fact without a name is for the event log only: not every commit should be a line in the server's log.
     """
 
     name: str
@@ -119,7 +118,7 @@ class Fact(NamedTuple):
 
 
 class RequestContext(Protocol):
-    """A request as the core sees it: who asks, in which version. Kept by the core, opaque, while the asker waits."""
+    """A request as the core sees it: the client and the version. The core keeps it, without looking inside, to reply later."""
 
     @property
     def api_version(self) -> int: ...
@@ -129,23 +128,23 @@ class RequestContext(Protocol):
     def client_host(self) -> str: ...
     @property
     def fresh_id(self) -> str:
-        """A new random UUID (36 characters) where the API may need one (JoinGroup); "" elsewhere."""
+        """A new random UUID (36 characters) for the APIs that may need one (JoinGroup); "" for others."""
         ...
 
 
 @dataclass(slots=True)
 class Result:
-    """What a handler wants done. `reply` None means that the asker waits (the core kept its `call`)."""
+    """What an operation wants done. A `reply` of None means that the request waits; the core has kept its context."""
 
     reply: Message | bytes | None = None
-    """Bytes: the body of an answer that says no error as a whole, as it was encoded before."""
+    """Bytes stand for the encoded body of a response without a top-level error."""
     records: list[Record] | tuple[Record, ...] | Records = ()
     timers: Sequence[Timer] = ()
     replies: Sequence[tuple[RequestContext, Message]] = ()
     facts: Sequence[Fact] = field(default=())
     producer: Producer | None = None
-    """The records are this producer's, in its open transaction: they get a transactional batch of their own."""
+    """The records belong to the open transaction of this producer and become a transactional batch."""
     marker: Marker | None = None
-    """A control batch to be written, behind the records."""
+    """A control batch to be written after the records."""
     after: Sequence[Callable[[], None]] = ()
-    """What is to be done once all that was written so far is durable; forgotten if the write fails."""
+    """Callbacks for when everything written so far is durable. They are dropped if the write fails."""

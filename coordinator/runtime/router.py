@@ -1,10 +1,10 @@
-"""Which shard a group belongs to, and requests that span shards.
+"""Finds the shard of a group, and handles requests that span shards.
 
-A group lives on the partition of `__consumer_offsets` that Kafka would put it on: Java's String.hashCode of the group id,
-made non-negative, modulo the number of partitions. So a data folder of a real broker loads unchanged.
+A group is stored in the partition of `__consumer_offsets` in which Kafka would store it: Java's String.hashCode of the group
+id, made non-negative, modulo the number of partitions. So the data folder of a real broker can be loaded as it is.
 
-A request that names several groups, or none, is split into one part per shard. Each part is an ordinary request of its
-shard (it waits for that shard's log like any other); when the last one is through, the parts are combined into the answer.
+A request that names several groups, or none, is split into one part per shard. Each part is an ordinary request of its shard
+and waits for that shard's log like any other; when the last part is answered, they are combined into the response.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 class Router(Generic[S]):
-    """All shards of the coordinator."""
+    """All shards of one coordinator, of groups or of transactional ids."""
 
     def __init__(self, shards: Sequence[Shard[S]]) -> None:
         self.shards = shards
@@ -36,93 +36,95 @@ class Router(Generic[S]):
             self._by_group[group_id] = shard
         return shard
 
-    def submit(self, group_id: str, operation: Operation[S, R], exchange: ShardRequest[R]) -> None:
-        """Hands a request to its group's shard."""
+    def submit(self, group_id: str, operation: Operation[S, R], request: ShardRequest[R]) -> None:
+        """Submits a request to the shard of its group."""
         shard = self._by_group.get(group_id)
-        (self.shard_of(group_id) if shard is None else shard).submit(operation, exchange)
+        (self.shard_of(group_id) if shard is None else shard).submit(operation, request)
 
     def run_internal(self, group_id: str, change: Callable[[S, int], Result]) -> None:
-        """Lets the group's shard react to something that is no request of its."""
+        """Runs a change on the shard of the group (`Shard.run_internal`)."""
         self.shard_of(group_id).run_internal(change)
 
     def gather(
         self,
         view: Callable[[S, int], V],
-        exchange: ShardRequest[Any],
+        request: ShardRequest[Any],
         combine: Callable[[list[V]], Message],
     ) -> None:
-        """Asks every shard `view(state, now_ms)`; answers `combine(values)` in the order of the shards."""
+        """Calls `view(state, now_ms)` on every shard and replies `combine(values)`, with the values in the order of shards."""
 
         def operation(state: S, _request: None, _context: RequestContext, now_ms: int) -> Result:
             value: Any = view(state, now_ms)
             return Result(value)
 
-        _Joint(exchange, combine, [(shard, None) for shard in self.shards], operation)
+        _SplitRequest(request, combine, [(shard, None) for shard in self.shards], operation)
 
     def gather_by_group(
         self,
         group_ids: Iterable[str],
-        function: Operation[S, list[str]],
-        exchange: ShardRequest[Any],
+        operation: Operation[S, list[str]],
+        request: ShardRequest[Any],
         combine: Callable[[list[V]], Message],
     ) -> None:
-        """Runs `function(state, its group ids, call, now_ms)` on each shard that has some of the groups.
+        """Runs `operation(state, group ids of the shard, context, now_ms)` on each shard that has some of the groups.
 
-        The replies of the parts (any objects) come to `combine` in the order in which their shards were first named.
+        Replies `combine(replies)`: any objects, in the order in which their shards were first named. If a part is refused,
+        so is the request.
         """
         split: dict[int, tuple[Shard[S], list[str]]] = {}
         for group_id in group_ids:
             shard = self.shard_of(group_id)
             split.setdefault(shard.index, (shard, []))[1].append(group_id)
-        _Joint(exchange, combine, list(split.values()), function)
+        _SplitRequest(request, combine, list(split.values()), operation)
 
 
-class _Joint:
-    """The answer in the making: one slot per part."""
+class _SplitRequest:
+    """A request that is split into parts, with the replies that have arrived."""
 
-    __slots__ = ("_combine", "_exchange", "_left", "_values")
+    __slots__ = ("_combine", "_left", "_replies", "_request")
 
     def __init__(
         self,
-        exchange: ShardRequest[Any],
+        request: ShardRequest[Any],
         combine: Callable[[list[Any]], Message],
         parts: Sequence[tuple[Shard[S], R]],
         operation: Operation[S, R],
     ) -> None:
-        self._exchange = exchange
+        self._request = request
         self._combine = combine
-        self._values: list[Any] = [None] * len(parts)
+        self._replies: list[Any] = [None] * len(parts)
         self._left = len(parts)
         if not parts:
-            exchange.send(exchange.encode(combine([])))
-        for slot, (shard, request) in enumerate(parts):
-            shard.submit(operation, _Part(self, slot, request, exchange))
+            request.send(request.encode(combine([])))
+        for position, (shard, content) in enumerate(parts):
+            shard.submit(operation, _Part(self, position, content, request))
 
-    def arrived(self, slot: int, value: Any) -> None:
-        self._values[slot] = value
+    def on_reply(self, position: int, reply: Any) -> None:
+        """The reply of one part: the last one completes the response."""
+        self._replies[position] = reply
         self._left -= 1
         if self._left:
             return
-        exchange = self._exchange
-        refused = next((value for value in self._values if isinstance(value, KafkaError)), None)
-        message = self._combine(self._values) if refused is None else exchange.refusal(refused)
-        exchange.send(exchange.encode(message))
+        request = self._request
+        error = next((reply for reply in self._replies if isinstance(reply, KafkaError)), None)
+        message = self._combine(self._replies) if error is None else request.refusal(error)
+        request.send(request.encode(message))
 
 
 class _Part:
-    """One shard's part of a request, in the shape of a request."""
+    """One shard's part of a request, itself a ShardRequest."""
 
-    __slots__ = ("_joint", "_slot", "api_version", "client_host", "client_id", "fresh_id", "request", "writes")
+    __slots__ = ("_position", "_whole", "api_version", "client_host", "client_id", "fresh_id", "request", "writes")
 
-    def __init__(self, joint: _Joint, slot: int, request: Any, exchange: ShardRequest[Any]) -> None:
-        self._joint = joint
-        self._slot = slot
-        self.request = request
-        self.api_version = exchange.api_version
-        self.client_id = exchange.client_id
-        self.client_host = exchange.client_host
-        self.fresh_id = exchange.fresh_id
-        self.writes = exchange.writes
+    def __init__(self, whole: _SplitRequest, position: int, content: Any, request: ShardRequest[Any]) -> None:
+        self._whole = whole
+        self._position = position
+        self.request = content
+        self.api_version = request.api_version
+        self.client_id = request.client_id
+        self.client_host = request.client_host
+        self.fresh_id = request.fresh_id
+        self.writes = request.writes
 
     def encode(self, message: Any) -> Any:
         return message
@@ -131,8 +133,8 @@ class _Part:
         return error
 
     def wait(self) -> None:
-        """Nothing that spans shards is parked by a group."""
+        """Never called: no operation that spans shards parks its request in the state."""
         raise AssertionError
 
     def send(self, payload: Any) -> None:
-        self._joint.arrived(self._slot, payload)
+        self._whole.on_reply(self._position, payload)

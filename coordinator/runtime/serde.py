@@ -1,7 +1,7 @@
-"""Coordinator records to bytes and back.
+"""Encodes and decodes coordinator records (Kafka's CoordinatorRecordSerde).
 
-A key is int16 record type + the key message, never flexible; a value is int16 version + the value message (Kafka's
-CoordinatorRecordSerde). The record type is the key message's apiKey; its value message has the same name with Value for Key.
+A key is an int16 record type and the key message, which is never flexible. A value is an int16 version and the value message.
+The record type is the apiKey of the key message; its value message has the same name, with Value for Key.
 """
 
 from collections.abc import Callable
@@ -13,24 +13,24 @@ from coordinator.runtime.result import Record
 
 _SHORT = 2
 _Reader = tuple[str, Decoder, dict[bytes, tuple[int, Decoder]]]
-"""The key message's name, what decodes it, and by a value's first two bytes its version and what decodes it."""
+"""The name and decoder of the key message, and: first two bytes of a value -> version and decoder."""
 
 
 class UnknownRecordVersion(Exception):
-    """A value whose version is newer than this server speaks: it must not be guessed at, the load stops."""
+    """A value has a version that this server does not know. Its meaning must not be guessed, so the load stops."""
 
 
 class Serde:
-    """Encodes and decodes the records of one kind of log: `key_names` are the key messages it may hold."""
+    """Encodes and decodes the records of one kind of log. `key_names`: the key messages that occur in it."""
 
     def __init__(self, codec: Codec, key_names: tuple[str, ...]) -> None:
         self._codec = codec
         self._keys = {getattr(messages, name).API_KEY: name for name in key_names}
         self._key_encoders: dict[type[Message], tuple[bytes, Callable[[Message], bytes]]] = {}
         self._value_encoders: dict[int, dict[type[Message], tuple[bytes, Callable[[Message], bytes]]]] = {}
-        """By version, then by class: a version is a small int, and hashing a pair costs more than two look-ups."""
+        """Version -> class -> encoder. Two look-ups are faster than hashing a pair."""
         self._readers: dict[bytes, _Reader] = {}
-        """By a key's first two bytes, as they are in the log: a load does this for every record."""
+        """First two bytes of a key -> reader. A load looks this up for every record."""
 
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:
         """`(key, value)`; the value of a tombstone is None."""
@@ -55,7 +55,7 @@ class Serde:
         return key_bytes, entry[0] + entry[1](value)
 
     def decode(self, key: bytes, value: bytes | None) -> Record | None:
-        """The record, or None for a record type that this server does not know (Kafka skips it too).
+        """Returns the record, or None for an unknown record type, which Kafka skips too.
 
         Raises DecodeError for damaged bytes and UnknownRecordVersion for a known type in an unknown version.
         """

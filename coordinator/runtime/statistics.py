@@ -1,8 +1,8 @@
-"""What happened so far, as plain numbers: counted where it happens, read when somebody asks for metrics.
+"""The server's counters as plain numbers: counted where things happen, read when somebody asks for metrics.
 
-A counter of a metrics library costs more than a request's decoding, so the server's own counters are integers and
-dicts of integers, and `admin/metrics.py` turns them into metrics at each scrape. Keys come from our code (names of
-facts, causes), never from a client; a bound keeps it so should that change.
+A counter of a metrics library costs more than decoding a request. So the server's own counters are integers and dicts of
+integers, and `admin/metrics.py` turns them into metrics at each scrape. Keys come from our code (names of facts, causes), never
+from a client; a limit makes sure that this stays harmless should it change.
 """
 
 from bisect import bisect_left
@@ -14,7 +14,7 @@ from coordinator.runtime.result import Fact
 from coordinator.world.worker import RunInWorker
 
 KEYS_MAX = 64
-"""Distinct keys of one counter; further ones are counted as "other"."""
+"""The most keys of one counter. Further keys are counted as "other"."""
 
 LAG_EVERY_S = 0.25
 
@@ -24,7 +24,7 @@ REBALANCE_BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300
 
 
 class Histogram:
-    """Counts of values by upper bound; the last count is of values above every bound."""
+    """Counts of values by upper bound. The last count is for values above every bound."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -45,15 +45,15 @@ class Statistics:
 
     def __init__(self) -> None:
         self.facts: dict[str, int] = {}
-        """Facts told by the core, by name."""
+        """Facts of the core, by name."""
         self.rebalances: dict[str, dict[str, int]] = {}
-        """Rebalances begun, by kind of group and by cause."""
+        """Rebalances that began, by kind of group and by cause."""
         self.expired = {"session": 0, "pending": 0, "sync": 0}
-        """Members given up, by the timeout that ran out."""
+        """Expired members, by the timeout that they missed."""
         self.rebalances_s = Histogram(REBALANCE_BOUNDS_S)
-        """From the cause to a new generation; of a consumer group, until its last member has reached the new target."""
+        """From the cause to the new generation; in a consumer group, until its last member has reached the new target."""
         self.syncs_s = Histogram(SYNC_BOUNDS_S)
-        """Time of an fdatasync (and what runs with it) in its worker."""
+        """Duration of an fdatasync, and of what runs with it, in the worker."""
         self.syncs_failed = 0
         self.lag_s = Histogram(LAG_BOUNDS_S)
         """How late the loop is for a timer (`watch_lag`)."""
@@ -69,7 +69,7 @@ class Statistics:
             self.rebalances_s.observe(fact.fields["waited_ms"] / 1000)
 
     def watch_lag(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
-        """Measures for ever, from here on, how late the loop is: a timer four times a second costs it nothing."""
+        """Measures from now on how late the loop is. A timer four times a second costs nothing noticeable."""
         due_s = perf_counter() + LAG_EVERY_S
 
         def look() -> None:

@@ -1,10 +1,11 @@
-"""Deadlines of one shard: many keys, one wake-up.
+"""The deadlines of one shard: many keys, one scheduled wake-up.
 
-Heartbeats re-arm a session's deadline thousands of times a second and almost none of them ever fires. So arming later than
-before only stores the new deadline; the heap entry stays where it is and is moved when it comes due (lazy correction).
-Arming earlier pushes a second entry, and the first one is recognised as stale when it surfaces. Disarming forgets the key.
+Heartbeats re-arm the deadline of a session thousands of times a second, and almost none of them ever fires. So arming a key
+later than before only stores the new deadline: its heap entry stays where it is and is moved when it comes due (lazy
+correction). Arming a key earlier pushes a second entry, and the first one is recognised as stale when it comes due. Disarming
+just removes the key.
 
-Equal deadlines fire in the order they were armed: the heap's tie-breaker is a counter.
+Keys with equal deadlines fire in the order in which they were armed: the heap's tie-breaker is a counter.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from coordinator.runtime.result import TimerKey
 
 
 class Handle(Protocol):
-    """A scheduled callback that can be called off."""
+    """A scheduled callback that can be cancelled."""
 
     def cancel(self) -> None: ...
 
@@ -30,11 +31,11 @@ class _Entry:
     def __init__(self, deadline: int) -> None:
         self.deadline = deadline
         self.due = deadline
-        """Where this key's live heap entry stands; never later than `deadline`."""
+        """The deadline in the key's valid heap entry; never later than `deadline`."""
 
 
 class Timers:
-    """Keys with deadlines. `fire(key)` is called once for each key whose deadline passed; the key is disarmed by then."""
+    """Keys with deadlines. Calls `fire(key)` once for each key whose deadline has passed, after disarming it."""
 
     __slots__ = ("_entries", "_fire", "_handle", "_heap", "_monotonic_ms", "_schedule", "_sequence", "_wake_at")
 
@@ -55,7 +56,7 @@ class Timers:
         return key in self._entries
 
     def arm(self, key: TimerKey, delay_ms: int) -> None:
-        """Fires `key` in `delay_ms`, in place of any earlier deadline of it."""
+        """Lets `key` fire in `delay_ms`; this replaces an earlier deadline of the key."""
         deadline = self._monotonic_ms() + delay_ms
         entry = self._entries.get(key)
         if entry is not None:
@@ -68,26 +69,26 @@ class Timers:
         self._sequence += 1
         heappush(self._heap, (deadline, self._sequence, key, entry))
         if self._handle is None or deadline < self._wake_at:
-            self._wake(deadline)
+            self._schedule_wake_up(deadline)
 
     def disarm(self, key: TimerKey) -> None:
         self._entries.pop(key, None)
 
     def clear(self) -> None:
-        """Forgets every key (a reload starts anew)."""
+        """Disarms every key."""
         self._entries.clear()
         self._heap.clear()
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
-    def _wake(self, deadline: int) -> None:
+    def _schedule_wake_up(self, deadline: int) -> None:
         if self._handle is not None:
             self._handle.cancel()
         self._wake_at = deadline
-        self._handle = self._schedule(max(0, deadline - self._monotonic_ms()), self._woken)
+        self._handle = self._schedule(max(0, deadline - self._monotonic_ms()), self._on_wake_up)
 
-    def _woken(self) -> None:
+    def _on_wake_up(self) -> None:
         self._handle = None
         now = self._monotonic_ms()
         heap = self._heap
@@ -103,4 +104,4 @@ class Timers:
             del self._entries[key]
             self._fire(key)
         if heap and (self._handle is None or heap[0][0] < self._wake_at):
-            self._wake(heap[0][0])
+            self._schedule_wake_up(heap[0][0])

@@ -1,4 +1,4 @@
-"""The programs that `coordinator bench` measures with: each does its work against a server, in little."""
+"""The programs that `coordinator bench` runs, each with a small load."""
 
 import json
 import subprocess
@@ -27,25 +27,25 @@ def run(module, *arguments):
     return json.loads(done.stdout)
 
 
-def test_a_consumer_group_converges_and_again_after_one_left(server):
+def test_a_consumer_group_becomes_stable_and_again_after_a_member_has_left(server):
     found = Convergence(**run("consumer", server.host, server.port, server.pid, 10, 25))
     assert (found.members, found.partitions) == (10, 25)
     assert found.form_heartbeats > 20
     assert found.form_wall_s > 0
 
 
-def test_a_group_at_rest_is_asked_over_and_over(server):
+def test_the_heartbeats_of_a_stable_group_are_measured(server):
     found = Outcome(**run("consumer", server.host, server.port, server.pid, 10, 25, 0.5))
     assert found.answers > 20
 
 
 @pytest.mark.parametrize("request_kind", ["heartbeat", "consumer heartbeat", "commit"])
-def test_a_load_may_have_a_pace(request_kind, server):
+def test_a_load_can_have_a_fixed_rate(request_kind, server):
     plan = Plan(server.host, server.port, request_kind, 5, 1, 1, 0.1, 1.0, server.pid, joins=True, rate=100)
     found = Outcome(**run("load", json.dumps(asdict(plan))))
-    assert 10 <= found.answers <= 150, "without a pace there are thousands"
+    assert 10 <= found.answers <= 150, "without a fixed rate there would be thousands"
     assert found.p99_us > 0
 
 
-def test_the_assignor_is_measured_by_itself():
-    assert all(seconds > 0 for seconds in assignor_seconds(10, 100, 2))
+def test_the_assignor_is_measured_without_a_server():
+    assert all(seconds > 0 for seconds in assignor_seconds(10, 100, 2, 1))

@@ -1,4 +1,4 @@
-"""The command line: what it prints, its exit codes, and that a refused configuration creates nothing."""
+"""The command line: its output, its exit codes, and that a refused configuration creates nothing."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def coordinator(*arguments: str, folder: Path = REPOSITORY) -> subprocess.Comple
         ("--nonsense",),
     ],
 )
-def test_a_wrong_configuration_is_refused_with_exit_code_2_before_anything_is_created(tmp_path, wrong):
+def test_a_wrong_configuration_exits_with_2_and_creates_nothing(tmp_path, wrong):
     finished = coordinator("serve", "--data-dir", str(tmp_path / "data"), *wrong, folder=REPOSITORY)
     assert finished.returncode == 2
     assert finished.stdout == ""
@@ -36,7 +36,7 @@ def test_a_wrong_configuration_is_refused_with_exit_code_2_before_anything_is_cr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_refusal_is_one_line_with_the_key_the_value_and_what_is_allowed():
+def test_a_refusal_is_one_line_with_key_value_source_and_what_is_allowed():
     finished = coordinator("serve", "--set", "durability=maybe")
     assert finished.stderr == "coordinator: durability = maybe (--set): allowed: fsync or write\n"
 
@@ -46,20 +46,25 @@ def test_config_defaults_prints_the_default_file(capsys):
     assert capsys.readouterr().out == (REPOSITORY / "config" / "default.yaml").read_text()
 
 
-def test_config_show_prints_what_serve_would_use(capsys):
+def test_config_show_prints_the_configuration_that_serve_uses(capsys):
     assert cli.main(["config", "show", "--set", "group.max.size=9"]) == 0
     assert "group.max.size: 9\n" in capsys.readouterr().out
 
 
-def test_config_list_names_every_setting(capsys):
-    from coordinator.config.settings import SETTINGS
+def test_config_list_has_every_setting_with_its_documentation(capsys):
+    from coordinator.config.settings import SETTINGS, STRUCTURED
 
     assert cli.main(["config", "list"]) == 0
     listed = capsys.readouterr().out
-    assert all(f"{name} = " in listed for name in SETTINGS)
+    text = " ".join(listed.split())
+    assert all(f"\n  {name} = " in listed for name in SETTINGS)
+    assert all(setting.documentation in text for setting in [*SETTINGS.values(), *STRUCTURED.values()])
+    assert all(f"Allowed: {setting.allowed}." in text for setting in [*SETTINGS.values(), *STRUCTURED.values()])
+    assert "offsets.retention.minutes = 10080  (7 days)\n" in listed
+    assert "group.streams.rack.aware.assignment.tags = ''\n" in listed
 
 
-def test_protocol_show_prints_the_fields_of_a_version_and_its_functions(capsys):
+def test_protocol_show_prints_the_fields_of_a_version_and_its_code(capsys):
     assert cli.main(["protocol", "show", "JoinGroup", "9"]) == 0
     shown = capsys.readouterr().out
     assert "JoinGroupRequest v9, flexible\n" in shown
@@ -69,26 +74,26 @@ def test_protocol_show_prints_the_fields_of_a_version_and_its_functions(capsys):
     assert "def decode(buffer, pos):" in shown
 
 
-def test_protocol_show_knows_the_dialect(capsys):
+def test_protocol_show_prints_the_fields_of_a_dialect(capsys):
     assert cli.main(["protocol", "show", "JoinGroupRequest", "8", "--dialect", "kip-792"]) == 0
     assert "    GenerationId: int32\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("arguments", "words"),
     [
         (("JoinGrop", "1"), "no message 'JoinGrop'"),
         (("JoinGroup", "99"), "has versions 0 to 9, not 99"),
         (("JoinGroup", "9", "--dialect", "kip-1"), "no dialect"),
     ],
 )
-def test_protocol_show_says_what_there_is_not(capsys, asked, told):
-    assert cli.main(["protocol", "show", *asked]) == 2
-    assert told in capsys.readouterr().err
+def test_protocol_show_refuses_unknown_messages_versions_and_dialects(capsys, arguments, words):
+    assert cli.main(["protocol", "show", *arguments]) == 2
+    assert words in capsys.readouterr().err
 
 
-def test_the_command_line_alone_imports_neither_server_nor_yaml():
-    """Start-up time is a promise; what a command does not need it does not import."""
+def test_the_command_line_by_itself_imports_neither_server_nor_yaml():
+    """Start-up must be fast, so each command imports only what it needs."""
     code = "import sys, coordinator.cli; print(*[m for m in ('yaml', 'asyncio', 'construct') if m in sys.modules])"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert finished.stdout.strip() == ""

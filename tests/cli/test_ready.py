@@ -5,13 +5,13 @@ import socket
 from coordinator import cli
 
 
-def test_a_server_that_is_ready_is_said_to_be(coordinator_process, capsys):
+def test_ready_succeeds_if_the_server_is_ready(coordinator_process, capsys):
     server = coordinator_process()
     assert cli.main(["ready", "--admin", server.admin.removeprefix("http://")]) == 0
     assert '"status": "ready"' in capsys.readouterr().out
 
 
-def test_a_server_that_is_not_there_is_not_ready(capsys, monkeypatch):
+def test_ready_fails_if_there_is_no_server(capsys, monkeypatch):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("COORDINATOR_ADMIN", f"0.0.0.0:{unused.getsockname()[1]}")
@@ -19,6 +19,6 @@ def test_a_server_that_is_not_there_is_not_ready(capsys, monkeypatch):
     assert "Connection refused" in capsys.readouterr().err
 
 
-def test_wrong_settings_are_a_wrong_command_line(capsys):
+def test_ready_with_a_wrong_configuration_exits_with_2(capsys):
     assert cli.main(["ready", "--admin", "nowhere"]) == 2
     assert "HOST:PORT" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`coordinator serve` as a process: the ready line, signals, restarts, refusals, and the admin's routes on a live server."""
+"""`coordinator serve` as a process: the ready line, signals, restarts, errors, and the admin HTTP server."""
 
 import json
 import signal
@@ -18,7 +18,7 @@ API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 
 def api_versions(server: ServerProcess) -> bytes:
-    """The answer to an ApiVersions v0, without its size."""
+    """The response to ApiVersions v0, without its size."""
     with socket.create_connection((server.host, server.port), timeout=WITHIN_S) as connection:
         connection.sendall(API_VERSIONS_V0)
         with connection.makefile("rb") as stream:
@@ -35,7 +35,7 @@ def get(url: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_the_ready_line_says_where_the_server_is_and_it_answers_there(coordinator_process):
+def test_the_ready_line_has_the_addresses_of_the_server(coordinator_process):
     server = coordinator_process()
     assert set(server.ready) >= {"ready", "bootstrap", "admin", "pid", "startup_ms"}
     assert server.ready["ready"] is True
@@ -53,13 +53,13 @@ def test_sigterm_and_sigint_drain_and_exit_0(coordinator_process):
 
 
 def test_a_second_signal_exits_at_once(coordinator_process):
-    """A parked join holds the drain up; whoever cannot wait says it twice."""
+    """A pending JoinGroup delays the drain, which a second signal cuts short."""
     server = coordinator_process(settings={"shutdown.time.ms": 60_000, "group.initial.rebalance.delay.ms": 60_000})
     joining = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer"}
     joining |= {"protocols": [{"name": "range", "metadata": b""}]}
     with Connection(server.bootstrap) as member:
         member.send("JoinGroup", 2, {"group_id": "g", "member_id": "", **joining})
-        wait_until(lambda: json.loads(get(f"{server.admin}/v1/groups")[1])["groups"], "the join to be parked")
+        wait_until(lambda: json.loads(get(f"{server.admin}/v1/groups")[1])["groups"], "the group")
         server.process.terminate()
         wait_until(lambda: "event=stopping" in server.log, "the drain")
         wait_until(lambda: not is_listening(server), "the listener to close")
@@ -77,7 +77,7 @@ def is_listening(server: ServerProcess) -> bool:
     return True
 
 
-def test_a_restart_has_the_same_addresses_and_cluster(coordinator_process):
+def test_a_restarted_server_has_the_same_addresses_and_cluster_id(coordinator_process):
     server = coordinator_process()
     before = (server.bootstrap, server.admin, server.pid)
     identity = (server.data_dir / "meta.properties").read_text()
@@ -87,7 +87,7 @@ def test_a_restart_has_the_same_addresses_and_cluster(coordinator_process):
     assert (server.data_dir / "meta.properties").read_text() == identity
 
 
-def test_a_data_folder_has_one_server(coordinator_process):
+def test_a_second_server_on_the_same_data_folder_does_not_start(coordinator_process):
     server = coordinator_process()
     other = ServerProcess(server.folder)
     done = subprocess.run(other.command(), capture_output=True, text=True, timeout=WITHIN_S, check=False)
@@ -96,7 +96,7 @@ def test_a_data_folder_has_one_server(coordinator_process):
     assert "Traceback" not in done.stderr
 
 
-def test_an_address_that_is_taken_is_said_in_one_line(coordinator_process, tmp_path):
+def test_the_error_for_an_address_in_use_is_one_line(coordinator_process, tmp_path):
     server = coordinator_process()
     arguments = ("--listen", server.bootstrap)
     other = ServerProcess(tmp_path, arguments=arguments)
@@ -107,13 +107,13 @@ def test_an_address_that_is_taken_is_said_in_one_line(coordinator_process, tmp_p
 
 
 @pytest.mark.parametrize("advertised", ["kafka.example:1234", "kafka.example:0"])
-def test_clients_are_told_the_advertised_address(coordinator_process, advertised):
+def test_clients_get_the_advertised_address(coordinator_process, advertised):
     server = coordinator_process(arguments=("--advertise", advertised))
     port = int(advertised.rpartition(":")[2]) or int(server.bootstrap.rpartition(":")[2])
     assert f"kafka.example:{port}" == server.bootstrap
 
 
-def test_health_metrics_and_groups_are_served(coordinator_process):
+def test_health_checks_metrics_and_views_of_groups_are_served(coordinator_process):
     server = coordinator_process()
     assert get(f"{server.admin}/health/live")[0] == 200
     assert get(f"{server.admin}/health/ready")[0] == 200
@@ -126,7 +126,7 @@ def test_health_metrics_and_groups_are_served(coordinator_process):
     assert get(f"{server.admin}/v1/groups/none")[0] == 404
 
 
-def test_the_log_is_key_value_lines(coordinator_process):
+def test_the_log_has_key_value_lines(coordinator_process):
     server = coordinator_process()
     server.terminate()
     lines = server.log.splitlines()

@@ -1,4 +1,4 @@
-"""Settings: where a value comes from, what is refused, and that the table, the dataclasses and the files agree."""
+"""Settings: the sources of values, what is refused, and that table, dataclasses and files agree."""
 
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ def refusal(file: Path | None = None, *assignments: str, **flags: str) -> str:
     return text
 
 
-# --- what there is ----------------------------------------------------------------------------------------------------
+# --- the table --------------------------------------------------------------------------------------------------------
 
 
 KAFKA = {
@@ -58,11 +58,11 @@ KAFKA = {
 
 
 @pytest.mark.parametrize(("name", "default"), KAFKA.items())
-def test_a_setting_that_kafka_has_starts_at_kafkas_default(name, default):
+def test_settings_of_kafka_have_kafkas_defaults(name, default):
     assert settings.SETTINGS[name].default == default
 
 
-def test_every_field_of_every_part_can_be_set_and_every_setting_has_a_field():
+def test_every_field_has_a_setting_and_every_setting_has_a_field():
     structured = {"host", "port", "listeners", "declared_topics"}
     areas = [ServerConfig, settings.AdminConfig, settings.NetworkConfig, settings.LogConfig]
     areas += [settings.GroupsConfig, settings.TopicsConfig, settings.TransactionsConfig]
@@ -76,7 +76,7 @@ def test_every_field_of_every_part_can_be_set_and_every_setting_has_a_field():
 
 
 @pytest.mark.parametrize("name", [name for name, each in settings.SETTINGS.items() if type(each.default) is int])
-def test_what_is_set_is_what_the_server_is_given(name):
+def test_a_setting_sets_its_field(name):
     default = settings.SETTINGS[name].default
     value = next(
         each for each in (default - 1, default + 1) if settings.SETTINGS[name].parse.read(each, False) is not None
@@ -91,14 +91,14 @@ def test_every_default_is_allowed_and_every_setting_is_documented():
         assert setting.documentation.endswith(".")
 
 
-def test_what_config_default_yaml_says_is_what_the_server_does_without_it():
-    """The file is printed from the table by `coordinator config defaults`; print it again when this fails."""
+def test_config_default_yaml_has_the_defaults():
+    """If this fails: `coordinator config defaults > config/default.yaml`."""
     path = REPOSITORY / "config" / "default.yaml"
     assert path.read_text() == as_yaml(ServerConfig())
     assert load(path) == ServerConfig()
 
 
-def test_config_test_yaml_makes_nothing_wait():
+def test_config_test_yaml_has_no_delays():
     loaded = load(REPOSITORY / "config" / "test.yaml")
     assert loaded.groups.group_initial_rebalance_delay_ms == 0
     assert loaded.groups.group_min_session_timeout_ms == 100
@@ -106,7 +106,7 @@ def test_config_test_yaml_makes_nothing_wait():
     assert loaded.declared_topics
 
 
-def test_a_configuration_printed_as_yaml_is_read_back_the_same(tmp_path):
+def test_a_configuration_that_is_printed_as_yaml_is_read_back_unchanged(tmp_path):
     text = """
 durability: write
 log.dir: 'a folder: with "signs"'
@@ -122,10 +122,10 @@ topics:
     assert loaded.declared_topics[0].configs == {"retention.ms": "1000", "cleanup.policy": "compact"}
 
 
-# --- where a value comes from -----------------------------------------------------------------------------------------
+# --- sources ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_beats_the_default_set_beats_the_file_and_a_flag_beats_set(tmp_path):
+def test_the_file_overrides_defaults_set_overrides_the_file_and_flags_override_set(tmp_path):
     file = written(tmp_path, "group.max.size: 5\nlog.dir: from-file\n")
     assert load().log_dir == "data"
     assert load(file).log_dir == "from-file"
@@ -135,7 +135,7 @@ def test_a_file_beats_the_default_set_beats_the_file_and_a_flag_beats_set(tmp_pa
     assert load(file, ["group.max.size=7", "group.max.size=8"]).groups.group_max_size == 8
 
 
-def test_listen_and_advertise_are_about_the_first_listener(tmp_path):
+def test_listen_and_advertise_change_the_first_listener(tmp_path):
     file = written(tmp_path, "listeners: [127.0.0.1:1111, {address: 127.0.0.1:2222, dialect: kip-792}]\n")
     loaded = load(file, (), {"listen": "127.0.0.1:0", "advertise": "kafka:9092"})
     assert loaded.listeners == (
@@ -144,43 +144,45 @@ def test_listen_and_advertise_are_about_the_first_listener(tmp_path):
     )
 
 
-def test_listeners_may_be_written_as_kafka_writes_them():
+def test_listeners_can_have_kafkas_notation():
     loaded = load(None, ["listeners=PLAINTEXT://127.0.0.1:9092,PLAINTEXT://[::1]:9093"])
     assert [(each.host, each.port) for each in loaded.listeners] == [("127.0.0.1", 9092), ("::1", 9093)]
 
 
-def test_structured_settings_can_be_set_as_yaml_text():
+def test_structured_settings_can_be_set_as_yaml():
     loaded = load(None, ['topics=[{"name": "orders", "partitions": 4}]', "listeners=[{address: 127.0.0.1:0}]"])
     assert loaded.declared_topics[0].partitions == 4
     assert loaded.listeners[0].port == 0
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("FALSE", False), (" true ", True)])
-def test_booleans_on_the_command_line_are_written_as_in_kafka(text, value):
+def test_booleans_on_the_command_line_have_kafkas_notation(text, value):
     assert load(None, [f"auto.create.topics.enable={text}"]).topics.auto_create_topics_enable is value
 
 
 @pytest.mark.parametrize("name", ["1000", "null", "true", "a: b", "it's", "[x]", "1:30", "~", "data"])
-def test_a_text_that_yaml_would_take_for_something_else_is_printed_in_quotes(tmp_path, name):
+def test_text_that_yaml_would_read_as_something_else_is_printed_in_quotes(tmp_path, name):
     loaded = load(None, [f"log.dir={name}"])
     assert load(written(tmp_path, as_yaml(loaded))) == loaded
 
 
-def test_an_empty_file_sets_nothing(tmp_path):
+def test_an_empty_file_changes_nothing(tmp_path):
     assert load(written(tmp_path, "# nothing yet\n")) == ServerConfig()
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_setting_is_refused_with_the_one_that_was_meant(tmp_path):
+def test_an_unknown_setting_is_refused_with_a_similar_one(tmp_path):
     assert "did you mean group.max.size?" in refusal(None, "group.max.sise=3")
     assert "did you mean group.max.size?" in refusal(None, "group_max_size=3")
-    assert "no such setting; `coordinator config list`" in refusal(written(tmp_path, "colour: red\n"))
+    assert "no such setting; `coordinator config list` lists all settings" in refusal(
+        written(tmp_path, "colour: red\n")
+    )
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "2147483648", "1.5", "ten", "", "1e3", "0x10"])
-def test_an_impossible_number_is_refused_with_the_key_the_value_and_what_is_allowed(value):
+def test_an_impossible_number_is_refused_with_key_value_and_what_is_allowed(value):
     text = refusal(None, f"group.max.size={value}")
     assert text.startswith("group.max.size = ")
     assert (value or "''") in text
@@ -194,14 +196,14 @@ def test_a_wrong_type_in_the_file_is_refused(tmp_path, line):
     assert "group.max.size = " in refusal(written(tmp_path, line))
 
 
-def test_bounds_are_part_of_the_range():
+def test_both_bounds_are_allowed():
     assert load(None, ["group.max.size=1"]).groups.group_max_size == 1
     assert load(None, ["group.max.size=2147483647"]).groups.group_max_size == 2147483647
     assert load(None, ["fetch.max.bytes=1024"]).topics.fetch_max_bytes == 1024
     assert "fetch.max.bytes = 1023" in refusal(None, "fetch.max.bytes=1023")
 
 
-def test_a_word_that_is_not_among_the_choices_is_refused():
+def test_a_word_that_is_not_a_choice_is_refused():
     assert refusal(None, "durability=maybe") == "durability = maybe (--set): allowed: fsync or write"
 
 
@@ -215,13 +217,13 @@ def test_a_word_that_is_not_among_the_choices_is_refused():
         ("ssl.keystore.location", "TLS"),
     ],
 )
-def test_a_setting_of_a_feature_that_is_not_here_is_refused_and_says_so(key, feature):
+def test_a_setting_of_an_unsupported_feature_is_refused_with_its_name(key, feature):
     text = refusal(None, f"{key}=5")
     assert feature in text
     assert "not supported yet" in text
 
 
-def test_classic_groups_cannot_be_switched_off_and_kinds_that_are_not_here_cannot_be_switched_on():
+def test_classic_groups_cannot_be_switched_off_nor_share_groups_on():
     name = "group.coordinator.rebalance.protocols"
     assert load(None, [f"{name}=classic"]).groups.group_coordinator_rebalance_protocols == ("classic",)
     assert load(None, [f"{name}=consumer, classic"]).groups.group_coordinator_rebalance_protocols == (
@@ -236,13 +238,13 @@ def test_classic_groups_cannot_be_switched_off_and_kinds_that_are_not_here_canno
         )
 
 
-def test_replication_is_taken_at_the_one_value_a_single_node_can_have(tmp_path):
+def test_replication_settings_are_accepted_with_the_only_possible_value(tmp_path):
     assert load(None, ["offsets.topic.replication.factor=1"]) == ServerConfig()
     assert load(written(tmp_path, "default.replication.factor: 1\n")) == ServerConfig()
     assert "allowed: 1, because there is one node" in refusal(None, "offsets.topic.replication.factor=3")
 
 
-def test_a_kafka_name_we_say_differently_is_refused_with_ours():
+def test_a_setting_of_kafka_with_another_name_here_is_refused_with_that_name():
     assert "use log.dir" in refusal(None, "log.dirs=/tmp")
     assert "--advertise" in refusal(None, "advertised.listeners=PLAINTEXT://x:1")
 
@@ -254,7 +256,7 @@ def test_values_that_contradict_each_other_are_refused():
     assert load(None, (), {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"})
 
 
-def test_settings_of_streams_groups_contradict_each_other_as_those_of_consumer_groups_do():
+def test_values_of_streams_groups_that_contradict_each_other_are_refused():
     assert refusal(None, "group.streams.num.standby.replicas=3") == (
         "group.streams.num.standby.replicas = 3: allowed: at most group.streams.max.standby.replicas (2)"
     )
@@ -267,7 +269,7 @@ def test_settings_of_streams_groups_contradict_each_other_as_those_of_consumer_g
     assert "min.task.offset.interval.ms" in refusal(None, "group.streams.task.offset.interval.ms=14999")
 
 
-def test_streams_groups_have_one_assignor_and_tags_or_none():
+def test_streams_groups_have_one_assignor_and_optional_tags():
     assert "allowed: sticky" in refusal(None, "group.streams.assignors=uniform")
     assert load(None, ["group.streams.assignors=sticky"]) == ServerConfig()
     name = "group.streams.rack.aware.assignment.tags"
@@ -276,7 +278,7 @@ def test_streams_groups_have_one_assignor_and_tags_or_none():
     assert "different names" in refusal(None, f"{name}=zone,zone")
 
 
-def test_an_address_that_nobody_can_connect_to_is_not_advertised():
+def test_an_address_that_clients_cannot_connect_to_is_not_advertised():
     assert "--advertise" in refusal(None, listen="0.0.0.0:9092")
     assert "advertise = 0.0.0.0" in refusal(None, listen="127.0.0.1:9092", advertise="0.0.0.0:9092")
     assert load(None, (), {"listen": "0.0.0.0:9092", "advertise": "kafka:0"}).listeners[0].advertised_port == 0
@@ -285,7 +287,7 @@ def test_an_address_that_nobody_can_connect_to_is_not_advertised():
 @pytest.mark.parametrize(
     "value", ["9092", "host", "host:", ":9092", "host:70000", "host:-1", "a b:1", "http://x:1", "::1:9"]
 )
-def test_what_is_no_address_is_refused(value):
+def test_a_malformed_address_is_refused(value):
     assert "allowed: HOST:PORT" in refusal(None, listen=value)
 
 
@@ -314,11 +316,11 @@ def test_what_is_no_address_is_refused(value):
         "node.id: &a [*a]",
     ],
 )
-def test_a_file_that_is_not_what_it_should_be_is_refused_in_one_line(tmp_path, text):
+def test_a_malformed_file_is_refused_in_one_line(tmp_path, text):
     refusal(written(tmp_path, text))
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path):
+def test_a_missing_file_is_refused(tmp_path):
     assert "No such file" in refusal(tmp_path / "nowhere.yaml")
 
 

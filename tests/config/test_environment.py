@@ -1,4 +1,4 @@
-"""Settings by environment variables: which names count, who wins, and what is refused."""
+"""Settings in environment variables: names, precedence, and refusals."""
 
 from pathlib import Path
 
@@ -20,11 +20,11 @@ def listeners(config):
 @pytest.mark.parametrize(
     "name", ["COORDINATOR_SET_group_max_size", "COORDINATOR_SET_GROUP_MAX_SIZE", "KAFKA_GROUP_MAX_SIZE"]
 )
-def test_dots_are_underscores_in_either_case(name):
+def test_names_have_underscores_for_dots_in_either_case(name):
     assert loaded(**{name: "7"}).groups.group_max_size == 7
 
 
-def test_a_variable_beats_the_file_and_loses_to_the_command_line(tmp_path):
+def test_a_variable_overrides_the_file_and_the_command_line_overrides_it(tmp_path):
     file = tmp_path / "file.yaml"
     file.write_text("group.max.size: 3\nnum.partitions: 3\n")
     config = loaded(
@@ -34,12 +34,12 @@ def test_a_variable_beats_the_file_and_loses_to_the_command_line(tmp_path):
     assert loaded(flags={"data_dir": "flag"}, COORDINATOR_DATA_DIR="variable").log_dir == "flag"
 
 
-def test_our_own_name_beats_that_of_kafkas_image():
+def test_our_name_overrides_that_of_kafkas_image():
     config = loaded(KAFKA_GROUP_MAX_SIZE="5", COORDINATOR_SET_group_max_size="6")
     assert config.groups.group_max_size == 6
 
 
-def test_flags_have_variables():
+def test_each_flag_has_a_variable():
     config = loaded(
         COORDINATOR_LISTEN="0.0.0.0:1",
         COORDINATOR_ADVERTISE="host:2",
@@ -50,7 +50,7 @@ def test_flags_have_variables():
     assert (config.admin.host, config.admin.port, config.log_dir) == ("0.0.0.0", 3, "d")
 
 
-def test_listeners_of_kafkas_image_are_matched_by_name_and_a_controllers_is_left_out():
+def test_kafkas_listeners_are_matched_by_name_without_those_of_controllers():
     config = loaded(
         KAFKA_LISTENERS="IN://0.0.0.0:9092,OUT://:29092,CONTROLLER://:9093",
         KAFKA_ADVERTISED_LISTENERS="OUT://localhost:29092,IN://coordinator:9092",
@@ -63,7 +63,7 @@ def test_listeners_of_kafkas_image_are_matched_by_name_and_a_controllers_is_left
     ]
 
 
-def test_an_advertised_listener_alone_is_of_kafkas_default_listener():
+def test_an_advertised_listener_by_itself_belongs_to_kafkas_default_listener():
     config = loaded(KAFKA_ADVERTISED_LISTENERS="PLAINTEXT://kafka:9092")
     assert listeners(config) == [("0.0.0.0", 9092, "kafka", 9092)]
 
@@ -83,14 +83,14 @@ def test_an_advertised_listener_alone_is_of_kafkas_default_listener():
         ({"KAFKA_LISTENERS": "A://:1"}, "advertise"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line_that_names_it(environment, words):
+def test_a_wrong_variable_is_refused_in_one_line(environment, words):
     with pytest.raises(ConfigError) as refused:
         loaded(**environment)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_variables_of_others_do_not_matter():
+def test_unrelated_variables_have_no_effect():
     assert (
         loaded(
             KAFKA_HOME="/opt/kafka",
@@ -104,7 +104,7 @@ def test_variables_of_others_do_not_matter():
     )
 
 
-def test_the_images_configuration_is_valid_and_follows_the_port_that_is_listened_on():
+def test_the_configuration_of_the_image_advertises_the_port_that_is_bound():
     config = load(CONTAINER, environment={"COORDINATOR_LISTEN": "0.0.0.0:19092"})
     assert listeners(config) == [("0.0.0.0", 19092, "localhost", 0)]
     assert config.log_dir == "/data"

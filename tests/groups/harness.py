@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from coordinator.api.declaration import Api
+from coordinator.fastpath.event_encoding import EVENT_ENCODERS
 from coordinator.groups import classic_protocol
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.kinds import Kind
@@ -28,32 +29,10 @@ from coordinator.requests import heartbeat as heartbeat_api
 from coordinator.requests import join_group, leave_group, sync_group
 from coordinator.runtime.result import Fact, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde
+from tests.support.catalog import Catalog
 
 START_MS = 1_000_000
 Operation = Callable[[Any, Any, Any, int], Result]
-
-
-class Topics:
-    """A catalog of topics: name -> partitions. A topic's id is its name, padded."""
-
-    def __init__(self, topics: Mapping[str, int]) -> None:
-        self.topics = dict(topics)
-
-    @property
-    def version(self) -> int:
-        return hash(tuple(self.topics.items()))
-
-    def topic_names(self) -> list[str]:
-        return list(self.topics)
-
-    def topic_id(self, name: str) -> bytes | None:
-        return name.encode().ljust(16, b"\0")[:16] if name in self.topics else None
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        return next((name for name in self.topics if self.topic_id(name) == topic_id), None)
-
-    def partition_count(self, name: str) -> int | None:
-        return self.topics.get(name)
 
 
 class Asked:
@@ -112,7 +91,7 @@ class GroupHarness:
     def __init__(self, topics: Mapping[str, int] | None = None, **config: Any) -> None:
         settings = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 10} | config
         self.config = GroupsConfig(**settings)
-        self.catalog = Topics({"t": 4} if topics is None else topics)
+        self.catalog = Catalog({"t": 4} if topics is None else topics)
         self.now_ms = START_MS
         self.records: list[Record] = []
         self.batch_ends: list[int] = [0]
@@ -372,11 +351,12 @@ class GroupHarness:
                 record = fact.event.record(state_offset, self.now_ms)
                 key, value = self.event_serde.encode(record)
                 assert self.event_serde.decode(key, value) == record
-                if fact.event.encoded is not None:
-                    assert fact.event.encoded(state_offset, self.now_ms, -1) == (key, value)
+                encode = EVENT_ENCODERS.get(type(fact.event))
+                if encode is not None:
+                    assert encode(fact.event, state_offset, self.now_ms, -1) == (key, value)
                     last: Any = fact.event.record(state_offset, self.now_ms)
                     last.value.state_end_offset = state_offset + 1
-                    encoded = fact.event.encoded(state_offset, self.now_ms, state_offset + 1)
+                    encoded = encode(fact.event, state_offset, self.now_ms, state_offset + 1)
                     assert encoded == self.event_serde.encode(last)
                 self.events.append(record)
 

@@ -1,20 +1,15 @@
 """What the groups tell the event log: each event, with its fields."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from coordinator.groups.commit_events import RefusedOffset, Verdict, commit_decided
-from coordinator.groups.events import EVENT_KEYS, ClassicDelivery
+from coordinator.groups.commit_events import Verdict
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
-from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import OffsetCommitRequest, TxnOffsetCommitRequest
+from coordinator.protocol.messages import OffsetCommitRequest
 from coordinator.protocol.subscription import Assignment, encode_assignment
 from coordinator.requests import offset_commit
-from coordinator.runtime.serde import Serde
 from tests.groups.consumer.consumer_world import (
     INTERVAL_MS,
     ChangeableSettings,
@@ -23,7 +18,7 @@ from tests.groups.consumer.consumer_world import (
     Modern,
     settle,
 )
-from tests.groups.harness import Asked, GroupHarness
+from tests.groups.harness import GroupHarness
 from tests.groups.offsets.offset_coordinator import OffsetCoordinator
 
 ACCEPTS, REFUSES, CANNOT_SAY = Verdict.ACCEPTS, Verdict.REFUSES, Verdict.CANNOT_SAY
@@ -395,61 +390,6 @@ def test_an_assignment_of_another_protocol_is_told_as_its_bytes():
     h.stable(members=1)
     (delivered,) = h.events_of("AssignmentDelivered")
     assert (delivered.topics, delivered.assignment) == ([], b"A0")
-
-
-ASSIGNMENTS = st.builds(
-    lambda partitions, user_data, version: encode_assignment(Assignment(partitions, user_data, version)),
-    st.dictionaries(
-        st.text(max_size=200), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=200).map(tuple), max_size=3
-    ),
-    st.none() | st.binary(max_size=5),
-    st.integers(0, 3),
-)
-
-
-@given(
-    st.one_of(
-        ASSIGNMENTS,
-        st.binary(max_size=40),
-        st.tuples(ASSIGNMENTS, st.binary(max_size=6)).map(b"".join),
-        st.tuples(ASSIGNMENTS, st.integers(0, 60)).map(lambda cut: cut[0][: cut[1]]),
-        st.tuples(ASSIGNMENTS, st.integers(0, 60), st.binary(min_size=1, max_size=4)).map(
-            lambda changed: changed[0][: changed[1]] + changed[2] + changed[0][changed[1] + len(changed[2]) :]
-        ),
-    ),
-    st.integers(-1, 2**40),
-)
-def test_what_is_copied_of_an_assignment_is_what_its_messages_say(assignment, state_end):
-    delivery = ClassicDelivery("group", "member", 7, assignment, GroupHarness().catalog)
-    record = delivery.record(5, 6)
-    record.value.state_end_offset = state_end
-    assert delivery.encoded(5, 6, state_end) == Serde(Codec.of(), EVENT_KEYS).encode(record)
-
-
-@given(st.integers(-1, 2**40), st.sampled_from(["all", "none"]))
-def test_a_commits_bytes_are_what_its_message_says_at_the_end_of_a_batch_too(state_end, producer):
-    catalog = {"t": bytes(15) + b"t"}
-    if producer == "all":
-        request = TxnOffsetCommitRequest("tx", "g", 2**40, 9, 3, "m" * 300, "i", [])
-        topic, partition = (
-            TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic,
-            (TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition),
-        )
-    else:
-        request = OffsetCommitRequest("g", 3, "m", None)
-        topic, partition = (
-            OffsetCommitRequest.OffsetCommitRequestTopic,
-            OffsetCommitRequest.OffsetCommitRequestPartition,
-        )
-    request.topics = [topic(name="t", topic_id=catalog["t"], partitions=[partition(each, each) for each in range(200)])]
-    groups = GroupHarness().groups
-    (fact,) = commit_decided(
-        groups, request, Asked(offset_commit.API, 9, None, "", ""), ErrorCode.NONE, partly_refused=False
-    )
-    fact.event.refused = [RefusedOffset("gone", bytes(16), 4, 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
-    record = fact.event.record(5, 6)
-    record.value.state_end_offset = state_end
-    assert fact.event.encoded(5, 6, state_end) == Serde(Codec.of(), EVENT_KEYS).encode(record)
 
 
 def test_assignments_of_a_consumer_group_are_told_once_and_acknowledged_once():

@@ -146,6 +146,7 @@ def test_a_full_disk_ends_a_cleaning_and_harms_nothing(disk):
 
 def test_a_cleaning_that_is_dropped_midway_leaves_no_trace(monkeypatch):
     monkeypatch.setattr("coordinator.log.compaction.STEP_RECORDS", 1)
+    monkeypatch.setattr("coordinator.log.segment_rewriter.STEP_RECORDS", 1)
     steps, done = 0, False
     while not done:
         disk = SimulatedDisk()

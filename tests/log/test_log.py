@@ -5,7 +5,8 @@ import errno
 import pytest
 
 from coordinator.faults.disk import SimulatedDisk
-from coordinator.log.batch_builder import encode_batch, seal
+from coordinator.log.batch import decode_records, read_header
+from coordinator.log.batch_builder import encode_batch, reduce_batch, seal
 from coordinator.log.codecs import compress
 from coordinator.log.log import Log, OffsetOutOfRange, TimestampOffset
 from coordinator.log.record import LogRecord
@@ -115,6 +116,16 @@ def test_the_latest_time_is_that_of_a_record_which_is_left(disk):
         latest, left = log.latest_timestamp(), times[start:]
         assert (latest.offset, latest.timestamp) == (start + left.index(max(left)), max(left))
     log.truncate_before(len(times))
+    assert log.latest_timestamp() is None
+
+
+def test_the_latest_timestamp_of_a_log_whose_last_records_were_compacted_away(disk):
+    """The start of the log is in the middle of a batch, and compaction has dropped the records behind it."""
+    log = open_log(disk)
+    batch = encode_batch([LogRecord(offset, 1000 + offset, b"k", b"v") for offset in range(3)])
+    header = read_header(batch)
+    log.append(reduce_batch(header, decode_records(batch, 0, header)[:1], None), 3, 1002)
+    log.truncate_before(1)
     assert log.latest_timestamp() is None
 
 

@@ -71,9 +71,11 @@ class Peer:
         self.now, self.soon, self.exchanges, self.lost = 0, [], [], []
         self.transport = Transport()
         self.hold_next = False
+        self.on_request = lambda exchange: None
 
         def handle(server, exchange):
             self.exchanges.append(exchange)
+            self.on_request(exchange)
             if self.hold_next:
                 exchange.wait()
             if not held:
@@ -222,6 +224,15 @@ def test_garbage_closes_the_connection_after_the_answers_given_before_it(caplog)
     assert peer.transport.answers() == [(1, 0)]
     assert peer.transport.closed
     assert "connection_closed" in caplog.text
+
+
+def test_nothing_behind_a_request_that_closed_the_connection_is_handled():
+    peer = Peer()
+    peer.on_request = lambda exchange: exchange.close("refused") if exchange.correlation_id == 2 else None
+    peer.send(1, 2, 3)
+    peer.send(4)
+    assert [exchange.correlation_id for exchange in peer.exchanges] == [1, 2]
+    assert peer.transport.closed
 
 
 @pytest.mark.parametrize("size", [-1, 1_001, 0x7FFFFFFF])

@@ -123,7 +123,7 @@ def test_a_description_has_members_with_partitions_and_offsets_with_lag(run, con
     assert "Stable" in shown
 
 
-def test_the_description_of_a_streams_group_has_tasks_and_the_partitions_that_they_read(run, connection, topic, group):
+def test_the_description_of_a_streams_group_has_tasks_and_partitions(run, connection, topic, group):
     commit(connection, group, topic, 1)
     delay = {"name": "streams.initial.rebalance.delay.ms", "config_operation": 0, "value": "0"}
     change = {"resource_type": 32, "resource_name": group, "configs": [delay]}

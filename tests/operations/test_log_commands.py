@@ -141,7 +141,7 @@ def test_a_log_that_ends_before_its_checkpoint_is_damaged(tmp_path, capsys):
     assert (code, log["verdict"], log["problems"][0]["last_good_offset"]) == (1, "damage", 0)
 
 
-def test_check_finds_a_record_that_cannot_be_decoded_although_the_checksum_is_correct(tmp_path, capsys):
+def test_check_finds_undecodable_records_although_the_checksum_is_correct(tmp_path, capsys):
     broken = commit(1)._replace(value=b"\0\3\0")
     write(tmp_path / "__consumer_offsets-0", encode_batch([commit(0), broken]))
     code, [log] = checked(capsys, tmp_path)

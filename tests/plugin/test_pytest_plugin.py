@@ -24,7 +24,7 @@ def suite(pytester):
     return run
 
 
-def test_tests_share_a_server_and_have_their_own_topics_with_the_requested_partitions(suite):
+def test_tests_share_a_server_and_have_their_own_topics(suite):
     result = suite(
         """
         import pytest

@@ -2,7 +2,8 @@
 
 from coordinator.api.access import READ_GROUP
 from coordinator.api.declaration import Api
-from coordinator.api.dispatch import CACHED_REQUEST_BYTES_MAX, NO_CACHED_REQUEST, NO_FORM, Dispatcher
+from coordinator.api.dispatch import CACHED_REQUEST_BYTES_MAX, NO_CACHED_REQUEST, Dispatcher
+from coordinator.api.exchange import NO_TEMPLATE
 from coordinator.bench.load import frame
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
@@ -15,7 +16,7 @@ class Client:
 
     def __init__(self, *, is_cacheable=True, handle=lambda server, exchange: None):
         self.cached_request = NO_CACHED_REQUEST
-        self.form = NO_FORM
+        self.template = NO_TEMPLATE
         self.exchanges = []
         api = Api(
             key=12,

@@ -1,5 +1,9 @@
 """A shard with its event log, on a simulated disk of which one log alone may fail."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
@@ -48,9 +52,14 @@ class PickyFile:
 
 
 class EventWorld(ShardWorld):
-    """`events()` reads what the event log has; `state()` what the groups' log has."""
+    """`events()` reads the event log, `state()` the groups' log. The fast path is not plugged in unless a subclass does so."""
 
-    def __init__(self, durability="fsync", policy="all", event_segment_bytes=1 << 30, event_retention_bytes=None):
+    encoders: Mapping[type, Any] = MappingProxyType({})
+    bulk_replayers = None
+
+    def __init__(
+        self, durability="fsync", policy="all", event_segment_bytes=1 << 30, event_retention_bytes=None, topics=None
+    ):
         self.policy = policy
         self.event_settings = LogSettings(
             segment_bytes=event_segment_bytes,
@@ -59,7 +68,7 @@ class EventWorld(ShardWorld):
             retention_bytes=event_retention_bytes,
         )
         self.runs = 0
-        super().__init__(durability, PickyDisk())
+        super().__init__(durability, PickyDisk(), topics=topics)
 
     def open(self):
         self.runs += 1
@@ -76,6 +85,7 @@ class EventWorld(ShardWorld):
             run,
             make_writer=lambda log, durable, failed: Writer(log, "write", self.run, durable, failed),
             on_written=self.written.append,
+            encoders=self.encoders,
         )
         self.shard = Shard(
             0,
@@ -90,19 +100,20 @@ class EventWorld(ShardWorld):
             on_fact=lambda index, fact: self.facts.append(fact),
             on_durable=lambda index: None,
             events=self.event_log,
+            bulk_replayers=self.bulk_replayers,
         )
         self.shard.load()
 
     def commit(self, *offsets, member_id="", generation=-1, group="g"):
-        """Commits these offsets to partitions 0, 1 ...; the asker."""
+        """Commits these offsets to partitions 0, 1 ...; the target."""
         topic = OffsetCommitRequest.OffsetCommitRequestTopic("t", b"t" * 16)
         topic.partitions = [
             OffsetCommitRequest.OffsetCommitRequestPartition(index, offset, -1, "")
             for index, offset in enumerate(offsets)
         ]
-        asker = ReplyTarget(OffsetCommitRequest(group, generation, member_id, topics=[topic]))
-        self.shard.submit(commit, asker)
-        return asker
+        target = ReplyTarget(OffsetCommitRequest(group, generation, member_id, topics=[topic]))
+        self.shard.submit(commit, target)
+        return target
 
     def stop(self):
         """As the server stops."""

@@ -51,7 +51,7 @@ def test_a_result_without_records_waits_for_those_before_it():
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
-def test_a_write_that_failed_is_followed_by_nothing_and_its_errand_is_told(error):
+def test_a_write_that_failed_is_followed_by_nothing_and_its_request_is_refused(error):
     world, done, outcomes = ShardWorld(), [], []
     world.shard.submit(writing(done, "lost"), InternalRequest(None, outcomes.append))
     if error == errno.ENOSPC:
@@ -68,7 +68,7 @@ def test_a_write_that_failed_is_followed_by_nothing_and_its_errand_is_told(error
     assert done == (["next"] if error == errno.ENOSPC else [])
 
 
-def test_an_errand_always_has_an_outcome():
+def test_an_internal_request_always_has_an_outcome():
     world, outcomes = ShardWorld(), []
     world.shard.submit(writing([], "x"), InternalRequest(None, outcomes.append))
     world.turn()

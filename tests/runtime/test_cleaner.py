@@ -41,9 +41,9 @@ def test_commits_between_the_steps_of_a_cleaning_are_kept():
     while not cleaner.cleanings:
         world.turn()
         world.finish_syncs()
-        asker = send_commit(world, offset, group="g0")
+        target = send_commit(world, offset, group="g0")
         world.settle()
-        assert is_success(asker)
+        assert is_success(target)
         offset += 1
     world.restart(world.disk.kill)
     assert committed(world, "g0") == offset - 1

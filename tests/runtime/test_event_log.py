@@ -13,8 +13,8 @@ from coordinator.runtime.shard import Status as ShardStatus
 from tests.runtime.event_world import EVENTS, STATE, EventWorld, committed_offsets
 
 
-def is_success(asker):
-    return [p.error_code for t in asker.answers[0].topics for p in t.partitions] == [0]
+def is_success(target):
+    return [p.error_code for t in target.answers[0].topics for p in t.partitions] == [0]
 
 
 def test_events_of_a_turn_are_one_batch_whose_last_says_how_far_it_goes():
@@ -35,9 +35,9 @@ def test_events_of_a_turn_are_one_batch_whose_last_says_how_far_it_goes():
 
 def test_events_are_written_in_the_turn_of_the_state_and_before_any_answer():
     world = EventWorld()
-    asker = world.commit(1)
+    target = world.commit(1)
     world.turn()
-    assert asker.answers == []
+    assert target.answers == []
     assert world.kinds() == ["EventLogOpened", "CommitDecided"]
 
 
@@ -149,9 +149,9 @@ def test_a_disk_that_takes_no_events_costs_no_commit(number):
     world.commit(1)
     world.settle()
     world.disk.errors[EVENTS] = number
-    askers = [world.commit(offset) for offset in (2, 3)]
+    targets = [world.commit(offset) for offset in (2, 3)]
     world.settle()
-    assert all(is_success(asker) for asker in askers)
+    assert all(is_success(target) for target in targets)
     assert world.shard.status is ShardStatus.ACTIVE
     assert world.event_log.status is Status.BLOCKED
     assert "injected" in world.event_log.reason
@@ -184,9 +184,9 @@ def test_an_event_log_whose_sync_failed_is_given_up_until_a_restart():
     world.commit(1)
     world.settle()
     world.event_log.log.failed = OSError(errno.EIO, "sync")
-    asker = world.commit(2)
+    target = world.commit(2)
     world.settle()
-    assert is_success(asker)
+    assert is_success(target)
     assert world.event_log.status is Status.FAILED
     world.restart(world.disk.kill)
     assert world.event_log.status is Status.ACTIVE
@@ -199,9 +199,9 @@ def test_a_state_that_cannot_be_written_takes_its_events_with_it():
     world.commit(1)
     world.settle()
     world.disk.errors[STATE] = errno.ENOSPC
-    asker = world.commit(2)
+    target = world.commit(2)
     world.settle()
-    (refusal,) = asker.answers
+    (refusal,) = target.answers
     assert isinstance(refusal, KafkaError)
     world.disk.errors.clear()
     assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[1]]
@@ -227,9 +227,9 @@ def test_a_damaged_event_log_keeps_nobody_away():
     world = EventWorld()
     world.event_log.log.failed = OSError(errno.EIO, "damaged")
     world.shard.load()
-    asker = world.commit(1)
+    target = world.commit(1)
     world.settle()
-    assert is_success(asker)
+    assert is_success(target)
     assert world.event_log.status is Status.FAILED
     assert "damaged" in world.event_log.reason
     assert world.event_log.lost == 1

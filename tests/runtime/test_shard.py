@@ -26,36 +26,36 @@ def commit_request(offset, group="g"):
 
 
 def send_commit(world, offset, group="g"):
-    asker = ReplyTarget(commit_request(offset, group))
-    world.shard.submit(commit, asker)
-    return asker
+    target = ReplyTarget(commit_request(offset, group))
+    world.shard.submit(commit, target)
+    return target
 
 
 def send_fetch(world, group="g"):
     topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
-    asker = ReplyTarget(OffsetFetchRequest(group_id=group, topics=[topic]))
-    asker.api_version, asker.writes = 5, False
-    world.shard.submit(fetch, asker)
-    return asker
+    target = ReplyTarget(OffsetFetchRequest(group_id=group, topics=[topic]))
+    target.api_version, target.writes = 5, False
+    world.shard.submit(fetch, target)
+    return target
 
 
 def committed(world, group="g"):
-    asker = send_fetch(world, group)
+    target = send_fetch(world, group)
     world.settle()
-    return asker.answers[0].topics[0].partitions[0].committed_offset
+    return target.answers[0].topics[0].partitions[0].committed_offset
 
 
-def is_success(asker):
-    return [p.error_code for t in asker.answers[0].topics for p in t.partitions] == [0]
+def is_success(target):
+    return [p.error_code for t in target.answers[0].topics for p in t.partitions] == [0]
 
 
 def test_a_commit_is_not_acknowledged_before_the_sync_that_covers_it():
     world = ShardWorld()
-    asker = send_commit(world, 5)
+    target = send_commit(world, 5)
     world.turn()
-    assert asker.answers == []
+    assert target.answers == []
     world.finish_syncs()
-    assert is_success(asker)
+    assert is_success(target)
 
 
 def test_a_read_waits_for_the_writes_it_could_have_seen():
@@ -106,7 +106,7 @@ def test_every_acknowledged_commit_survives_a_power_cut():
             world.turn()
             if random.random() < 0.5:
                 world.finish_syncs()
-            acknowledged = max((i for i, asker in enumerate(asked) if asker.answers), default=-1)
+            acknowledged = max((i for i, target in enumerate(asked) if target.answers), default=-1)
         world.restart(lambda world=world, random=random: world.disk.crash(random))
         assert committed(world) >= acknowledged
 
@@ -182,12 +182,12 @@ def test_after_a_failed_sync_nothing_claims_success_until_a_restart_which_keeps_
 
 def test_a_reply_that_waits_too_long_for_the_disk_becomes_a_retriable_error():
     world = ShardWorld()
-    asker = send_commit(world, 1)
+    target = send_commit(world, 1)
     world.turn()
     world.advance(5_000)
-    assert asker.answers[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert target.answers[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     world.finish_syncs()
-    assert len(asker.answers) == 1
+    assert len(target.answers) == 1
 
 
 def test_a_bug_in_one_request_reloads_the_shard_and_answers_everybody():
@@ -198,9 +198,9 @@ def test_a_bug_in_one_request_reloads_the_shard_and_answers_everybody():
     send_commit(world, 1)
     world.settle()
     waiting = send_commit(world, 2)
-    asker = ReplyTarget(None)
-    world.shard.submit(broken, asker)
-    assert asker.answers[0].code is ErrorCode.UNKNOWN_SERVER_ERROR
+    target = ReplyTarget(None)
+    world.shard.submit(broken, target)
+    assert target.answers[0].code is ErrorCode.UNKNOWN_SERVER_ERROR
     world.settle()
     assert isinstance(waiting.answers[0], KafkaError)
     assert committed(world) == 1
@@ -210,9 +210,9 @@ def test_a_bug_in_one_request_reloads_the_shard_and_answers_everybody():
 def test_every_acknowledged_commit_survives_the_death_of_the_process(durability):
     world = ShardWorld(durability)
     for n in range(5):
-        asker = send_commit(world, n)
+        target = send_commit(world, n)
         world.settle()
-        assert is_success(asker)
+        assert is_success(target)
     world.restart(world.disk.kill)
     assert committed(world) == 4
 

@@ -18,9 +18,9 @@ def record(offset, partition=0):
 
 
 def submit(world, result):
-    asker = ReplyTarget(None)
-    world.shard.submit(lambda state, request, call, now_ms: result, asker)
-    return asker
+    target = ReplyTarget(None)
+    world.shard.submit(lambda state, request, call, now_ms: result, target)
+    return target
 
 
 def stage(world, *records, producer=OURS):
@@ -36,9 +36,9 @@ def plain(world, offset):
         partition_index=0, committed_offset=offset, committed_metadata=""
     )
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])
-    asker = ReplyTarget(OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic]))
-    world.shard.submit(commit, asker)
-    return asker
+    target = ReplyTarget(OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic]))
+    world.shard.submit(commit, target)
+    return target
 
 
 def batches(world):
@@ -77,14 +77,14 @@ def test_a_transactions_records_bear_its_producer_as_kafka_writes_them():
 
 def test_all_that_one_turn_decides_is_one_write_and_one_sync_in_the_order_it_was_decided():
     world = ShardWorld()
-    askers = [plain(world, 1), stage(world, record(2)), stage(world, record(3, 1)), plain(world, 4)]
-    askers += [end(world, committed=True), plain(world, 5)]
+    targets = [plain(world, 1), stage(world, record(2)), stage(world, record(3, 1)), plain(world, 4)]
+    targets += [end(world, committed=True), plain(world, 5)]
     assert len(world.soon) == 1
     world.turn()
     assert len(world.jobs) == 1
-    assert not any(asker.answers for asker in askers)
+    assert not any(target.answers for target in targets)
     world.finish_syncs()
-    assert all(asker.answers for asker in askers)
+    assert all(target.answers for target in targets)
     found = batches(world)
     assert [header.base_offset for header, _ in found] == [0, 1, 2, 3, 4, 5]
     assert [header.producer_id for header, _ in found] == [-1, 7, 7, -1, 7, -1]
@@ -154,7 +154,7 @@ def test_a_write_that_fails_leaves_nothing_of_a_transaction_behind():
     world.disk.capacity_bytes = 0
     refused = [stage(world, record(2, 1)), end(world, committed=True)]
     world.settle()
-    assert all(asker.answers for asker in refused)
+    assert all(target.answers for target in refused)
     assert (offsets(world), pending(world)) == ({}, {(("t", 0), 7): 1})
 
 

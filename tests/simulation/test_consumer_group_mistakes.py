@@ -11,9 +11,9 @@ from coordinator.faults import simulator
 from coordinator.faults.plan import Plan, draw
 from coordinator.faults.shrink import shrink
 from coordinator.faults.simulator import Report
-from coordinator.groups.consumer import change, classic_members, downgrade, reconcile
-from coordinator.groups.consumer.change import Change
+from coordinator.groups.consumer import classic_members, downgrade, reconcile, update
 from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.update import ConsumerUpdate
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -25,7 +25,7 @@ def given_before_it_was_given_up(patch: pytest.MonkeyPatch) -> None:
     def step(member: Any, **how: Any) -> Any:
         return real(member, **how | {"is_free": lambda topic_id, partition: True})
 
-    patch.setattr(change, "reconcile", step)
+    patch.setattr(update, "reconcile", step)
 
 
 def not_waited_for_revocation(patch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def not_waited_for_revocation(patch: pytest.MonkeyPatch) -> None:
 
 
 def timers_outlive_their_members(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Change, "disarm_all_of", lambda self, member_id: None)
+    patch.setattr(ConsumerUpdate, "disarm_all_of", lambda self, member_id: None)
 
 
 def what_is_given_up_stays_taken(patch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,8 @@ from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets import commit, expire
 from coordinator.groups.offsets.pending import PendingOffsets
 from coordinator.groups.offsets.store import Offsets
-from coordinator.log import compaction
 from coordinator.log.log import Log
+from coordinator.log.segment_rewriter import SegmentRewriter
 from coordinator.log.writer import Writer
 from coordinator.network.connection import Connection
 from coordinator.runtime import event_log
@@ -159,7 +159,7 @@ def answers_leave_when_they_are_ready(patch: pytest.MonkeyPatch) -> None:
     """Without waiting for the answers of earlier requests of the connection."""
 
     def write(self: Connection) -> None:
-        if self._transport is None or self._closed:
+        if self._transport is None or not self._flow.is_open:
             return
         for exchange in [each for each in self._queue if each.payload is not None]:
             self._queue.remove(exchange)
@@ -232,7 +232,7 @@ def open_transactions_are_forgotten_by_a_restart(patch: pytest.MonkeyPatch) -> N
 
 
 def compaction_takes_markers_before_their_records(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(compaction._Rewriter, "_reduced_marker", lambda self, batch, header: None)
+    patch.setattr(SegmentRewriter, "_retain_marker", lambda self, batch, header: None)
 
 
 def aborted_offsets_count(patch: pytest.MonkeyPatch) -> None:
@@ -307,6 +307,6 @@ def test_a_known_mistake_is_caught(mutant: Patch, changes: dict[str, Any], monke
         broken = simulator.run(plan).broken
         if broken is not None:
             # What a lost sync takes may show first in a log that is refused, or to a producer whose batch is gone.
-            assert re.match(r"I\d+ |a server starts on a sound disk|an answer is one that Kafka gives", broken), broken
+            assert re.match(r"I\d+ |a server starts on a sound disk|errors are ones that Kafka returns", broken), broken
             return
     pytest.fail(f"{mutant.__name__} was not caught")

@@ -9,8 +9,8 @@ import pytest
 from coordinator.faults import simulator
 from coordinator.faults.plan import draw
 from coordinator.groups.streams import heartbeat, reconcile
-from coordinator.groups.streams.change import Change
 from coordinator.groups.streams.group import StreamsGroup
+from coordinator.groups.streams.update import StreamsUpdate
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -36,7 +36,7 @@ def a_process_has_a_task_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def timers_outlive_their_members(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Change, "disarm_all_of", lambda self, member_id: None)
+    patch.setattr(StreamsUpdate, "disarm_all_of", lambda self, member_id: None)
 
 
 def tasks_are_told_once(patch: pytest.MonkeyPatch) -> None:

@@ -14,15 +14,15 @@ OFFSETS = "__consumer_offsets"
 
 
 class Shard:
-    """Answers errands by hand."""
+    """Answers requests by hand."""
 
     def __init__(self, index=0):
         self.index = index
         self.status = Status.ACTIVE
         self.asked = []
 
-    def submit(self, operation, errand):
-        self.asked.append((operation, errand))
+    def submit(self, operation, request):
+        self.asked.append((operation, request))
 
     def answer(self, outcome):
         self.asked.pop(0)[1].send(KafkaError(outcome) if outcome else DONE)
@@ -80,8 +80,8 @@ def test_every_partition_gets_it_and_then_it_is_done(world):
     world.markers.write(MARKER, left, lambda: done.append(True))
     assert world.written == [("t", 0, MARKER), ("t", 1, MARKER)]
     assert (left, done) == ({(OFFSETS, 1)}, [])
-    ((operation, errand),) = world.groups.shards[1].asked
-    assert (operation, errand.request, errand.writes) == (world.write_to_groups, MARKER, True)
+    ((operation, request),) = world.groups.shards[1].asked
+    assert (operation, request.request, request.writes) == (world.write_to_groups, MARKER, True)
     world.groups.shards[1].answer(None)
     assert (left, done) == (set(), [True])
 
@@ -149,8 +149,8 @@ def test_writing_once_tells_the_error_and_repeats_nothing(world):
 
 def test_when_all_have_it_the_transaction_is_completed(world):
     world.deliveries.deliver("tx", MARKER, {("t", 0)})
-    ((operation, errand),) = world.transactions.shards[0].asked
-    assert (operation, errand.request) == (complete, Completion("tx", 7, 3))
+    ((operation, request),) = world.transactions.shards[0].asked
+    assert (operation, request.request) == (complete, Completion("tx", 7, 3))
     world.transactions.shards[0].answer(None)
     assert world.timers == []
 

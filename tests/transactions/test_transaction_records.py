@@ -65,7 +65,7 @@ def test_a_tombstone_forgets_an_id_and_one_of_a_stranger_nothing():
 
 def test_a_state_that_does_not_exist_stops_the_load():
     value = TransactionLogValue(1, -1, -1, 0, transaction_status=9)
-    with pytest.raises(DecodeError, match="no state 9"):
+    with pytest.raises(DecodeError, match="unknown transaction state 9"):
         World().state.replay(Record(TransactionLogKey(ID), value, 1))
 
 

@@ -15,12 +15,12 @@ class Shards:
         self.world = world
         self.asked = 0
 
-    def submit(self, _key, operation, errand):
+    def submit(self, _key, operation, request):
         self.asked += 1
         try:
-            errand.send(self.world.do(operation, errand.request))
+            request.send(self.world.do(operation, request.request))
         except KafkaError as error:
-            errand.send(error)
+            request.send(error)
 
 
 class ReplyTarget:

@@ -35,7 +35,7 @@ from coordinator.groups.classic.responses import current_generation, join_error
 from coordinator.groups.classic.round import Cause, pending_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.classic.static_members import replace_static_member
-from coordinator.groups.events import event_only, fenced_classic, group_converted, member_fenced, member_joined
+from coordinator.groups.events import event_only, fenced_classic, member_fenced, member_joined
 from coordinator.groups.fencing import fence_member
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
@@ -81,10 +81,7 @@ def _create(groups: Groups, now_ms: int, update: GroupUpdate) -> ClassicGroup:
     if replaced is None:
         groups.admit()
     else:
-        tombstones, disarmed = groups.end(replaced)
-        update.records += tombstones
-        update.timers += disarmed
-        update.facts.append(event_only(group_converted(group_id, replaced.kind, Kind.CLASSIC, 0, "", 0)))
+        update.replace(groups, replaced, Kind.CLASSIC, epoch=0, member_id="")
     group = ClassicGroup(group_id, now_ms)
     groups.by_id[group_id] = group
     update.records.append(new_group_metadata(group_id, now_ms))

@@ -27,8 +27,8 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from coordinator.groups.assignors.assignor import Partitions
-from coordinator.groups.consumer.group import NOTHING, ConsumerMember, MemberState
-from coordinator.groups.modern import Epochs
+from coordinator.groups.consumer.member import NOTHING, ConsumerMember, MemberState
+from coordinator.groups.epochs.member import PartitionEpochs
 
 Owned = Iterable[tuple[bytes, Iterable[int]]] | None
 """What a member says it owns, by topic id; None: it does not say."""
@@ -127,7 +127,7 @@ def _advance(
 
 
 def _give_up_more(
-    member: ConsumerMember, target_epoch: int, kept: Epochs, lost: Epochs, *, still_owns: bool
+    member: ConsumerMember, target_epoch: int, kept: PartitionEpochs, lost: PartitionEpochs, *, still_owns: bool
 ) -> ConsumerMember:
     """Something must go before it reaches the target. What it has given up before that goes now, if there is an epoch
     between its own and the target's for it to reach; else with the rest."""
@@ -163,14 +163,14 @@ def _give_up_unsubscribed(member: ConsumerMember, topics: AbstractSet[bytes], ow
     )
 
 
-def _joined(one: Epochs, other: Epochs) -> Epochs:
+def _joined(one: PartitionEpochs, other: PartitionEpochs) -> PartitionEpochs:
     joined = dict(one)
     for topic_id, held in other.items():
         joined[topic_id] = {**joined[topic_id], **held} if topic_id in joined else held
     return joined
 
 
-def _owns_any(owned: Owned, held: Epochs) -> bool:
+def _owns_any(owned: Owned, held: PartitionEpochs) -> bool:
     if owned is None:
         return True
     for topic_id, partitions in owned:

@@ -11,8 +11,9 @@ skip it.
 from collections.abc import Iterable
 
 from coordinator.groups.assignors.assignor import Partitions
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, ResolvedRegex
-from coordinator.groups.modern import Epochs
+from coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -130,7 +131,7 @@ def group_tombstones(group: ConsumerGroup, member_ids: Iterable[str]) -> list[Re
     ]
 
 
-def _current(held: Epochs) -> list[_Current]:
+def _current(held: PartitionEpochs) -> list[_Current]:
     topics = []
     for topic_id in sorted(held):
         epochs = held[topic_id]

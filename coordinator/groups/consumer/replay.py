@@ -1,30 +1,22 @@
-"""What a log record of a consumer group does to the state: live and at load, the same.
+"""What a log record of a consumer group does to the state: live and at load, the same (epochs/replay.py).
 
-Records come in any order and some may be missing: a compacted log keeps the last record of each key, and while it is being
-compacted a reader may meet a member's later record before the earlier one of another. So every record stands on its
-own. It makes what it speaks of if that is not there yet, and a tombstone of something unknown is no matter. What one
-record cannot know, because it is in another that comes later, has a harmless value until then.
-
-Group ids are shared by all kinds of groups: a record of a consumer group says that the id is now a consumer group's. The
-offsets of the id stay where they are.
+Kafka: `GroupMetadataManager.replay`, for key types 3 to 8 and 16.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from operator import attrgetter
 
-from coordinator.groups.consumer.group import (
-    NO_REVOCATION_EPOCH,
-    NOTHING,
-    ClassicPart,
-    ConsumerMember,
-    MemberState,
-    ResolvedRegex,
-    consumer_group_or_new,
-    find_consumer_group,
+from coordinator.groups.consumer.group import ResolvedRegex, consumer_group_or_new, find_consumer_group
+from coordinator.groups.consumer.member import ClassicPart, MemberState
+from coordinator.groups.epochs.replay import (
+    clear_holdings,
+    clear_target,
+    clear_target_epoch,
+    drop_member,
+    with_epochs,
 )
 from coordinator.groups.kinds import Kind
-from coordinator.groups.modern import EPOCH_AT_FIRST, LEAVING_EPOCH, Epochs
+from coordinator.groups.state import Groups
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -42,22 +34,18 @@ from coordinator.protocol.messages import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
-
 _MEMBER_STATES = {state.value: state for state in MemberState}
+_PLACE = attrgetter("topic_id", "partitions", "assignment_epochs")
 
 
 def replay_member_metadata(
-    groups: "Groups", key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
+    groups: Groups, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
 ) -> None:
     if value is None:
-        group = find_consumer_group(groups, key.group_id)
-        if group is not None:
-            group.drop(key.member_id)
+        drop_member(find_consumer_group(groups, key.group_id), key.member_id)
         return
     group = consumer_group_or_new(groups, key.group_id)
-    before = group.members.get(key.member_id) or ConsumerMember(member_id=key.member_id)
+    before = group.member_or_new(key.member_id)
     classic = value.classic_member_metadata
     topics = frozenset(value.subscribed_topic_names)
     group.put(
@@ -82,32 +70,21 @@ def replay_member_metadata(
 
 
 def replay_current_assignment(
-    groups: "Groups",
+    groups: Groups,
     key: ConsumerGroupCurrentMemberAssignmentKey,
     value: ConsumerGroupCurrentMemberAssignmentValue | None,
 ) -> None:
     if value is None:
-        group = find_consumer_group(groups, key.group_id)
-        member = None if group is None else group.members.get(key.member_id)
-        if group is not None and member is not None:
-            group.put(
-                member.holding(
-                    member_epoch=LEAVING_EPOCH,
-                    previous_member_epoch=LEAVING_EPOCH,
-                    state=MemberState.STABLE,
-                    assigned=NOTHING,
-                    pending_revocation=NOTHING,
-                    revocation_epoch=NO_REVOCATION_EPOCH,
-                )
-            )
+        clear_holdings(find_consumer_group(groups, key.group_id), key.member_id)
         return
     group = consumer_group_or_new(groups, key.group_id)
-    before = group.members.get(key.member_id) or ConsumerMember(member_id=key.member_id)
-    assigned = _epochs(value.assigned_partitions, value.member_epoch)
-    pending_revocation = _epochs(value.partitions_pending_revocation, value.member_epoch)
+    before = group.member_or_new(key.member_id)
+    epoch = value.member_epoch
+    assigned = with_epochs(map(_PLACE, value.assigned_partitions), epoch)
+    pending_revocation = with_epochs(map(_PLACE, value.partitions_pending_revocation), epoch)
     group.put(
         before.holding(
-            member_epoch=value.member_epoch,
+            member_epoch=epoch,
             previous_member_epoch=value.previous_member_epoch,
             state=_MEMBER_STATES.get(value.state, MemberState.UNKNOWN),
             assigned=before.assigned if assigned == before.assigned else assigned,
@@ -119,9 +96,7 @@ def replay_current_assignment(
     )
 
 
-def replay_group_epoch(
-    groups: "Groups", key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None
-) -> None:
+def replay_group_epoch(groups: Groups, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
     """Its tombstone is the last one when a group is deleted: the group is gone."""
     if value is None:
         groups.remove(key.group_id, Kind.CONSUMER)
@@ -130,32 +105,30 @@ def replay_group_epoch(
 
 
 def replay_target_epoch(
-    groups: "Groups",
+    groups: Groups,
     key: ConsumerGroupTargetAssignmentMetadataKey,
     value: ConsumerGroupTargetAssignmentMetadataValue | None,
 ) -> None:
-    if value is not None:
+    if value is None:
+        clear_target_epoch(find_consumer_group(groups, key.group_id))
+    else:
         consumer_group_or_new(groups, key.group_id).set_target_epoch(value.assignment_epoch, value.assignment_timestamp)
-    elif (group := find_consumer_group(groups, key.group_id)) is not None:
-        group.set_target_epoch(EPOCH_AT_FIRST, 0)
 
 
 def replay_target_of_member(
-    groups: "Groups",
+    groups: Groups,
     key: ConsumerGroupTargetAssignmentMemberKey,
     value: ConsumerGroupTargetAssignmentMemberValue | None,
 ) -> None:
-    if value is not None:
-        partitions = {
-            topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions if topic.partitions
-        }
-        consumer_group_or_new(groups, key.group_id).set_target(key.member_id, partitions)
-    elif (group := find_consumer_group(groups, key.group_id)) is not None:
-        group.set_target(key.member_id, None)
+    if value is None:
+        clear_target(find_consumer_group(groups, key.group_id), key.member_id)
+        return
+    partitions = {topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions if topic.partitions}
+    consumer_group_or_new(groups, key.group_id).set_target(key.member_id, partitions)
 
 
 def replay_regex(
-    groups: "Groups", key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+    groups: Groups, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
 ) -> None:
     if value is not None:
         resolved = ResolvedRegex(topics=frozenset(value.topics), version=value.version, timestamp_ms=value.timestamp)
@@ -165,22 +138,10 @@ def replay_regex(
 
 
 def replay_partition_metadata(
-    groups: "Groups", key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
+    groups: Groups, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
 ) -> None:
-    """What a Kafka before 4.1 kept of the topics. Nothing here needs it, but its record should go when it can."""
+    """What a Kafka before 4.1 kept of the topics. Nothing here needs it, but its record is removed when it can be."""
     if value is not None:
-        consumer_group_or_new(groups, key.group_id).has_partition_metadata = True
+        consumer_group_or_new(groups, key.group_id).set_partition_metadata(is_there=True)
     elif (group := find_consumer_group(groups, key.group_id)) is not None:
-        group.has_partition_metadata = False
-
-
-def _epochs(topics: Iterable[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions], member_epoch: int) -> Epochs:
-    """Where the epochs are missing (written by a Kafka before 4.3) they are the member's, but never negative."""
-    held = {}
-    for topic in topics:
-        epochs = topic.assignment_epochs
-        if epochs is None or len(epochs) != len(topic.partitions):
-            epochs = [max(member_epoch, 0)] * len(topic.partitions)
-        if topic.partitions:
-            held[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
-    return held
+        group.set_partition_metadata(is_there=False)

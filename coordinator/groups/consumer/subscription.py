@@ -17,18 +17,17 @@ notices them, but not more often than once a second (`REFRESH_INTERVAL_MS`; Kafk
 from collections.abc import Iterable
 from functools import lru_cache
 from struct import pack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import re2
 from xxhash import xxh3_64_intdigest
 
 from coordinator.groups.consumer import records
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, ResolvedRegex, regex_key
+from coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex, regex_key
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.state import Catalog, Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import Record, Timer
-
-if TYPE_CHECKING:
-    from coordinator.groups.state import Catalog, Groups
 
 REFRESH_INTERVAL_MS = 1_000
 """Between two looks of one group at all topics."""
@@ -59,35 +58,34 @@ _OPTIONS.log_errors = False
 # --- topics -----------------------------------------------------------------------------------------------------------
 
 
-def topic_ids(group: ConsumerGroup, member: ConsumerMember, catalog: "Catalog") -> frozenset[bytes]:
+def topic_ids(group: ConsumerGroup, member: ConsumerMember, catalog: Catalog) -> frozenset[bytes]:
     """The ids of the topics that exist and the member subscribes to, by name or pattern.
 
     `follow(group, catalog)` has been called since the catalog changed.
     """
     key = (member.topics, member.regex)
-    ids = group.topic_ids.get(key)
+    ids = group.soft.topic_ids.get(key)
     if ids is None:
         names = member.topics
         resolved = group.regexes.get(member.regex)
         if resolved is not None:
             names |= resolved.topics
         found = (catalog.topic_id(name) for name in names)
-        ids = group.topic_ids[key] = frozenset(each for each in found if each is not None)
+        ids = group.soft.topic_ids[key] = frozenset(each for each in found if each is not None)
     return ids
 
 
-def follow(group: ConsumerGroup, catalog: "Catalog") -> bool:
+def follow(group: ConsumerGroup, catalog: Catalog) -> bool:
     """Notices that topics have changed: whether they have, as far as is known, since the metadata hash was made."""
-    if group.catalog_version == catalog.version:
+    soft = group.soft
+    if soft.catalog_version == catalog.version:
         return False
-    group.forget_topics()
-    group.steady.clear()
+    soft.on_topics_changed()
+    soft.on_epochs_changed()
     return True
 
 
-def metadata_hash(
-    group: ConsumerGroup, removed: set[str], added: set[str], catalog: "Catalog", *, is_known: bool
-) -> int:
+def metadata_hash(group: ConsumerGroup, removed: set[str], added: set[str], catalog: Catalog, *, is_known: bool) -> int:
     """The hash once the group has subscribed to other topics: `removed` are not subscribed to any more, `added` newly.
 
     `is_known`: the group's present hash is right for this catalog. 0 for no topics at all.
@@ -97,14 +95,14 @@ def metadata_hash(
     return topics_hash(catalog, (group.subscribed.keys() - removed) | added)
 
 
-def topics_hash(catalog: "Catalog", names: Iterable[str]) -> int:
+def topics_hash(catalog: Catalog, names: Iterable[str]) -> int:
     """Of all these topics, as far as they exist."""
     hashes = [topic_hash(catalog, name) for name in sorted(names)]
     known = [each for each in hashes if each is not None]
     return _signed(xxh3_64_intdigest(pack(f"<{len(known)}q", *known))) if known else 0
 
 
-def topic_hash(catalog: "Catalog", name: str) -> int | None:
+def topic_hash(catalog: Catalog, name: str) -> int | None:
     """A topic's part of the metadata hash; None for one that does not exist."""
     partitions = catalog.partition_count(name)
     topic_id = catalog.topic_id(name)
@@ -138,22 +136,23 @@ def check_regex(regex: str) -> None:
         ) from None
 
 
-def refresh_timer(groups: "Groups", group: ConsumerGroup, now_ms: int, *, is_new: bool) -> Timer | None:
+def refresh_timer(groups: Groups, group: ConsumerGroup, now_ms: int, *, is_new: bool) -> Timer | None:
     """When the group's patterns should be matched against the topics; None if they need not. `is_new`: there is one more."""
+    soft = group.soft
     if not is_new:
         if not group.regex_members:
             return None
-        is_old = now_ms >= group.regexes_looked_at_ms + groups.config.group_consumer_regex_refresh_interval_ms
+        is_old = now_ms >= soft.regexes_looked_at_ms + groups.config.group_consumer_regex_refresh_interval_ms
         is_resolved = group.regex_members.keys() <= group.regexes.keys()
-        if is_resolved and group.regexes_version == groups.catalog.version and not is_old:
+        if is_resolved and soft.regexes_version == groups.catalog.version and not is_old:
             return None
-    delay_ms = min(max(0, group.regexes_looked_at_ms + REFRESH_INTERVAL_MS - now_ms), REFRESH_INTERVAL_MS)
+    delay_ms = min(max(0, soft.regexes_looked_at_ms + REFRESH_INTERVAL_MS - now_ms), REFRESH_INTERVAL_MS)
     if is_new and not group.regexes:
         delay_ms = 0
     return Timer(regex_key(group.group_id), delay_ms)
 
 
-def resolve(groups: "Groups", group: ConsumerGroup, now_ms: int) -> tuple[list[Record], set[str], set[str], bool]:
+def resolve(groups: Groups, group: ConsumerGroup, now_ms: int) -> tuple[list[Record], set[str], set[str], bool]:
     """Matches the group's patterns against the topics.
 
     Returns the records of what changed, the topics that are not subscribed to any more, those that are newly, and whether

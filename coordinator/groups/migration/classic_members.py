@@ -25,22 +25,21 @@ from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.join_attempt import JoinAttempt
 from coordinator.groups.classic.responses import join_error
-from coordinator.groups.consumer.change import Change
 from coordinator.groups.consumer.group import (
     NO_PARTITIONS,
-    ClassicPart,
     ConsumerGroup,
-    ConsumerMember,
-    MemberState,
     join_key,
     rebalance_key,
     session_key,
     sync_key,
 )
 from coordinator.groups.consumer.leave import remove
+from coordinator.groups.consumer.member import ClassicPart, ConsumerMember, MemberState, owned_from_the_start
 from coordinator.groups.consumer.reconcile import Owned, holds_on
-from coordinator.groups.consumer.static_members import from_the_start
 from coordinator.groups.consumer.static_members import join as join_static
+from coordinator.groups.consumer.update import ConsumerUpdate
+from coordinator.groups.epochs.member import LEAVING_FOR_A_WHILE_EPOCH
+from coordinator.groups.epochs.membership import fence_size, holder_of, member_of, short_id
 from coordinator.groups.events import (
     acknowledged,
     delivered,
@@ -53,9 +52,7 @@ from coordinator.groups.events import (
 )
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.kinds import Kind
-from coordinator.groups.membership import fence_size, holder_of, member_of, short_id
 from coordinator.groups.migration.downgrade import downgrade_replacing, encoded, may_downgrade_replacing
-from coordinator.groups.modern import LEAVING_FOR_A_WHILE_EPOCH
 from coordinator.groups.settings import DISABLED
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -107,7 +104,7 @@ def _join(groups: "Groups", group: ConsumerGroup, attempt: JoinAttempt) -> Resul
     subscription = _subscription(group, attempt)
     if is_new and instance_id is None and context.api_version >= MEMBER_ID_REQUIRED_SINCE:
         return Result(join_error(context.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id))
-    change = Change(groups, group, now_ms)
+    update = ConsumerUpdate(groups, group, now_ms)
     holder: ConsumerMember | None = None
     if instance_id is None:
         old = group.members.get(member_id) or ConsumerMember(member_id=member_id)
@@ -116,8 +113,8 @@ def _join(groups: "Groups", group: ConsumerGroup, attempt: JoinAttempt) -> Resul
     elif is_new:
         holder = group.members.get(group.static_members.get(instance_id, ""))
         if holder is not None and may_downgrade_replacing(groups, group, holder):
-            return _turn_classic(change, holder, member_id, subscription, attempt)
-        old = join_static(change, member_id, instance_id, speaks_classic=True)
+            return _turn_classic(update, holder, member_id, subscription, attempt)
+        old = join_static(update, member_id, instance_id, speaks_classic=True)
     else:
         old = holder_of(group, member_id, instance_id)
     if request.generation_id not in (_NO_GENERATION, old.member_epoch):
@@ -130,21 +127,21 @@ def _join(groups: "Groups", group: ConsumerGroup, attempt: JoinAttempt) -> Resul
         )
         if topic_id is not None
     ]
-    stepped = change.advance(old, new, owned)
+    stepped = update.advance(old, new, owned)
     group_id = group.group_id
     before = group.members.get(member_id)
     if before is None or before.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
-        change.facts.append(
+        update.facts.append(
             member_joined(group_id, Kind.CONSUMER, member_id, instance_id, context, stepped.member_epoch)
         )
     else:
-        change.facts += acknowledged(groups, group, before, owned)
-    group.called.discard(member_id)
-    change.disarm(join_key(group_id, member_id))
-    change.disarm(rebalance_key(group_id, member_id))
-    change.arm(session_key(group_id, member_id), request.session_timeout_ms)
-    change.arm(sync_key(group_id, member_id), max(attempt.rebalance_timeout_ms, 0))
-    return change.result(_joined(attempt, member_id, stepped.member_epoch))
+        update.facts += acknowledged(groups, group, before, owned)
+    group.soft.rejoin_pending.discard(member_id)
+    update.disarm(join_key(group_id, member_id))
+    update.disarm(rebalance_key(group_id, member_id))
+    update.arm(session_key(group_id, member_id), request.session_timeout_ms)
+    update.arm(sync_key(group_id, member_id), max(attempt.rebalance_timeout_ms, 0))
+    return update.result(_joined(attempt, member_id, stepped.member_epoch))
 
 
 def _joined(attempt: JoinAttempt, member_id: str, generation: int) -> JoinGroupResponse:
@@ -160,16 +157,16 @@ def _joined(attempt: JoinAttempt, member_id: str, generation: int) -> JoinGroupR
 
 
 def _turn_classic(
-    change: Change, holder: ConsumerMember, member_id: str, subscription: Subscription, attempt: JoinAttempt
+    update: ConsumerUpdate, holder: ConsumerMember, member_id: str, subscription: Subscription, attempt: JoinAttempt
 ) -> Result:
     """The last member of the consumer protocol comes back under the classic one: so does the group."""
-    group = change.group
+    group = update.group
     heir = replace(
         holder,
         member_id=member_id,
         member_epoch=group.group_epoch,
-        assigned=from_the_start(holder.assigned),
-        pending_revocation=from_the_start(holder.pending_revocation),
+        assigned=owned_from_the_start(holder.assigned),
+        pending_revocation=owned_from_the_start(holder.pending_revocation),
     )
     successor = _as_told(heir, attempt, subscription)
     is_settled = group.group_epoch == group.target_epoch and all(
@@ -180,9 +177,9 @@ def _turn_classic(
     has_its_target = holder.state is MemberState.STABLE and held == target
     wants_the_same = successor.topics == holder.topics and not holder.regex
     rebalances = not (is_settled and has_its_target and wants_the_same)
-    downgrade_replacing(change, holder, successor, rebalances=rebalances)
+    downgrade_replacing(update, holder, successor, rebalances=rebalances)
     group_id, instance_id = group.group_id, holder.instance_id
-    change.facts += (
+    update.facts += (
         event_only(
             member_fenced(
                 group_id,
@@ -196,7 +193,7 @@ def _turn_classic(
         ),
         member_joined(group_id, Kind.CLASSIC, member_id, instance_id, attempt.context, group.group_epoch),
     )
-    return change.result(_joined(attempt, member_id, group.group_epoch))
+    return update.result(_joined(attempt, member_id, group.group_epoch))
 
 
 def _subscription(group: ConsumerGroup, attempt: JoinAttempt) -> Subscription:
@@ -242,15 +239,15 @@ def sync(
     name, metadata = member.classic.protocols[0]
     if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (None, name):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    change = Change(groups, group, now_ms)
+    update = ConsumerUpdate(groups, group, now_ms)
     if group.target_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        _call(change, member)
-        return change.result(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        _call(update, member)
+        return update.result(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     group_id = group.group_id
-    change.disarm(sync_key(group_id, member.member_id))
-    change.arm(session_key(group_id, member.member_id), member.classic.session_timeout_ms)
-    change.facts += delivered(groups, group, member)
-    return change.result(
+    update.disarm(sync_key(group_id, member.member_id))
+    update.arm(session_key(group_id, member.member_id), member.classic.session_timeout_ms)
+    update.facts += delivered(groups, group, member)
+    return update.result(
         SyncGroupResponse(
             error_code=ErrorCode.NONE,
             protocol_type=request.protocol_type,
@@ -275,16 +272,16 @@ def _heartbeat(groups: "Groups", group: ConsumerGroup, request: HeartbeatRequest
     if request.generation_id != member.member_epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     assert member.classic is not None
-    change = Change(groups, group, now_ms)
-    change.arm(session_key(group.group_id, member.member_id), member.classic.session_timeout_ms)
+    update = ConsumerUpdate(groups, group, now_ms)
+    update.arm(session_key(group.group_id, member.member_id), member.classic.session_timeout_ms)
     target_epoch = group.target_epoch
-    if target_epoch < group.group_epoch or group.catalog_version != groups.catalog.version:
-        target_epoch, _ = change.catch_up(member, member)
+    if target_epoch < group.group_epoch or group.soft.catalog_version != groups.catalog.version:
+        target_epoch, _ = update.catch_up(member, member)
     code = ErrorCode.NONE
     if _must_join(group, member, target_epoch):
         code = ErrorCode.REBALANCE_IN_PROGRESS
-        _call(change, member)
-    return change.result(HeartbeatResponse(error_code=code))
+        _call(update, member)
+    return update.result(HeartbeatResponse(error_code=code))
 
 
 def _must_join(group: ConsumerGroup, member: ConsumerMember, target_epoch: int) -> bool:
@@ -301,11 +298,11 @@ def _must_join(group: ConsumerGroup, member: ConsumerMember, target_epoch: int) 
     )
 
 
-def _call(change: Change, member: ConsumerMember) -> None:
+def _call(update: ConsumerUpdate, member: ConsumerMember) -> None:
     """Told to join again: it has its rebalance timeout for it, from the first time it was told."""
-    if member.member_id not in change.group.called:
-        change.group.called.add(member.member_id)
-        change.arm(join_key(change.group_id, member.member_id), max(member.rebalance_timeout_ms, 0))
+    if member.member_id not in update.group.soft.rejoin_pending:
+        update.group.soft.rejoin_pending.add(member.member_id)
+        update.arm(join_key(update.group_id, member.member_id), max(member.rebalance_timeout_ms, 0))
 
 
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
@@ -324,7 +321,7 @@ def leave(
 ) -> Result:
     is_batch = context.api_version >= LEAVE_BATCH_SINCE
     leaving = request.members if is_batch else [_Identity(request.member_id, None, None)]
-    change = Change(groups, group, now_ms)
+    update = ConsumerUpdate(groups, group, now_ms)
     gone: dict[str, ConsumerMember] = {}
     left: list[_Left] = []
     for each in leaving:
@@ -332,7 +329,7 @@ def leave(
         try:
             member = _leaving(group, each)
             if member.member_id not in gone:
-                change.facts.append(
+                update.facts.append(
                     member_left(
                         group.group_id,
                         Kind.CONSUMER,
@@ -345,14 +342,14 @@ def leave(
             gone[member.member_id] = member
         except KafkaError as error:
             code = error.code
-            change.facts += fenced(
+            update.facts += fenced(
                 groups, group.group_id, each.member_id, each.group_instance_id, -1, code, "LeaveGroup"
             )
         left.append(_Left(each.member_id, each.group_instance_id, code))
-    remove(change, list(gone.values()), "a member left")
+    remove(update, list(gone.values()), "a member left")
     if is_batch:
-        return change.result(LeaveGroupResponse(error_code=ErrorCode.NONE, members=left))
-    return change.result(LeaveGroupResponse(error_code=left[0].error_code))
+        return update.result(LeaveGroupResponse(error_code=ErrorCode.NONE, members=left))
+    return update.result(LeaveGroupResponse(error_code=left[0].error_code))
 
 
 def _leaving(group: ConsumerGroup, each: _Identity) -> ConsumerMember:

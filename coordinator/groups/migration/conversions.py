@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from coordinator.groups.consumer.change import Change
-from coordinator.groups.consumer.group import ConsumerMember
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.migration.downgrade import downgrade_without, may_downgrade_without
 from coordinator.groups.migration.upgrade import group_to_join
 from coordinator.groups.state import Groups
@@ -12,10 +12,10 @@ from coordinator.groups.state import Groups
 class Conversions:
     """Online migration between the classic and the consumer protocol, both ways."""
 
-    def update_to_join(self, groups: Groups, group_id: str, member_id: str, now_ms: int) -> Change:
+    def update_to_join(self, groups: Groups, group_id: str, member_id: str, now_ms: int) -> ConsumerUpdate:
         return group_to_join(groups, group_id, member_id, now_ms)
 
-    def downgrades_without(self, update: Change, leaving: Sequence[ConsumerMember]) -> bool:
+    def downgrades_without(self, update: ConsumerUpdate, leaving: Sequence[ConsumerMember]) -> bool:
         if not may_downgrade_without(update.groups, update.group, leaving):
             return False
         downgrade_without(update, leaving)

@@ -21,12 +21,13 @@ from coordinator.groups.classic.records import group_metadata
 from coordinator.groups.classic.round import Cause
 from coordinator.groups.classic.states import State
 from coordinator.groups.consumer import records
-from coordinator.groups.consumer.change import Change
-from coordinator.groups.consumer.group import ConsumerGroup, ConsumerMember, regex_key
+from coordinator.groups.consumer.group import ConsumerGroup, regex_key
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.update import ConsumerUpdate
+from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.groups.events import event_only, group_converted
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.kinds import Kind
-from coordinator.groups.modern import Epochs
 from coordinator.groups.settings import BIDIRECTIONAL, DOWNGRADE
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.codec import DecodeError
@@ -55,28 +56,30 @@ def _is_allowed(groups: "Groups", size: int) -> bool:
     return policy in (DOWNGRADE, BIDIRECTIONAL) and size <= config.group_max_size
 
 
-def downgrade_without(change: Change, leaving: Sequence[ConsumerMember]) -> None:
+def downgrade_without(update: ConsumerUpdate, leaving: Sequence[ConsumerMember]) -> None:
     """Members leave, and classic ones stay."""
     gone = {member.member_id for member in leaving}
-    staying = [member for member_id, member in change.group.members.items() if member_id not in gone]
+    staying = [member for member_id, member in update.group.members.items() if member_id not in gone]
     cause = Cause("the last member of the consumer protocol left", leaving[0].member_id, None)
-    _downgrade(change, staying, leaving[0].member_id, cause)
+    _downgrade(update, staying, leaving[0].member_id, cause)
 
 
-def downgrade_replacing(change: Change, holder: ConsumerMember, successor: ConsumerMember, *, rebalances: bool) -> None:
+def downgrade_replacing(
+    update: ConsumerUpdate, holder: ConsumerMember, successor: ConsumerMember, *, rebalances: bool
+) -> None:
     """A classic member takes the place of the last member of the consumer protocol."""
-    change.disarm_all_of(holder.member_id)
-    members = [successor if member is holder else member for member in change.group.members.values()]
+    update.disarm_all_of(holder.member_id)
+    members = [successor if member is holder else member for member in update.group.members.values()]
     cause = Cause("the last member of the consumer protocol turned classic", successor.member_id, None)
-    _downgrade(change, members, successor.member_id, cause if rebalances else None)
+    _downgrade(update, members, successor.member_id, cause if rebalances else None)
 
 
-def _downgrade(change: Change, members: Sequence[ConsumerMember], asked_by: str, cause: Cause | None) -> None:
-    groups, group, now_ms = change.groups, change.group, change.now_ms
+def _downgrade(update: ConsumerUpdate, members: Sequence[ConsumerMember], asked_by: str, cause: Cause | None) -> None:
+    groups, group, now_ms = update.groups, update.group, update.now_ms
     classic = ClassicGroup(group.group_id, now_ms)
     for member in members:
         classic.add(_classic_member(group.group_id, member), CONSUMER_PROTOCOL_TYPE)
-    classic.generation = change.group_epoch
+    classic.generation = update.group_epoch
     classic.protocol_name = select_protocol(classic)
     for member in members:
         classic_member = classic.members[member.member_id]
@@ -84,25 +87,25 @@ def _downgrade(change: Change, members: Sequence[ConsumerMember], asked_by: str,
     # A downgraded group has had its generations; it does not wait for more members as a new one does.
     classic.state = State.STABLE
     read_subscriptions(classic)
-    change.records += [*records.group_tombstones(group, group.members), group_metadata(classic)]
+    update.records += [*records.group_tombstones(group, group.members), group_metadata(classic)]
     for member_id in group.members:
-        change.disarm_all_of(member_id)
-    change.disarm(regex_key(group.group_id))
-    change.timers.extend(member.session_timer for member in classic.members.values())
-    change.facts.append(
+        update.disarm_all_of(member_id)
+    update.disarm(regex_key(group.group_id))
+    update.timers.extend(member.session_timer for member in classic.members.values())
+    update.facts.append(
         event_only(
-            group_converted(group.group_id, Kind.CONSUMER, Kind.CLASSIC, change.group_epoch, asked_by, len(members))
+            group_converted(group.group_id, Kind.CONSUMER, Kind.CLASSIC, update.group_epoch, asked_by, len(members))
         )
     )
     if cause is not None:
         rebalance = GroupUpdate(group.group_id)
         prepare_rebalance(groups, classic, cause, now_ms, rebalance)
         assert not rebalance.records
-        change.timers += rebalance.timers
-        change.replies += rebalance.replies
-        change.facts += rebalance.facts
-    change.emit("group_downgraded", generation=classic.generation, members=len(members))
-    change.on_result = lambda: groups.by_id.__setitem__(group.group_id, classic)
+        update.timers += rebalance.timers
+        update.replies += rebalance.replies
+        update.facts += rebalance.facts
+    update.emit("group_downgraded", generation=classic.generation, members=len(members))
+    update.on_result = lambda: groups.by_id.__setitem__(group.group_id, classic)
 
 
 def _classic_member(group_id: str, member: ConsumerMember) -> ClassicMember:
@@ -131,7 +134,7 @@ def _assignment(
     return encoded(catalog, held, classic_member.metadata(classic.protocol_name) or b"")
 
 
-def encoded(catalog: "Catalog", held: "dict[bytes, set[int]] | Epochs", metadata: bytes) -> bytes:
+def encoded(catalog: "Catalog", held: "dict[bytes, set[int]] | PartitionEpochs", metadata: bytes) -> bytes:
     """Partitions as a classic member's assignment, in the version of its subscription. Topics that are gone are left out."""
     try:
         version = parse_subscription(metadata).version

@@ -20,17 +20,16 @@ from coordinator.groups.classic.member import ClassicMember, session_key
 from coordinator.groups.classic.records import group_metadata_tombstone
 from coordinator.groups.classic.responses import join_error, sync_error
 from coordinator.groups.classic.round import pending_key, sync_key
-from coordinator.groups.classic.states import State
 from coordinator.groups.consumer import records
-from coordinator.groups.consumer.change import Change
-from coordinator.groups.consumer.group import ClassicPart, ConsumerGroup, ConsumerMember, find_consumer_group
+from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.group import session_key as consumer_session_key
+from coordinator.groups.consumer.member import ClassicPart, ConsumerMember
 from coordinator.groups.consumer.subscription import metadata_hash
-from coordinator.groups.events import event_only, group_converted
+from coordinator.groups.consumer.update import ConsumerUpdate
+from coordinator.groups.epochs.group import EPOCH_AT_FIRST
+from coordinator.groups.events import group_converted
 from coordinator.groups.kinds import Kind
-from coordinator.groups.modern import EPOCH_AT_FIRST
 from coordinator.groups.settings import BIDIRECTIONAL, UPGRADE
-from coordinator.groups.streams.group import find_streams_group
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.subscription import Subscription, TopicPartitions, parse_assignment, parse_subscription
@@ -39,30 +38,25 @@ if TYPE_CHECKING:
     from coordinator.groups.state import Catalog, Groups
 
 
-def group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) -> Change:
+def group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) -> ConsumerUpdate:
     """The consumer group that this member of the consumer protocol joins: there already, new, or made of a classic one.
 
     Raises GROUP_ID_NOT_FOUND for a classic group that cannot become one.
     """
-    group = find_consumer_group(groups, group_id)
-    if group is not None:
-        return Change(groups, group, now_ms)
-    if find_streams_group(groups, group_id) is not None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    known = ConsumerUpdate.find(groups, group_id, now_ms)
+    if known is not None:
+        return known
+    other = groups.by_id.get(group_id)
     classic = find_classic_group(groups, group_id)
-    if classic is None:
-        groups.admit()
-        return Change(groups, ConsumerGroup(group_id), now_ms)
-    if classic.state is State.EMPTY:
-        change = Change(groups, ConsumerGroup(group_id), now_ms)
-        change.records.append(group_metadata_tombstone(group_id))
-        for pending_id in classic.pending_joins:
-            change.disarm(pending_key(group_id, pending_id))
-        if classic.stored is not None:
-            change.facts.append(
-                event_only(group_converted(group_id, Kind.CLASSIC, Kind.CONSUMER, change.group_epoch, member_id, 0))
-            )
-        return change
+    if other is not None and classic is None:
+        raise groups.not_found(group_id, Kind.CONSUMER)
+    if classic is None or classic.is_empty:
+        update = ConsumerUpdate(groups, ConsumerGroup(group_id), now_ms)
+        if classic is None:
+            groups.admit()
+        else:
+            update.replace(groups, classic, Kind.CONSUMER, update.group_epoch, member_id)
+        return update
     _refuse_unless_possible(groups, classic)
     return _upgrade(groups, classic, member_id, now_ms)
 
@@ -83,7 +77,7 @@ def _refused(classic: ClassicGroup, why: str) -> KafkaError:
     )
 
 
-def _upgrade(groups: "Groups", classic: ClassicGroup, joining_id: str, now_ms: int) -> Change:
+def _upgrade(groups: "Groups", classic: ClassicGroup, joining_id: str, now_ms: int) -> ConsumerUpdate:
     group_id = classic.group_id
     group = ConsumerGroup(group_id)
     epoch = max(classic.generation, EPOCH_AT_FIRST)
@@ -93,11 +87,11 @@ def _upgrade(groups: "Groups", classic: ClassicGroup, joining_id: str, now_ms: i
         held = {topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()}
         group.set_target(member.member_id, held)
     group.set_group_epoch(epoch, metadata_hash(group, set(), set(), groups.catalog, is_known=False))
-    group.catalog_version = groups.catalog.version
-    change = Change(groups, group, now_ms)
-    change.on_result = lambda: _end_round(change, classic)
+    group.soft.catalog_version = groups.catalog.version
+    update = ConsumerUpdate(groups, group, now_ms)
+    update.on_result = lambda: _end_round(update, classic)
     members = group.members.values()
-    change.records += [
+    update.records += [
         group_metadata_tombstone(group_id),
         *(records.member_metadata(group_id, member) for member in members),
         records.group_epoch(group_id, group.group_epoch, group.metadata_hash),
@@ -107,29 +101,29 @@ def _upgrade(groups: "Groups", classic: ClassicGroup, joining_id: str, now_ms: i
     ]
     for member in members:
         assert member.classic is not None
-        change.arm(consumer_session_key(group_id, member.member_id), member.classic.session_timeout_ms)
+        update.arm(consumer_session_key(group_id, member.member_id), member.classic.session_timeout_ms)
     event = group_converted(group_id, Kind.CLASSIC, Kind.CONSUMER, group.group_epoch, joining_id, len(group.members))
-    change.emit("group_upgraded", event, epoch=group.group_epoch, members=len(group.members), state=classic.state.value)
-    return change
+    update.emit("group_upgraded", event, epoch=group.group_epoch, members=len(group.members), state=classic.state.value)
+    return update
 
 
-def _end_round(change: Change, classic: ClassicGroup) -> None:
+def _end_round(update: ConsumerUpdate, classic: ClassicGroup) -> None:
     """Whoever waits joins again; the round of the classic group is over, and so are its timers."""
     group_id = classic.group_id
     for member in list(classic.members.values()):
         context = classic.unpark_join(member)
         if context is not None:
             refusal = join_error(context.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-            change.replies.append((context, refusal))
+            update.replies.append((context, refusal))
         context = classic.unpark_sync(member)
         if context is not None:
-            change.replies.append((context, sync_error(ErrorCode.REBALANCE_IN_PROGRESS)))
-        change.disarm(session_key(group_id, member.member_id))
+            update.replies.append((context, sync_error(ErrorCode.REBALANCE_IN_PROGRESS)))
+        update.disarm(session_key(group_id, member.member_id))
         classic.remove(member.member_id)
     for member_id in classic.pending_joins:
-        change.disarm(pending_key(group_id, member_id))
-    change.disarm(classic.join_timer_key)
-    change.disarm(sync_key(classic))
+        update.disarm(pending_key(group_id, member_id))
+    update.disarm(classic.join_timer_key)
+    update.disarm(sync_key(classic))
 
 
 def _members(catalog: "Catalog", classic: ClassicGroup, epoch: int) -> list[ConsumerMember]:

@@ -1,18 +1,20 @@
-"""OffsetCommit (key 8), once its topics are known to exist.
+"""OffsetCommit (key 8) for topics that exist; `OffsetMetadataManager.commitOffset` in Kafka.
 
-What a commit may do wrong is asked in three places, in Kafka's order: unknown topics and partitions are refused before
-the group is asked (`requests/offset_commit.py`); then the group's fence lets the caller pass or fails every partition
-at once; then each partition is looked at (`accept.py`).
+A commit is checked in three places, in Kafka's order: partitions that do not exist are refused before the group is asked
+(api/topic_existence.py); then the group lets the committer pass, or refuses every partition with the same error (fencing.py);
+then each partition is validated by itself (validate_partitions.py).
 
-An accepted commit of a member also keeps its session alive. Any offset goes, negative ones too: it is the client's
-number.
+An accepted commit of a member also extends its session. Every offset is accepted, negative ones too: only the client knows
+what its numbers mean.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from coordinator.groups.commit_events import commit_decided
+from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.fencing import fence_commit
-from coordinator.groups.offsets.validate_partitions import Answers, accept
+from coordinator.groups.offsets.partial_commit import MissingPartition, PartialCommit
+from coordinator.groups.offsets.validate_partitions import Answers, validate_partitions
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
 from coordinator.runtime.result import Fact, RequestContext, Result
@@ -28,23 +30,41 @@ ANSWERS = Answers(
 _NONE = ErrorCode.NONE
 
 BROKER_RETENTION = -1
-"""RetentionTimeMs of a client that leaves the retention to the broker; the only value after v4."""
+"""RetentionTimeMs of a client that leaves the retention to the broker; the only value after version 4."""
 
 
-def commit(groups: "Groups", request: OffsetCommitRequest, context: RequestContext, now_ms: int) -> Result:
-    """Every topic of the request has its name *and* its id, and every partition exists."""
+def commit(
+    groups: "Groups",
+    request: OffsetCommitRequest,
+    context: RequestContext,
+    now_ms: int,
+    missing: Sequence[MissingPartition] = (),
+) -> Result:
+    """Commits the offsets of partitions that exist; every topic has both its name and its id.
+
+    `missing`: other partitions of the same commit, which were refused before; only the event mentions them.
+
+    Raises the errors of `fence_commit`. A partition may be refused by itself with OFFSET_METADATA_TOO_LARGE.
+    """
     try:
         timers = fence_commit(groups, request, context.api_version)
     except KafkaError as error:
-        error.facts = commit_decided(groups, request, context, error.code, partly_refused=False)
+        error.facts = commit_facts(groups, request, context, error.code, missing=missing)
         raise
     retention_ms = request.retention_time_ms
     expire_timestamp_ms = None if retention_ms == BROKER_RETENTION else now_ms + retention_ms
-    answer, records, is_partly_refused = accept(
+    answer, records, is_partly_refused = validate_partitions(
         request, ANSWERS, groups.config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms
     )
     groups.counters.offsets += len(records)
     facts: tuple[Fact, ...] = ()
-    if groups.emits_accepted or is_partly_refused:
-        facts = commit_decided(groups, request, context, _NONE, partly_refused=is_partly_refused)
+    if groups.emits_accepted or is_partly_refused or missing:
+        facts = commit_facts(groups, request, context, _NONE, partly_refused=is_partly_refused, missing=missing)
     return Result(answer, records, timers, (), facts)
+
+
+def commit_existing(groups: "Groups", partial: PartialCommit, context: RequestContext, now_ms: int) -> Result:
+    """Commits what exists of a request, and answers all of it. Raises the errors of `fence_commit`."""
+    result = commit(groups, partial.existing, context, now_ms, partial.missing)
+    result.reply = partial.answer(result.reply)
+    return result

@@ -1,21 +1,22 @@
-"""TxnOffsetCommit (key 28), once its topics are known to exist and its transaction has been verified.
+"""TxnOffsetCommit (key 28) for topics that exist and a transaction that was verified.
 
-A producer commits the offsets of what it has read together with what it has written. They become its pending offsets
-(pending.py) and the group's when the transaction commits.
+`OffsetMetadataManager.commitTransactionalOffset` in Kafka. A producer commits the offsets of what it has consumed together
+with what it has produced (KIP-98). They are pending (pending.py) until the transaction commits, and then become the group's.
 
-It is the consumer that may have lost its partitions, and the producer that commits: so the request brings along whom the
-consumer believes to be, and the group's fence is asked as for a plain commit. Then the producer: an epoch older than one
-that is in the log belongs to a past owner of the transactional id, or to a transaction that has ended.
+The consumer may have lost its partitions, but it is the producer that commits. So the request names the consumer (KIP-447),
+and the group fences that consumer as it does for a plain commit. Then the producer is fenced: an epoch older than one in the
+log belongs to a former owner of the transactional id, or to a transaction that has ended.
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coordinator.groups.commit_events import commit_decided
+from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.fencing import fence_commit_in_transaction
-from coordinator.groups.offsets.validate_partitions import Answers, accept
+from coordinator.groups.offsets.partial_commit import PartialCommit
+from coordinator.groups.offsets.validate_partitions import Answers, validate_partitions
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from coordinator.protocol.messages import TxnOffsetCommitResponse
 from coordinator.runtime.result import Producer, RequestContext, Result
 
 if TYPE_CHECKING:
@@ -30,33 +31,43 @@ ANSWERS = Answers(
 
 @dataclass(frozen=True, slots=True)
 class VerifiedCommit:
-    """A request whose partition of the groups' log is part of the producer's transaction."""
+    """A commit whose partition of `__consumer_offsets` is part of the producer's transaction."""
 
-    request: TxnOffsetCommitRequest
-    """Every topic has its name *and* its id, and every partition exists."""
+    partial: PartialCommit
     guard: int | None
-    """What `PendingOffsets.guard` said before the verification began; None if its transaction's marker has a higher epoch."""
+    """What `PendingOffsets.guard` returned before the verification began; None if the transaction's marker will have a higher
+    epoch than the commit (KIP-890), so that no guard is needed."""
 
 
 def commit_in_transaction(groups: "Groups", verified: VerifiedCommit, context: RequestContext, now_ms: int) -> Result:
+    """Makes the offsets of the partitions that exist pending, and answers the whole request.
+
+    Raises the errors of `fence_commit_in_transaction`, INVALID_PRODUCER_EPOCH for an epoch that is older than the log's, and
+    INVALID_TXN_STATE if the transaction ended during the verification. A partition may be refused by itself with
+    OFFSET_METADATA_TOO_LARGE.
+    """
     try:
         return _commit(groups, verified, context, now_ms)
     except KafkaError as error:
-        error.facts = commit_decided(groups, verified.request, context, error.code, partly_refused=False)
+        partial = verified.partial
+        error.facts = commit_facts(groups, partial.existing, context, error.code, missing=partial.missing)
         raise
 
 
 def _commit(groups: "Groups", verified: VerifiedCommit, context: RequestContext, now_ms: int) -> Result:
-    request = verified.request
+    partial = verified.partial
+    request, missing = partial.existing, partial.missing
     fence_commit_in_transaction(groups, request, context.api_version)
-    answer, records, is_partly_refused = accept(
+    answer, records, is_partly_refused = validate_partitions(
         request, ANSWERS, groups.config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms=None
     )
     producer = Producer(request.producer_id, request.producer_epoch)
     if len(records):
         _fence_producer(groups, producer, verified.guard)
     groups.counters.offsets += len(records)
-    facts = commit_decided(groups, request, context, ErrorCode.NONE, partly_refused=is_partly_refused)
+    facts = commit_facts(groups, request, context, ErrorCode.NONE, partly_refused=is_partly_refused, missing=missing)
+    if missing:
+        answer = partial.answer(answer)
     return Result(answer, records, facts=facts, producer=producer)
 
 
@@ -66,5 +77,5 @@ def _fence_producer(groups: "Groups", producer: Producer, guard: int | None) -> 
     if known is not None and producer.epoch < known.epoch:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
     if guard is not None and guard != pending.guard(producer.id):
-        # The transaction ended while it was being verified: nothing would end what began now.
+        # The transaction ended while it was being verified: no marker would ever end the offsets that it left now.
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)

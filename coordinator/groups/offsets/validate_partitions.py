@@ -1,7 +1,8 @@
-"""What becomes of the single partitions of a commit that its group's fence let through: OffsetCommit, TxnOffsetCommit.
+"""The part of a commit that concerns single partitions, after the group has let the committer pass.
 
-The one thing left to go wrong is too much metadata. This is the loop of the busiest write of a coordinator, so it makes the
-objects that the state and the answer need, and no others.
+Only metadata that is too large can still refuse a partition. This is the loop of a coordinator's most frequent write
+(`OffsetMetadataManager.validateOffsetMetadata` and the loops around it in Kafka), so it creates nothing but the objects that
+the state and the answer keep.
 """
 
 from typing import Any
@@ -12,12 +13,12 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import Message, OffsetCommitValue
 
 _NONE = ErrorCode.NONE
-_MADE = 1024
+_INDEXES_CACHED = 1024
 _new = object.__new__
 
 
 class _Accepted(dict[int, Any]):
-    """The answer to each partition that is accepted. Nobody changes an answer, so those of most commits are made once."""
+    """Partition index -> the answer to an accepted partition. Answers are never changed, so most are created once."""
 
     __slots__ = ("_partition",)
 
@@ -26,13 +27,13 @@ class _Accepted(dict[int, Any]):
 
     def __missing__(self, index: int) -> Any:
         answer = self._partition(index, _NONE)
-        if index < _MADE:
+        if index < _INDEXES_CACHED:
             self[index] = answer
         return answer
 
 
 class Answers:
-    """The classes of which an API makes its answer; both APIs' have the same fields."""
+    """The message classes of an API's answer. OffsetCommit and TxnOffsetCommit have the same fields."""
 
     __slots__ = ("accepted", "partition", "response", "topic")
 
@@ -43,34 +44,38 @@ class Answers:
         self.accepted = _Accepted(partition)
 
 
-def accept(
+def validate_partitions(
     request: Any, answers: Answers, metadata_max: int, now_ms: int, expire_timestamp_ms: int | None
 ) -> tuple[Any, OffsetCommits, bool]:
-    """The answer, the records, and whether some partition was refused. Every topic has its name *and* its id."""
+    """Returns the answer, the records of the accepted partitions, and whether some partition was refused.
+
+    Every topic of the request has both its name and its id. A partition whose metadata has more than `metadata_max` UTF-16
+    units is answered with OFFSET_METADATA_TOO_LARGE. `expire_timestamp_ms`: if the client sets its own retention, else None.
+    """
     accepted, answer = answers.accepted, answers.partition
     records = OffsetCommits(request.group_id, now_ms, expire_timestamp_ms)
     topics: list[Any] = []
     is_partly_refused = False
     for topic in request.topics:
         topic_id = topic.topic_id
-        kept_id = topic_id if expire_timestamp_ms is None else NO_TOPIC_ID
+        stored_id = topic_id if expire_timestamp_ms is None else NO_TOPIC_ID
         values: list[tuple[int, OffsetCommitValue]] = []
         partitions: list[Any] = []
-        for asked in topic.partitions:
-            index, metadata = asked.partition_index, asked.committed_metadata
+        for committed in topic.partitions:
+            index, metadata = committed.partition_index, committed.committed_metadata
             if metadata and is_too_large(metadata, metadata_max):
                 partitions.append(answer(index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
                 is_partly_refused = True
                 continue
             partitions.append(accepted[index])
-            # As the constructor would, which is a call.
+            # The same as the constructor, without the call.
             value = _new(OffsetCommitValue)
-            value.offset = asked.committed_offset
+            value.offset = committed.committed_offset
             value.metadata = metadata or ""
             value.commit_timestamp = now_ms
-            value.topic_id = kept_id
+            value.topic_id = stored_id
             if expire_timestamp_ms is None:
-                value.leader_epoch = asked.committed_leader_epoch
+                value.leader_epoch = committed.committed_leader_epoch
                 value.expire_timestamp = NO_TIMESTAMP
             else:
                 value.leader_epoch = NO_LEADER_EPOCH
@@ -78,12 +83,12 @@ def accept(
             values.append((index, value))
         topics.append(answers.topic(topic.name, topic_id, partitions))
         if values:
-            records.add(topic.name, kept_id, values)
+            records.add(topic.name, stored_id, values)
     return answers.response(0, topics), records, is_partly_refused
 
 
 def fail(request: Any, answers: Answers, code: ErrorCode) -> Message:
-    """The answer that fails every partition of the request."""
+    """The answer that refuses every partition of the request with the same error."""
     partition = answers.partition
     answer: Message = answers.response(
         topics=[

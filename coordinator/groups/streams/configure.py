@@ -17,14 +17,11 @@ Where several things could be named, they are taken in the order of their names.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from coordinator.groups.streams.group import Status, StatusCode
+from coordinator.groups.state import Catalog
+from coordinator.groups.streams.status import Status, StatusCode
 from coordinator.groups.streams.topology import InternalTopic, Subtopology, Topology
 from coordinator.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from coordinator.groups.state import Catalog
 
 TOPICS_NAMED_MAX = 3
 """In a problem; of the others it says how many they are."""
@@ -75,7 +72,7 @@ class _Problem(Exception):
         self.status = Status(code, detail)
 
 
-def configure(topology: Topology, catalog: "Catalog") -> Configured:
+def configure(topology: Topology, catalog: Catalog) -> Configured:
     """Raises STREAMS_INVALID_TOPOLOGY."""
     try:
         return _configure(topology, catalog.partition_count)

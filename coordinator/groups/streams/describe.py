@@ -1,34 +1,22 @@
-"""What others may see of streams groups: ListGroups, StreamsGroupDescribe, and the whole story for people.
+"""Views of streams groups: ListGroups, StreamsGroupDescribe, and everything about a group for people.
 
-Tasks that a member must give up are not shown as its own, as in Kafka, though nobody else gets them before it has; the whole
-story tells them apart. Of the topology's internal topics the numbers of partitions are shown once they are known, which is
-when all its topics are there.
+Tasks that a member must give up are not shown as its own, as in Kafka, though nobody else gets them before it has given them
+up; the view for people shows them apart. The numbers of partitions of internal topics are shown once they are known, which
+is when all topics of the topology are there.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from coordinator.groups.epochs.describe import absent, group_view, listed, member_view, other_owners, progress_view
 from coordinator.groups.kinds import Kind
-from coordinator.groups.streams.group import (
-    NO_TASK_OFFSETS,
-    NO_TASKS,
-    HeldTasks,
-    StreamsGroup,
-    StreamsMember,
-    find_streams_group,
-)
-from coordinator.protocol.errors import ErrorCode
+from coordinator.groups.state import Groups
+from coordinator.groups.streams.group import StreamsGroup, find_streams_group
+from coordinator.groups.streams.member import NO_TASKS, HeldTasks, StreamsMember
+from coordinator.groups.streams.soft_state import NO_TASK_OFFSETS
+from coordinator.groups.streams.topology import InternalTopic
 from coordinator.protocol.messages import ListGroupsResponse, StreamsGroupDescribeResponse
 
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
-    from coordinator.groups.streams.topology import InternalTopic
-
-KIND = "streams"
-PROTOCOL_TYPE = "streams"
-
-_Listed = ListGroupsResponse.ListedGroup
 _Described = StreamsGroupDescribeResponse.DescribedGroup
 _Topology = StreamsGroupDescribeResponse.Topology
 _Subtopology = StreamsGroupDescribeResponse.Subtopology
@@ -42,35 +30,25 @@ _Endpoint = StreamsGroupDescribeResponse.Endpoint
 
 _NOT_REQUESTED, _NOT_STORED = 0, 1
 _OTHER_NAMES = {"not_ready": "notready"}
-"""Kafka 4.4 calls this state so when it filters, and by the name that it shows it finds nothing."""
+"""Kafka 4.4 filters this state by the first name, and finds nothing by the name that it shows."""
 
 
-def list_groups(groups: "Groups", states: Iterable[str], types: Iterable[str]) -> list[_Listed]:
-    """The shard's streams groups. Filters as for classic ones."""
+def list_groups(groups: Groups, states: Iterable[str], types: Iterable[str]) -> list[ListGroupsResponse.ListedGroup]:
+    """The shard's streams groups. Filters as for classic ones. Kafka: `GroupMetadataManager.listGroups`."""
     lowered = (state.strip().lower() for state in states)
-    wanted_states = {_OTHER_NAMES.get(state, state) for state in lowered}
-    wanted_types = {kind.strip().lower() for kind in types}
-    if wanted_types and KIND not in wanted_types:
-        return []
-    return [
-        _Listed(group.group_id, PROTOCOL_TYPE, group.state.value, KIND)
-        for group in groups.of_kind(Kind.STREAMS)
-        if not wanted_states or group.state.lower() in wanted_states
-    ]
+    named = [_OTHER_NAMES.get(state, state) for state in lowered]
+    return listed(groups, Kind.STREAMS, named, types)
 
 
-def describe_streams_group(groups: "Groups", group_id: str, *, wants_description: bool) -> _Described:
-    """`wants_description`: of the topology, as a picture for people; no member has sent us one."""
-    if not group_id:
-        return _Described(error_code=ErrorCode.INVALID_GROUP_ID, group_id=group_id)
+def describe_streams_group(groups: Groups, group_id: str, *, wants_description: bool) -> _Described:
+    """The group for StreamsGroupDescribe (KIP-1071). Kafka: `GroupMetadataManager.streamsGroupDescribe`.
+
+    `wants_description`: of the topology, as a picture for people; no member has sent us one. Errors in the description:
+    INVALID_GROUP_ID, GROUP_ID_NOT_FOUND.
+    """
     group = find_streams_group(groups, group_id)
     if group is None:
-        is_known = groups.by_id.get(group_id) is not None
-        return _Described(
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} {'is not a streams group' if is_known else 'not found'}.",
-            group_id=group_id,
-        )
+        return _Described(**absent(groups, group_id, Kind.STREAMS))
     return _Described(
         group_id=group_id,
         group_state=group.state.value,
@@ -87,10 +65,10 @@ def _topology(group: StreamsGroup) -> _Topology | None:
     """None: a log that a crash of another server left without the topology's record."""
     if group.topology is None:
         return None
-    is_known = group.configured is not None and group.configured.is_ready
+    is_known = group.soft.configured is not None and group.soft.configured.is_ready
     parts: Mapping[str, Any] = (
-        group.configured.subtopologies
-        if group.configured is not None and is_known
+        group.soft.configured.subtopologies
+        if group.soft.configured is not None and is_known
         else dict(sorted(group.topology.subtopologies.items()))
     )
     return _Topology(
@@ -108,7 +86,7 @@ def _topology(group: StreamsGroup) -> _Topology | None:
     )
 
 
-def _internal(topics: "Iterable[InternalTopic]") -> list[_TopicInfo]:
+def _internal(topics: Iterable[InternalTopic]) -> list[_TopicInfo]:
     return [
         _TopicInfo(
             topic.name,
@@ -123,7 +101,7 @@ def _internal(topics: "Iterable[InternalTopic]") -> list[_TopicInfo]:
 def _described(group: StreamsGroup, member: StreamsMember) -> _Member:
     held = member.assigned
     target = group.target.get(member.member_id, NO_TASKS)
-    reported = group.task_offsets.get(member.member_id, NO_TASK_OFFSETS)
+    reported = group.soft.task_offsets.get(member.member_id, NO_TASK_OFFSETS)
     endpoint = member.user_endpoint
     return _Member(
         member_id=member.member_id,
@@ -155,34 +133,27 @@ def _offsets(offsets: Mapping[str, Mapping[int, int]]) -> list[_TaskOffset]:
     ]
 
 
-def details(groups: "Groups", group: StreamsGroup) -> dict[str, Any]:
-    """Everything about a group, as plain values: also what each member waits for, and why the group rebalanced lately."""
-    configured, settings = group.configured, groups.settings.streams(group.group_id)
+def details(groups: Groups, group: StreamsGroup) -> dict[str, Any]:
+    """Everything about a group, as plain values: also what each member waits for, and why the group last rebalanced."""
+    soft, settings = group.soft, groups.settings.streams(group.group_id)
+    problem = None if soft.configured is None else soft.configured.problem
     return {
-        "group_id": group.group_id,
-        "kind": KIND,
-        "state": group.state.value,
-        "group_epoch": group.group_epoch,
-        "target_epoch": group.target_epoch,
-        "target_timestamp_ms": group.target_timestamp_ms,
+        **group_view(group),
         "assignor": settings.assignor_name,
         "num_standby_replicas": settings.num_standby_replicas,
         "topology_epoch": None if group.topology is None else group.topology.epoch,
         "subtopologies": {} if group.topology is None else _parts(group),
-        "topics_problem": None
-        if configured is None or configured.problem is None
-        else {"code": configured.problem.code.name, "detail": configured.problem.detail},
-        "is_delayed": group.is_delayed,
-        "shutdown_by": group.shutdown_by,
+        "topics_problem": None if problem is None else {"code": problem.code.name, "detail": problem.detail},
+        "is_delayed": soft.is_delayed,
+        "shutdown_by": soft.shutdown_by,
         "members": [_details(group, member) for member in group.members.values()],
-        "waiting_for": sorted(group.unreconciled),
-        "rebalances": [asdict(rebalance) for rebalance in group.rebalances],
+        **progress_view(group),
     }
 
 
 def _parts(group: StreamsGroup) -> dict[str, dict[str, Any]]:
     assert group.topology is not None
-    sized: Mapping[str, Any] = {} if group.configured is None else group.configured.subtopologies
+    sized: Mapping[str, Any] = {} if group.soft.configured is None else group.soft.configured.subtopologies
     return {
         subtopology_id: {
             "number_of_tasks": sized[subtopology_id].number_of_tasks if subtopology_id in sized else None,
@@ -196,13 +167,9 @@ def _parts(group: StreamsGroup) -> dict[str, dict[str, Any]]:
 
 
 def _details(group: StreamsGroup, member: StreamsMember) -> dict[str, Any]:
-    reported = group.task_offsets.get(member.member_id, NO_TASK_OFFSETS)
+    reported = group.soft.task_offsets.get(member.member_id, NO_TASK_OFFSETS)
     return {
-        "member_id": member.member_id,
-        "group_instance_id": member.instance_id,
-        "rack_id": member.rack_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
+        **member_view(member),
         "process_id": member.process_id,
         "user_endpoint": None
         if member.user_endpoint is None
@@ -235,5 +202,5 @@ def _held(tasks: HeldTasks) -> dict[str, Any]:
 def _waits_for(group: StreamsGroup, member: StreamsMember) -> list[str]:
     """The members that hold active tasks which this one should have."""
     target = group.target.get(member.member_id, NO_TASKS)
-    owners = {group.owner(part, number) for part, numbers in target.active.items() for number in numbers}
-    return sorted(owner for owner in owners if owner is not None and owner != member.member_id)
+    owners = (group.owner(part, number) for part, numbers in target.active.items() for number in numbers)
+    return other_owners(owners, member)

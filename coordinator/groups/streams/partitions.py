@@ -7,25 +7,23 @@ its state (Interactive Queries). And offsets are committed for partitions, not f
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
-from coordinator.groups.consumer.group import NO_REVOCATION_EPOCH, ConsumerMember
-from coordinator.groups.modern import Epochs
+from coordinator.groups.consumer.member import NO_REVOCATION_EPOCH, ConsumerMember
+from coordinator.groups.epochs.member import PartitionEpochs
+from coordinator.groups.state import Catalog
 from coordinator.groups.streams.configure import Configured
-from coordinator.groups.streams.group import StreamsGroup, StreamsMember, TaskEpochs
+from coordinator.groups.streams.group import StreamsGroup
+from coordinator.groups.streams.member import StreamsMember, TaskEpochs
 from coordinator.groups.streams.topology import Topology
 from coordinator.protocol.messages import StreamsGroupHeartbeatResponse
 
-if TYPE_CHECKING:
-    from coordinator.groups.state import Catalog
-
-_Told = StreamsGroupHeartbeatResponse.EndpointToPartitions
+_Entry = StreamsGroupHeartbeatResponse.EndpointToPartitions
 _Endpoint = StreamsGroupHeartbeatResponse.Endpoint
 _Partitions = StreamsGroupHeartbeatResponse.TopicPartition
 
 
 def partitions_of(
-    tasks: Mapping[str, Iterable[int]], configured: Configured | None, catalog: "Catalog"
+    tasks: Mapping[str, Iterable[int]], configured: Configured | None, catalog: Catalog
 ) -> dict[str, list[int]]:
     """Topic -> partitions, both in order; none of subtopologies that are not (yet) as the topics allow."""
     read: dict[str, list[int]] = {}
@@ -40,13 +38,13 @@ def partitions_of(
 
 
 def as_reader(
-    group: StreamsGroup, member: StreamsMember, topology: Topology | None, catalog: "Catalog"
+    group: StreamsGroup, member: StreamsMember, topology: Topology | None, catalog: Catalog
 ) -> ConsumerMember:
     """The member with the partitions that its active tasks read, each with the assignment epoch of its task.
 
     `topology`: the group's, None if there is none in the log: then it reads nothing.
     """
-    known = group.readers.get(member.member_id)
+    known = group.soft.readers.get(member.member_id)
     if known is not None and known[0] is member and known[1] == catalog.version:
         return known[2]
     reader = ConsumerMember(
@@ -58,11 +56,11 @@ def as_reader(
         pending_revocation=_read(topology, member.pending_revocation.active, catalog),
         revocation_epoch=NO_REVOCATION_EPOCH,
     )
-    group.readers[member.member_id] = (member, catalog.version, reader)
+    group.soft.readers[member.member_id] = (member, catalog.version, reader)
     return reader
 
 
-def _read(topology: Topology | None, active: TaskEpochs, catalog: "Catalog") -> Epochs:
+def _read(topology: Topology | None, active: TaskEpochs, catalog: Catalog) -> PartitionEpochs:
     read: dict[bytes, Mapping[int, int]] = {}
     for topic, subtopology_id in () if topology is None else topology.readers.items():
         numbers = active.get(subtopology_id)
@@ -75,12 +73,12 @@ def _read(topology: Topology | None, active: TaskEpochs, catalog: "Catalog") -> 
 
 
 def partitions_by_endpoint(
-    group: StreamsGroup, member: StreamsMember, replaced: StreamsMember | None, catalog: "Catalog"
-) -> list[_Told]:
+    group: StreamsGroup, member: StreamsMember, replaced: StreamsMember | None, catalog: Catalog
+) -> list[_Entry]:
     """Of every member with an endpoint; `member` as it will be, in the place of `replaced` if there is one."""
     gone = None if replaced is None else replaced.member_id
     others = (each for each in group.members.values() if each.member_id not in (member.member_id, gone))
-    told = []
+    entries = []
     for each in (*others, member):
         if each.user_endpoint is not None:
             held = each.assigned
@@ -88,17 +86,17 @@ def partitions_by_endpoint(
             for tasks in (held.standby, held.warmup):
                 for subtopology_id, numbers in tasks.items():
                     copies.setdefault(subtopology_id, set()).update(numbers)
-            told.append(
-                _Told(
+            entries.append(
+                _Entry(
                     _Endpoint(each.user_endpoint.host, each.user_endpoint.port),
-                    _partitions(held.active, group.configured, catalog),
-                    _partitions(copies, group.configured, catalog),
+                    _partitions(held.active, group.soft.configured, catalog),
+                    _partitions(copies, group.soft.configured, catalog),
                 )
             )
-    return told
+    return entries
 
 
 def _partitions(
-    tasks: Mapping[str, Iterable[int]], configured: Configured | None, catalog: "Catalog"
+    tasks: Mapping[str, Iterable[int]], configured: Configured | None, catalog: Catalog
 ) -> list[_Partitions]:
     return [_Partitions(topic, which) for topic, which in partitions_of(tasks, configured, catalog).items()]

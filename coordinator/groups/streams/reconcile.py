@@ -30,11 +30,11 @@ up what it had to is in a later epoch than before, always, so that a commit of b
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from coordinator.groups.streams.group import (
+from coordinator.groups.streams.group import StreamsGroup
+from coordinator.groups.streams.member import (
     NO_HELD_TASKS,
     HeldTasks,
     MemberState,
-    StreamsGroup,
     StreamsMember,
     TaskEpochs,
     Tasks,

@@ -5,7 +5,8 @@ Lists are sorted, so that equal states make equal bytes; but the topology is wri
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.groups.streams.group import HeldTasks, StreamsGroup, StreamsMember, TasksTuple
+from coordinator.groups.streams.group import StreamsGroup
+from coordinator.groups.streams.member import HeldTasks, StreamsMember, TasksTuple
 from coordinator.groups.streams.topology import Topology
 from coordinator.protocol.messages import (
     StreamsGroupCurrentMemberAssignmentKey,

@@ -1,28 +1,25 @@
-"""What a log record of a streams group does to the state: live and at load, the same.
+"""What a log record of a streams group does to the state: live and at load, the same (epochs/replay.py).
 
-As with consumer groups (consumer/replay.py) records come in any order and some may be missing, so every record stands on its
-own, and a tombstone of something unknown is no matter. The group is gone with the tombstone of its epoch (type 17); the
-one of its topology comes after it and finds nothing.
+The group is gone with the tombstone of its epoch (type 17); that of its topology comes after it and finds nothing.
+
+Kafka: `GroupMetadataManager.replay`, for key types 17 and 19 to 23.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from operator import attrgetter
 
-from coordinator.groups.kinds import Kind
-from coordinator.groups.modern import EPOCH_AT_FIRST, LEAVING_EPOCH
-from coordinator.groups.streams.group import (
-    NO_HELD_TASKS,
-    Endpoint,
-    HeldTasks,
-    MemberState,
-    StreamsMember,
-    TaskEpochs,
-    Tasks,
-    TasksTuple,
-    find_streams_group,
-    streams_group_or_new,
+from coordinator.groups.epochs.replay import (
+    clear_holdings,
+    clear_target,
+    clear_target_epoch,
+    drop_member,
+    with_epochs,
 )
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
+from coordinator.groups.streams.group import find_streams_group, streams_group_or_new
+from coordinator.groups.streams.member import NO_HELD_TASKS, Endpoint, HeldTasks, MemberState, Tasks, TasksTuple
 from coordinator.groups.streams.topology import Topology
 from coordinator.protocol.messages import (
     StreamsGroupCurrentMemberAssignmentKey,
@@ -39,29 +36,24 @@ from coordinator.protocol.messages import (
     StreamsGroupTopologyValue,
 )
 
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
-
 _MEMBER_STATES = {state.value: state for state in MemberState}
+_PLACE = attrgetter("subtopology_id", "partitions", "assignment_epochs")
 
 _Current = StreamsGroupCurrentMemberAssignmentValue.TaskIds
 _Target = StreamsGroupTargetAssignmentMemberValue.TaskIds
 
 
 def replay_member_metadata(
-    groups: "Groups", key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None
+    groups: Groups, key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None
 ) -> None:
     if value is None:
-        group = find_streams_group(groups, key.group_id)
-        if group is not None:
-            group.drop(key.member_id)
+        drop_member(find_streams_group(groups, key.group_id), key.member_id)
         return
     group = streams_group_or_new(groups, key.group_id)
-    before = group.members.get(key.member_id) or StreamsMember(member_id=key.member_id)
     endpoint = value.user_endpoint
     group.put(
         replace(
-            before,
+            group.member_or_new(key.member_id),
             instance_id=value.instance_id,
             rack_id=value.rack_id,
             rebalance_timeout_ms=value.rebalance_timeout_ms,
@@ -76,31 +68,18 @@ def replay_member_metadata(
 
 
 def replay_current_assignment(
-    groups: "Groups",
+    groups: Groups,
     key: StreamsGroupCurrentMemberAssignmentKey,
     value: StreamsGroupCurrentMemberAssignmentValue | None,
 ) -> None:
     if value is None:
-        group = find_streams_group(groups, key.group_id)
-        member = None if group is None else group.members.get(key.member_id)
-        if group is not None and member is not None:
-            group.put(
-                replace(
-                    member,
-                    member_epoch=LEAVING_EPOCH,
-                    previous_member_epoch=LEAVING_EPOCH,
-                    state=MemberState.STABLE,
-                    assigned=NO_HELD_TASKS,
-                    pending_revocation=NO_HELD_TASKS,
-                )
-            )
+        clear_holdings(find_streams_group(groups, key.group_id), key.member_id)
         return
     group = streams_group_or_new(groups, key.group_id)
-    before = group.members.get(key.member_id) or StreamsMember(member_id=key.member_id)
     epoch = value.member_epoch
     group.put(
         replace(
-            before,
+            group.member_or_new(key.member_id),
             member_epoch=epoch,
             previous_member_epoch=value.previous_member_epoch,
             state=_MEMBER_STATES.get(value.state, MemberState.UNKNOWN),
@@ -115,43 +94,40 @@ def replay_current_assignment(
     )
 
 
-def replay_group_epoch(groups: "Groups", key: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue | None) -> None:
+def replay_group_epoch(groups: Groups, key: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue | None) -> None:
     if value is None:
         groups.remove(key.group_id, Kind.STREAMS)
         return
     group = streams_group_or_new(groups, key.group_id)
-    group.group_epoch = value.epoch
-    group.metadata_hash = value.metadata_hash
-    group.validated_topology_epoch = value.validated_topology_epoch
-    group.assignment_configs = {each.key: each.value for each in value.last_assignment_configs or ()}
-    group.stored_description_epoch = value.stored_description_topology_epoch
-    group.failed_description_epoch = value.failed_description_topology_epoch
+    configs = {each.key: each.value for each in value.last_assignment_configs or ()}
+    group.set_group_epoch(value.epoch, value.metadata_hash, value.validated_topology_epoch, configs)
+    group.set_descriptions(value.stored_description_topology_epoch, value.failed_description_topology_epoch)
 
 
 def replay_target_epoch(
-    groups: "Groups",
+    groups: Groups,
     key: StreamsGroupTargetAssignmentMetadataKey,
     value: StreamsGroupTargetAssignmentMetadataValue | None,
 ) -> None:
-    if value is not None:
+    if value is None:
+        clear_target_epoch(find_streams_group(groups, key.group_id))
+    else:
         streams_group_or_new(groups, key.group_id).set_target_epoch(value.assignment_epoch, value.assignment_timestamp)
-    elif (group := find_streams_group(groups, key.group_id)) is not None:
-        group.set_target_epoch(EPOCH_AT_FIRST, 0)
 
 
 def replay_target_of_member(
-    groups: "Groups",
+    groups: Groups,
     key: StreamsGroupTargetAssignmentMemberKey,
     value: StreamsGroupTargetAssignmentMemberValue | None,
 ) -> None:
-    if value is not None:
-        tasks = TasksTuple(_tasks(value.active_tasks), _tasks(value.standby_tasks), _tasks(value.warmup_tasks))
-        streams_group_or_new(groups, key.group_id).target[key.member_id] = tasks
-    elif (group := find_streams_group(groups, key.group_id)) is not None:
-        group.target.pop(key.member_id, None)
+    if value is None:
+        clear_target(find_streams_group(groups, key.group_id), key.member_id)
+        return
+    tasks = TasksTuple(_tasks(value.active_tasks), _tasks(value.standby_tasks), _tasks(value.warmup_tasks))
+    streams_group_or_new(groups, key.group_id).set_target(key.member_id, tasks)
 
 
-def replay_topology(groups: "Groups", key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
+def replay_topology(groups: Groups, key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
     if value is not None:
         streams_group_or_new(groups, key.group_id).set_topology(Topology.of_record(value))
     elif (group := find_streams_group(groups, key.group_id)) is not None:
@@ -161,21 +137,9 @@ def replay_topology(groups: "Groups", key: StreamsGroupTopologyKey, value: Strea
 def _held(
     active: Iterable[_Current], standby: Iterable[_Current], warmup: Iterable[_Current], member_epoch: int
 ) -> HeldTasks:
-    held = HeldTasks(_epochs(active, member_epoch), _tasks(standby), _tasks(warmup))
+    held = HeldTasks(with_epochs(map(_PLACE, active), member_epoch), _tasks(standby), _tasks(warmup))
     return held or NO_HELD_TASKS
 
 
 def _tasks(subtopologies: Iterable[_Current] | Iterable[_Target]) -> Tasks:
     return {each.subtopology_id: frozenset(each.partitions) for each in subtopologies if each.partitions}
-
-
-def _epochs(subtopologies: Iterable[_Current], member_epoch: int) -> TaskEpochs:
-    """Where the epochs are missing (written by a Kafka before 4.3) they are the member's, but never negative."""
-    held = {}
-    for each in subtopologies:
-        epochs = each.assignment_epochs
-        if epochs is None or len(epochs) != len(each.partitions):
-            epochs = [max(member_epoch, 0)] * len(each.partitions)
-        if each.partitions:
-            held[each.subtopology_id] = dict(zip(each.partitions, epochs, strict=True))
-    return held

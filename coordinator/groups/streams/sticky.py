@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator.groups.streams.configure import ConfiguredSubtopology
-from coordinator.groups.streams.group import TasksTuple
+from coordinator.groups.streams.member import TasksTuple
 from coordinator.protocol.java import PriorityQueue, hash_map_order
 
 _Task = tuple[str, int]

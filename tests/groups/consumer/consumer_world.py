@@ -8,8 +8,9 @@ members may read the same partition at the same time.
 
 from typing import Any
 
-from coordinator.groups.consumer.group import MemberState, find_consumer_group
+from coordinator.groups.consumer.group import find_consumer_group
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
+from coordinator.groups.consumer.member import MemberState
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import ConsumerSettings, StreamsSettings
@@ -422,9 +423,10 @@ def assert_sound(h: ConsumerHarness) -> None:
                         assert partition not in owners.get(topic_id, {}), (partition, member)
                         owners.setdefault(topic_id, {})[partition] = member.member_id
         assert owners == group.owners
-        meant = [(t, p, m) for m, parts in group.target.items() for t, some in parts.items() for p in some]
-        assert sorted(meant) == sorted((t, p, m) for t, parts in group.meant.items() for p, m in parts.items())
-        assert group.meant_count == len(meant)
+        target = [(t, p, m) for m, parts in group.target.items() for t, some in parts.items() for p in some]
+        inverted = [(t, p, m) for t, parts in group.inverted_target.items() for p, m in parts.items()]
+        assert sorted(target) == sorted(inverted)
+        assert group.target_partition_count == len(target)
         assert group.unreconciled == {
             m for m, each in group.members.items() if not each.is_reconciled_to(group.target_epoch)
         }

@@ -381,7 +381,7 @@ def test_why_a_group_rebalanced_and_whom_it_waited_for_is_kept_and_told():
     a, b = Modern(h, "a"), Modern(h, "b")
     settle(h, [a], 3)
     settle(h, [a, b], 10)
-    rebalance = h.consumer().rebalances[-1]
+    rebalance = h.consumer().soft.rebalances[-1]
     assert (rebalance.cause, rebalance.member_id, rebalance.last_reconciled) == ("a member joined", "b", "b")
     assert rebalance.started_ms <= rebalance.assigned_ms <= rebalance.ended_ms
     assert h.told("rebalance_started")[-1]["cause"] == "a member joined"

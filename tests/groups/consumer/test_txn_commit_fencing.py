@@ -4,7 +4,8 @@ import pytest
 
 from coordinator.groups.commit_events import Verdict
 from coordinator.groups.fencing import NAMES_NO_MEMBER, NOT_OWNED, NOT_OWNED_THEN
-from coordinator.groups.offsets.commit_in_transaction import VerifiedCommit, commit_in_transaction
+from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
+from coordinator.groups.offsets.partial_commit import PartialCommit
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import TxnOffsetCommitRequest
@@ -23,11 +24,12 @@ def stage(h, epoch, *partitions, member="a", version=6):
     topics = [_Topic(name, h.catalog.topic_id(name), [_Partition(index, 1, -1, "")]) for name, index in partitions]
     request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, member, None, topics)
 
-    def told(groups, request, call, now_ms):
-        return Result(facts=commit_in_transaction(groups, VerifiedCommit(request, None), call, now_ms).facts)
+    def facts_only(groups, request, context, now_ms):
+        verified = VerifiedCommit(PartialCommit(request, ANSWERS), None)
+        return Result(facts=commit_in_transaction(groups, verified, context, now_ms).facts)
 
     try:
-        h.call(told, request, version)
+        h.call(facts_only, request, version)
     except KafkaError as error:
         h._apply(Result(facts=error.facts))
         return error.code

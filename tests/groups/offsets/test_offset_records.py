@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from coordinator.groups.offsets.commit import ANSWERS
 from coordinator.groups.offsets.records import NO_TOPIC_ID
-from coordinator.groups.offsets.validate_partitions import accept
+from coordinator.groups.offsets.validate_partitions import validate_partitions
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitRequest
 from coordinator.runtime.result import Records
@@ -36,7 +36,7 @@ requests = st.builds(OffsetCommitRequest, group_id=st.text(max_size=20), topics=
 @pytest.mark.parametrize("expire_ms", [None, 9_000])
 @given(request=requests)
 def test_they_are_the_bytes_and_the_state_of_the_single_records(expire_ms, request):
-    answer, records, is_partly_refused = accept(request, ANSWERS, 256, 1_000, expire_ms)
+    answer, records, is_partly_refused = validate_partitions(request, ANSWERS, 256, 1_000, expire_ms)
     assert isinstance(records, Records)
     assert len(records) == len(list(records))
     assert list(records.encoded()) == [SERDE.encode(record) for record in records]
@@ -55,6 +55,6 @@ def test_they_are_the_bytes_and_the_state_of_the_single_records(expire_ms, reque
 
 @given(request=requests)
 def test_what_is_read_back_is_what_the_state_holds(request):
-    _, records, _ = accept(request, ANSWERS, 4_096, 1_000, None)
+    _, records, _ = validate_partitions(request, ANSWERS, 4_096, 1_000, None)
     for record, (key, value) in zip(records, records.encoded(), strict=True):
         assert SERDE.decode(key, value) == record

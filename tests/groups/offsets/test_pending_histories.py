@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from coordinator.groups.delete_groups import delete_groups
 from coordinator.groups.offsets.commit import commit
-from coordinator.groups.offsets.commit_in_transaction import VerifiedCommit, commit_in_transaction
+from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
 from coordinator.groups.offsets.delete import delete
 from coordinator.groups.offsets.fetch import fetch
+from coordinator.groups.offsets.partial_commit import PartialCommit
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.log.log import LogSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -146,7 +147,7 @@ class History:
             TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(index, offset, -1, "") for index in partitions
         ]
         request = TxnOffsetCommitRequest("tx", "g", producer, epoch, topics=[topic])
-        return self.ask(commit_in_transaction, VerifiedCommit(request, None), 5)
+        return self.ask(commit_in_transaction, VerifiedCommit(PartialCommit(request, ANSWERS), None), 5)
 
     def stage(self, producer: int, partitions: list[int]) -> None:
         offset = self.offset()

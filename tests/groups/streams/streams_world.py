@@ -9,8 +9,9 @@ process the same task, and no two of one process may have the same task at all.
 from typing import Any
 
 from coordinator.groups.kinds import Kind
-from coordinator.groups.streams.group import MemberState, find_streams_group
+from coordinator.groups.streams.group import find_streams_group
 from coordinator.groups.streams.heartbeat import streams_group_heartbeat
+from coordinator.groups.streams.member import MemberState
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from coordinator.requests import streams_group_heartbeat as heartbeat_api

@@ -4,8 +4,9 @@ import pytest
 
 from coordinator.groups.commit_events import Verdict
 from coordinator.groups.fencing import BEHIND, NAMES_NO_MEMBER, NOT_OWNED, NOT_OWNED_THEN
-from coordinator.groups.offsets.commit_in_transaction import VerifiedCommit, commit_in_transaction
+from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
 from coordinator.groups.offsets.fetch import fetch_group
+from coordinator.groups.offsets.partial_commit import PartialCommit
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, STRICT
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetFetchRequest, TxnOffsetCommitRequest
@@ -27,11 +28,12 @@ class Harness(StreamsHarness):
         topics = [topic(name, self.catalog.topic_id(name), [entry(index, 1, -1, "")]) for name, index in partitions]
         request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, member_id, None, topics)
 
-        def told(groups, request, call, now_ms):
-            return Result(facts=commit_in_transaction(groups, VerifiedCommit(request, None), call, now_ms).facts)
+        def facts_only(groups, request, context, now_ms):
+            verified = VerifiedCommit(PartialCommit(request, ANSWERS), None)
+            return Result(facts=commit_in_transaction(groups, verified, context, now_ms).facts)
 
         try:
-            self.call(told, request, version)
+            self.call(facts_only, request, version)
         except KafkaError as error:
             self._apply(Result(facts=error.facts))
             return error.code

@@ -12,20 +12,14 @@ from coordinator.groups.offsets.delete import delete
 from coordinator.groups.settings import GroupsConfig
 from coordinator.groups.streams.configure import configure
 from coordinator.groups.streams.describe import describe_streams_group, details, list_groups
-from coordinator.groups.streams.group import (
-    Endpoint,
-    HeldTasks,
-    MemberState,
-    StreamsGroup,
-    StreamsMember,
-    TaskOffsets,
-    TasksTuple,
-)
+from coordinator.groups.streams.group import StreamsGroup
+from coordinator.groups.streams.member import Endpoint, HeldTasks, MemberState, StreamsMember, TasksTuple
+from coordinator.groups.streams.soft_state import TaskOffsets
 from coordinator.groups.streams.topology import InternalTopic, Subtopology, Topology
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue, OffsetDeleteRequest
 from coordinator.runtime.result import Record
-from tests.groups.harness import Topics
+from tests.support.catalog import Catalog
 
 TOPOLOGY = Topology(
     3,
@@ -57,10 +51,10 @@ def committed(topic: str) -> Record:
 @pytest.fixture
 def groups():
     """One shard with a streams group of two members: what `b` should have `a` must give up."""
-    groups = GroupMachine(GroupsConfig(), Topics({"t": 4, "u": 2, "rp": 4, "log": 4}))
+    groups = GroupMachine(GroupsConfig(), Catalog({"t": 4, "u": 2, "rp": 4, "log": 4}))
     group = groups.by_id["g"] = StreamsGroup("g")
     group.topology = TOPOLOGY
-    group.configured = configure(TOPOLOGY, groups.catalog)
+    group.soft.configured = configure(TOPOLOGY, groups.catalog)
     group.group_epoch, group.validated_topology_epoch = 7, 3
     group.set_target_epoch(7, 1_000)
     group.target = {"a": TasksTuple(active={"0": frozenset({1, 0})}), "b": TasksTuple(active={"1": frozenset({2})})}
@@ -78,7 +72,7 @@ def groups():
         )
     )
     group.put(member("b", state=MemberState.UNRELEASED_TASKS))
-    group.task_offsets["a"] = TaskOffsets({"1": {2: 50, 0: 40}}, {"1": {2: 60}})
+    group.soft.task_offsets["a"] = TaskOffsets({"1": {2: 50, 0: 40}}, {"1": {2: 60}})
     return groups
 
 
@@ -101,7 +95,7 @@ def test_a_group_is_described_with_its_topology_as_the_topics_allow_it(groups):
 @pytest.mark.parametrize("topics", [None, {"t": 4}])
 def test_without_its_topics_the_topology_is_described_as_it_was_sent(groups, topics):
     group = groups.by_id["g"]
-    group.configured = None if topics is None else configure(TOPOLOGY, Topics(topics))
+    group.soft.configured = None if topics is None else configure(TOPOLOGY, Catalog(topics))
     first, second = described(groups).topology.subtopologies
     assert (first.subtopology_id, first.source_topics) == ("0", ["t"])
     assert second.repartition_source_topics[0].partitions == 0
@@ -173,7 +167,7 @@ def test_people_see_who_waits_for_whom_and_what_must_be_given_up(groups):
 
 
 def test_people_see_what_is_wrong_with_the_topics(groups):
-    groups.by_id["g"].configured = configure(TOPOLOGY, Topics({"u": 2}))
+    groups.by_id["g"].soft.configured = configure(TOPOLOGY, Catalog({"u": 2}))
     view = details(groups, groups.by_id["g"])
     assert view["topics_problem"] == {"code": "MISSING_SOURCE_TOPICS", "detail": "Source topics t are missing."}
     assert view["subtopologies"]["0"]["number_of_tasks"] is None

@@ -92,7 +92,7 @@ def test_what_led_to_a_new_group_is_remembered_in_it():
     h = StreamsHarness(group_streams_initial_rebalance_delay_ms=DELAY_MS)
     h.arrive()
     h.advance(DELAY_MS)
-    (rebalance,) = h.streams().rebalances
+    (rebalance,) = h.streams().soft.rebalances
     assert (rebalance.cause, rebalance.assigned_ms - rebalance.started_ms) == ("a member joined", DELAY_MS)
 
 

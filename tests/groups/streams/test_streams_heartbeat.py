@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator.groups.streams.group import State, StatusCode
+from coordinator.groups.streams.group import State
+from coordinator.groups.streams.status import StatusCode
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest
 from tests.groups.streams.streams_world import (
@@ -165,7 +166,7 @@ def test_the_group_goes_on_when_its_topics_are_there(h):
 def test_internal_topics_that_are_missing_are_named(h):
     asked = h.arrive(sent=topology(part(changelogs=("c",))))
     assert statuses(asked) == [StatusCode.MISSING_INTERNAL_TOPICS]
-    assert [topic.name for topic in h.streams().configured.internal_topics_to_create] == ["c"]
+    assert [topic.name for topic in h.streams().soft.configured.internal_topics_to_create] == ["c"]
 
 
 def test_a_source_topic_that_grows_makes_another_target(h):
@@ -243,7 +244,7 @@ def test_task_offsets_are_kept_until_others_are_told(h):
     h.arrive()
     h.beat("m", 2, offsets=[("0", 1, 5)], end_offsets=[("0", 1, 9)])
     h.beat("m", 2, offsets=[("0", 1, 6)])
-    kept = h.streams().task_offsets["m"]
+    kept = h.streams().soft.task_offsets["m"]
     assert (kept.offsets, kept.end_offsets) == ({"0": {1: 6}}, {"0": {1: 9}})
 
 
@@ -284,14 +285,14 @@ def _steady(h):
 
     again(active=ALL_OF_T)
     again()
-    assert "m" in h.streams().steady
+    assert "m" in h.streams().soft.cached_heartbeats
     return again
 
 
 def test_a_heartbeat_that_says_nothing_is_answered_as_if_it_were_the_first(h):
     again = _steady(h)
     made_before = again().reply
-    h.streams().steady.clear()
+    h.streams().soft.cached_heartbeats.clear()
     assert again().reply == made_before
     assert (made_before.member_epoch, made_before.status, made_before.active_tasks) == (2, [], None)
 
@@ -306,8 +307,8 @@ def test_it_keeps_the_session(h):
 @pytest.mark.parametrize(
     ("how", "what"),
     [
-        ({"shutdown": True}, lambda h: h.streams().shutdown_by == "m"),
-        ({"offsets": [("0", 0, 1)]}, lambda h: "m" in h.streams().task_offsets),
+        ({"shutdown": True}, lambda h: h.streams().soft.shutdown_by == "m"),
+        ({"offsets": [("0", 0, 1)]}, lambda h: "m" in h.streams().soft.task_offsets),
         ({"process": "other"}, lambda h: h.member().process_id == "other"),
         ({"rack": "r"}, lambda h: h.member().rack_id == "r"),
         ({"tags": {}}, lambda h: h.member().client_tags == {}),

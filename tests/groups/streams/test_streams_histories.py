@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coordinator.groups.fencing import policies_of, reader_of, stale_because
-from coordinator.groups.streams import change, sticky
-from coordinator.groups.streams.group import State, TasksTuple, find_streams_group
+from coordinator.groups.streams import sticky, update
+from coordinator.groups.streams.group import State, find_streams_group
+from coordinator.groups.streams.member import TasksTuple
 from tests.groups.consumer.consumer_world import cleaned, compacted
 from tests.groups.streams.streams_world import (
     STATEFUL,
@@ -68,7 +69,7 @@ class StreamsHistories(RuleBasedStateMachine):
         self.throws = dice is not None
         if self.throws:
             random = Random(dice)
-            change.assign = lambda spec: thrown(random, spec)
+            update.assign = lambda spec: thrown(random, spec)
         self.h = StreamsHarness(
             {"t": 4, "u": 2, "v": 3, "t-log": 4},
             group_streams_assignment_interval_ms=interval,
@@ -219,7 +220,7 @@ class StreamsHistories(RuleBasedStateMachine):
             if hasattr(self, "h"):
                 self.comes_to_rest()
         finally:
-            change.assign = sticky.assign
+            update.assign = sticky.assign
 
     def comes_to_rest(self):
         self.h.catalog.topics.setdefault("u", 2)
@@ -231,7 +232,7 @@ class StreamsHistories(RuleBasedStateMachine):
             return
         group = self.h.streams()
         assert group.state is State.STABLE, (group.members, group.target)
-        parts = group.configured.subtopologies
+        parts = group.soft.configured.subtopologies
         wanted = {(part_id, number) for part_id in parts for number in range(parts[part_id].number_of_tasks)}
         assert sorted(task for thread in self.threads for task in thread.active) == sorted(wanted)
         if self.throws:

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.groups.streams import change
-from coordinator.groups.streams.group import NO_TASKS, TasksTuple
+from coordinator.groups.streams import update
+from coordinator.groups.streams.member import NO_TASKS, TasksTuple
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import StreamsGroupHeartbeatResponse
 from tests.groups.streams.streams_world import STATEFUL, StreamsHarness, Thread, part, topology
@@ -65,7 +65,7 @@ class Both(StreamsHarness):
         self.kafka = kafka
         self.name = f"g-{uuid.uuid4().hex}"
         self.said: list[Any] = []
-        monkeypatch.setattr(change, "assign", lambda _: self.targets)
+        monkeypatch.setattr(update, "assign", lambda _: self.targets)
 
     def call(self, operation: Any, request: Any, version: int = 0, api: Any = None, **how: Any) -> Any:
         theirs = self.ask_kafka(request, version)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator.groups.streams.group import HeldTasks, MemberState, StreamsGroup, StreamsMember, TasksTuple
+from coordinator.groups.streams.group import StreamsGroup
+from coordinator.groups.streams.member import HeldTasks, MemberState, StreamsMember, TasksTuple
 from coordinator.groups.streams.reconcile import reconcile
 
 OWNS_NOTHING = TasksTuple()

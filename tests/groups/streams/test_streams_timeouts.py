@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator.groups.streams.group import MemberState, State
+from coordinator.groups.streams.group import State
+from coordinator.groups.streams.member import MemberState
 from coordinator.protocol.errors import ErrorCode
 from tests.groups.streams.streams_world import INTERVAL_MS, SESSION_MS, StreamsHarness, active
 

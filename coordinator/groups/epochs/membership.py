@@ -1,4 +1,7 @@
-"""Who is a member of a consumer or streams group, and whether there is room for another."""
+"""Who is a member of a group with epochs, and whether there is room for another.
+
+Kafka: `ConsumerGroup.getOrMaybeCreateMember`, `GroupMetadataManager.throwIfInstanceIdIsFenced`, `throwIfConsumerGroupIsFull`.
+"""
 
 from base64 import urlsafe_b64encode
 from typing import Protocol, TypeVar
@@ -9,7 +12,7 @@ _Member = TypeVar("_Member")
 
 
 class Membership(Protocol[_Member]):
-    """The group, as far as it matters here."""
+    """The part of a group that is looked at here."""
 
     group_id: str
     members: dict[str, _Member]
@@ -18,6 +21,11 @@ class Membership(Protocol[_Member]):
 
 _DASH = 62
 """The six bits that url-safe base64 writes as '-'."""
+
+
+def member_of_request(group: Membership[_Member], member_id: str, instance_id: str | None) -> _Member:
+    """The member that a request names. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    return member_of(group, member_id) if instance_id is None else holder_of(group, member_id, instance_id)
 
 
 def member_of(group: Membership[_Member], member_id: str) -> _Member:
@@ -42,7 +50,10 @@ def holder_of(group: Membership[_Member], member_id: str, instance_id: str) -> _
 
 
 def fence_size(group: Membership[_Member], size_max: int, kind: str, member_id: str, instance_id: str | None) -> None:
-    """Raises GROUP_MAX_SIZE_REACHED for a newcomer to a full group. Who takes the place of another is none."""
+    """Raises GROUP_MAX_SIZE_REACHED for a newcomer to a full group.
+
+    A static member that replaces its predecessor does not count as a newcomer.
+    """
     if len(group.members) < size_max or member_id in group.members:
         return
     if instance_id is not None and instance_id in group.static_members:

@@ -1,7 +1,7 @@
-"""A commit that is like the one before, but for its offsets, leads to what it would lead to if nothing were remembered.
+"""A repeated commit has the effects of a commit that takes the ordinary path.
 
-Two servers get the same frames. One makes forms of commits; the other, of the same code, does not. What they answer, what is in
-their logs, in their event logs and in their memory is the same, whatever else happens between the commits.
+Two servers get the same frames. One has the fast path plugged in, the other does not. Their responses, their logs, their event
+logs and their states are equal, whatever else happens between the commits.
 """
 
 from dataclasses import replace
@@ -11,13 +11,16 @@ from types import SimpleNamespace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.api.dispatch import FORM_BYTES_MAX, NO_FORM, UNLIKE_AT_FIRST, UNLIKE_MAX, Dispatcher
+from coordinator.api.dispatch import Dispatcher
+from coordinator.api.exchange import NO_TEMPLATE
 from coordinator.bench.load import frame
-from coordinator.groups.machine import GroupMachine
+from coordinator.fastpath.bulk_replay import bulk_replayers
+from coordinator.fastpath.event_encoding import EVENT_ENCODERS
+from coordinator.fastpath.repeated_commit import MISSES_MAX, TEMPLATE_BYTES_MAX, RepeatedCommit, template_learners
 from coordinator.groups.settings import GroupsConfig
+from coordinator.groups.state import Groups
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.form import Filled
 from coordinator.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     JoinGroupRequest,
@@ -34,47 +37,16 @@ Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 Partition = OffsetCommitRequest.OffsetCommitRequestPartition
 
 
-class Topics:
-    """Those of both servers, each with an id and a number of partitions."""
-
-    def __init__(self):
-        self.version = 0
-        self.by_name = {}
-        self.put("t", 4)
-        self.put("u", 2)
-
-    def put(self, name, partitions):
-        self.version += 1
-        topic_id, _ = self.by_name.get(name, (self.version.to_bytes(16), 0))
-        self.by_name[name] = topic_id, partitions
-
-    def remove(self, name):
-        self.version += 1
-        self.by_name.pop(name, None)
-
-    def topic_names(self):
-        return list(self.by_name)
-
-    def topic_id(self, name):
-        return self.by_name[name][0] if name in self.by_name else None
-
-    def topic_name(self, topic_id):
-        return next((name for name, (each, _) in self.by_name.items() if each == topic_id), None)
-
-    def partition_count(self, name):
-        return self.by_name[name][1] if name in self.by_name else None
-
-
 class Connection:
-    """Of which the exchanges are looked at."""
+    """A client's connection that keeps its exchanges."""
 
     advertised = ("localhost", 9092)
     client_host = "/127.0.0.1"
 
     def __init__(self):
         self.cached_request = SimpleNamespace(rest=None, head=None)
-        self.form = NO_FORM
-        self.unlike = UNLIKE_AT_FIRST
+        self.template = NO_TEMPLATE
+        self.template_misses = 0
         self.exchanges = []
 
     def expect(self, exchange):
@@ -88,13 +60,11 @@ class Connection:
 
 
 class World(EventWorld):
-    make_catalog = Topics
-
-    def __init__(self, *, forms, policy="all"):
-        super().__init__("write", policy)
+    def __init__(self, *, fastpath, policy="all"):
+        if fastpath:
+            self.encoders, self.bulk_replayers = EVENT_ENCODERS, bulk_replayers
+        super().__init__("write", policy, topics={"t": 4, "u": 2})
         apis = {module.API.key: replace(module.API, is_cacheable=False) for module in MODULES}
-        if not forms:
-            apis[8] = replace(apis[8], form=None)
         uuids = count()
         server = SimpleNamespace(
             groups=Router([self.shard]),
@@ -103,7 +73,7 @@ class World(EventWorld):
             entropy=SimpleNamespace(uuid=lambda: f"{next(uuids):036}"),
             config=SimpleNamespace(groups=GroupsConfig()),
         )
-        self.dispatcher = Dispatcher(server, apis, CODEC)
+        self.dispatcher = Dispatcher(server, apis, CODEC, template_learners(CODEC) if fastpath else {})
         self.connections = [Connection(), Connection()]
 
     def send(self, whole, connection=0):
@@ -113,11 +83,11 @@ class World(EventWorld):
     def answers(self):
         return [[exchange.payload for exchange in connection.exchanges] for connection in self.connections]
 
-    def filled(self):
-        return [type(exchange.request) is Filled for exchange in self.connections[0].exchanges]
+    def matched(self):
+        return [type(exchange.request) is RepeatedCommit for exchange in self.connections[0].exchanges]
 
     def outcome(self):
-        state: GroupMachine = self.shard.state
+        state: Groups = self.shard.state
         logs = [log.read(0, 1 << 24) for log in (self.shard.log, self.event_log.log)]
         return (
             logs,
@@ -130,10 +100,10 @@ class World(EventWorld):
 
 
 class Twins:
-    """Both servers, and what a client of both knows."""
+    """Both servers, and the members that a client of both knows."""
 
     def __init__(self, policy="all"):
-        self.worlds = [World(forms=True, policy=policy), World(forms=False, policy=policy)]
+        self.worlds = [World(fastpath=True, policy=policy), World(fastpath=False, policy=policy)]
         self.members = {"nobody": ("", -1), "stranger": ("x", 3)}
         self.correlation_id = 0
 
@@ -142,7 +112,7 @@ class Twins:
         return exchanges[0]
 
     def ask(self, name, version, request):
-        """An answer of both, decoded."""
+        """The response of both servers, decoded."""
         exchange = self.send(frame(CODEC, f"{name}Request", version, self.next_id(), request), 1)
         self.settle()
         assert len(set(map(repr, (world.connections[1].exchanges[-1].payload for world in self.worlds)))) == 1
@@ -231,7 +201,7 @@ others = st.sampled_from(
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(commits | others, max_size=25), st.sampled_from(["all", "refused", "none"]))
-def test_answers_logs_events_and_state_are_those_of_a_server_that_makes_no_forms(steps, policy):
+def test_responses_logs_events_and_state_are_equal(steps, policy):
     twins = Twins(policy)
     twins.join()
     twins.beat("a")
@@ -253,7 +223,7 @@ def test_answers_logs_events_and_state_are_those_of_a_server_that_makes_no_forms
                     world.advance(delay_ms)
             case ("put", name, partitions):
                 for world in twins.worlds:
-                    world.catalog.put(name, partitions)
+                    world.catalog.add(name, partitions)
             case ("remove", name):
                 for world in twins.worlds:
                     world.catalog.remove(name)
@@ -268,19 +238,19 @@ def committed(twins, *, group="g"):
     return {at: value.offset for at, value in twins.worlds[0].shard.state.offsets.by_group.get(group, {}).items()}
 
 
-def test_the_second_commit_makes_the_form_of_those_that_follow():
+def test_the_second_commit_makes_the_template():
     twins = Twins()
     twins.join()
     for offset in range(5):
         twins.commit("classic", 8, one(offset))
-    assert twins.worlds[0].filled() == [False, False, True, True, True]
-    assert twins.worlds[1].filled() == [False] * 5
+    assert twins.worlds[0].matched() == [False, False, True, True, True]
+    assert twins.worlds[1].matched() == [False] * 5
     twins.check()
     assert committed(twins) == {("t", 0): 4}
 
 
-def test_a_whole_batch_of_them_is_that_of_single_commits():
-    """Their places in the batch take one byte, then two; the batch begins and ends anywhere."""
+def test_a_batch_of_repeated_commits_is_that_of_ordinary_ones():
+    """Offset deltas take one byte and then two; a commit may lie across that border."""
     twins = Twins()
     twins.join()
     for offset in range(150):
@@ -289,7 +259,7 @@ def test_a_whole_batch_of_them_is_that_of_single_commits():
     twins.check()
 
 
-def test_a_new_generation_makes_a_new_form_once_the_old_one_has_served():
+def test_a_new_generation_makes_a_new_template_once_the_old_one_has_paid_off():
     twins = Twins()
     twins.join()
     for offset in range(12):
@@ -297,25 +267,25 @@ def test_a_new_generation_makes_a_new_form_once_the_old_one_has_served():
     twins.join()
     for offset in range(3):
         twins.commit("classic", 8, one(offset))
-    assert twins.worlds[0].filled()[-3:] == [False, True, True]
+    assert twins.worlds[0].matched()[-3:] == [False, True, True]
     twins.check()
 
 
-def test_a_client_that_never_commits_the_same_partitions_is_asked_rarely():
+def test_a_client_that_never_repeats_a_commit_costs_few_templates():
     twins = Twins()
     twins.join()
     for world in twins.worlds:
-        world.catalog.put("t", 1_000)
-    forms = set()
+        world.catalog.add("t", 1_000)
+    templates = set()
     for number in range(200):
         twins.commit("classic", 8, {("t", number): (1, 1)})
-        forms.add(id(twins.worlds[0].connections[0].form))
-    assert not any(twins.worlds[0].filled())
-    assert len(forms) <= 200 // UNLIKE_MAX + 2
+        templates.add(id(twins.worlds[0].connections[0].template))
+    assert not any(twins.worlds[0].matched())
+    assert len(templates) <= 200 // MISSES_MAX + 2
     twins.check()
 
 
-def test_a_topic_that_went_is_unknown_and_one_that_came_again_has_its_new_id():
+def test_a_deleted_topic_is_refused_and_a_recreated_one_has_its_new_id():
     twins = Twins()
     twins.join()
     for _ in range(2):
@@ -324,46 +294,46 @@ def test_a_topic_that_went_is_unknown_and_one_that_came_again_has_its_new_id():
         for world in twins.worlds:
             world.catalog.remove("t")
         twins.commit("classic", 8, one(5))
-        assert type(twins.worlds[0].connections[0].exchanges[-1].request) is not Filled
+        assert type(twins.worlds[0].connections[0].exchanges[-1].request) is not RepeatedCommit
         for world in twins.worlds:
-            world.catalog.put("t", 4)
+            world.catalog.add("t", 4)
         twins.commit("classic", 8, one(6))
-        assert type(twins.worlds[0].connections[0].exchanges[-1].request) is Filled
+        assert type(twins.worlds[0].connections[0].exchanges[-1].request) is RepeatedCommit
     twins.check()
     (value,) = twins.worlds[0].shard.state.offsets.by_group["g"].values()
     assert value.topic_id == twins.worlds[0].catalog.topic_id("t")
 
 
-def test_there_is_no_form_with_metadata_before_leader_epochs_or_of_what_is_large():
+def test_there_is_no_template_with_metadata_of_old_versions_or_of_large_requests():
     twins = Twins()
     twins.join()
     for name, version, asked, metadata in (
         ("classic", 8, one(1), "why"),
         ("classic", 5, one(1), ""),
-        ("classic", 8, {("t", index): (1, 1) for index in range(FORM_BYTES_MAX // 18)}, ""),
+        ("classic", 8, {("t", index): (1, 1) for index in range(TEMPLATE_BYTES_MAX // 18)}, ""),
     ):
-        for _ in range(UNLIKE_MAX + 2):
+        for _ in range(MISSES_MAX + 2):
             twins.commit(name, version, asked, metadata=metadata)
-    assert not any(twins.worlds[0].filled())
+    assert not any(twins.worlds[0].matched())
     twins.check()
 
 
-def test_there_is_no_form_of_a_request_that_says_more_than_is_understood():
-    """A tagged field that nobody knows is passed over, so its bytes are none of the form's."""
+def test_there_is_no_template_of_a_request_with_unknown_tagged_fields():
+    """They are ignored when decoding, so the template could not reproduce their bytes."""
     twins = Twins()
     twins.join()
     member_id, generation = twins.members["classic"]
     request = OffsetCommitRequest("g", generation, member_id, topics=[Topic("t", partitions=[Partition(0, 5, 1, "")])])
     whole = frame(CODEC, "OffsetCommitRequest", 8, 7, request)
     tagged = whole[4:-1] + b"\1\x63\2ab"
-    for _ in range(UNLIKE_MAX + 2):
+    for _ in range(MISSES_MAX + 2):
         twins.send(len(tagged).to_bytes(4) + tagged)
-    assert not any(twins.worlds[0].filled())
+    assert not any(twins.worlds[0].matched())
     twins.check()
     assert committed(twins) == {("t", 0): 5}
 
 
-def test_a_shard_that_reads_its_log_again_finds_what_was_committed():
+def test_a_shard_that_reloads_its_log_finds_the_commits():
     twins = Twins()
     twins.join()
     for offset in range(20):

@@ -1,12 +1,12 @@
-"""Records of a form are the bytes of records that are added one by one, wherever in a batch they begin."""
+"""A record template adds the bytes that adding the records one by one would, wherever in a batch they begin."""
 
 from struct import pack
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.fastpath.record_template import RecordTemplate
 from coordinator.log.batch_builder import DELTAS, NEAR, BatchBuilder
-from coordinator.log.record_form import RecordsForm
 
 CODES = {8: "q", 12: "qi"}
 FIRST_MS, OTHER_MS = 0, 2**63 - 1
@@ -19,11 +19,11 @@ def records(keys, offsets, epochs, time_ms):
     ]
 
 
-def form_of(keys):
+def template_of(keys):
     zeros = [0] * len(keys)
     ones = [-1] * len(keys)
     samples = records(keys, zeros, zeros, FIRST_MS), records(keys, ones, ones, OTHER_MS)
-    return RecordsForm(lambda: samples, len(keys), CODES)
+    return RecordTemplate(lambda: samples, len(keys), CODES)
 
 
 @given(
@@ -32,11 +32,11 @@ def form_of(keys):
     st.integers(-(2**31), 2**31 - 1),
     st.sampled_from([0, 1, NEAR - 13, NEAR, NEAR + 1, 500, len(DELTAS) - 13]) | st.integers(0, len(DELTAS)),
 )
-def test_they_are_those_of_single_records(keys, offset, epoch, first):
+def test_the_bytes_are_those_of_single_records(keys, offset, epoch, first):
     offsets, epochs = [offset ^ index for index in range(len(keys))], [epoch ^ index for index in range(len(keys))]
     one_by_one, together = BatchBuilder(first), BatchBuilder(first)
     one_by_one.add_all(records(keys, offsets, epochs, 1_234))
-    added = form_of(keys).add_to(together, offsets, epochs, [1_234] * len(keys))
+    added = template_of(keys).add_to(together, offsets, epochs, [1_234] * len(keys))
     if added:
         assert together.records() == one_by_one.records()
         assert (together.count, together.size_bytes) == (one_by_one.count, one_by_one.size_bytes)
@@ -46,12 +46,12 @@ def test_they_are_those_of_single_records(keys, offset, epoch, first):
         assert first < NEAR - 1 <= last + 1 or first == NEAR - 1 or last >= len(DELTAS) - 1
 
 
-def test_a_form_is_used_again_and_again():
-    form, keys = form_of([b"a", b"bb"]), [b"a", b"bb"]
+def test_a_template_is_used_many_times():
+    template, keys = template_of([b"a", b"bb"]), [b"a", b"bb"]
     one_by_one, together = BatchBuilder(), BatchBuilder()
     for number in range(200):
         offsets, epochs = [number, -number], [number, 0]
         one_by_one.add_all(records(keys, offsets, epochs, number))
-        if not form.add_to(together, offsets, epochs, [number] * 2):
+        if not template.add_to(together, offsets, epochs, [number] * 2):
             together.add_all(records(keys, offsets, epochs, number))
     assert together.build(5, 6) == one_by_one.build(5, 6)

@@ -1,86 +1,79 @@
-"""One operation on a consumer group while it is decided: what it will write, and what the group will be like then.
+"""One operation on a consumer group while it is decided (epochs/update.py), and the steps of its heartbeat.
 
-An operation may not change the group; its records do, when they are replayed. But its later steps depend on its earlier
-ones: the target is computed for the epoch that was just raised, for members of which one has just changed. So an operation
-collects its records here and asks here what the group *will* be. The steps, in the order in which Kafka writes their records:
+The steps, in the order in which Kafka writes their records:
 
-    update      what the member says about itself, and the patterns it was the last to use
-    raise_epoch the group's epoch, where what it wants or who is in it has changed
+    update      what the member says about itself, and the patterns that it was the last to use
+    raise_epoch the group's epoch, where the subscriptions or the members have changed
     retarget    the target, if the epoch is ahead of it, but not within the assignment interval of the last one
     reconcile   the member's next step towards the target
 
-Nothing waits for the assignment interval: the first heartbeat after it finds the target behind and computes it (KIP-1263).
-One who comes back is not made to wait for it: it would get the epoch in which it left.
+No timer ends the assignment interval: the first heartbeat after it finds the target behind and computes it (KIP-1263).
+
+Kafka: the second half of `GroupMetadataManager.consumerGroupHeartbeat`, with `maybeUpdateTargetAssignment` and
+`maybeReconcile`; `TargetAssignmentBuilder`.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from coordinator.groups.assignors.assignor import AssignorError, GroupSpec, MemberSpec, Partitions, run
-from coordinator.groups.change import GroupChange
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import (
     NO_PARTITIONS,
     ConsumerGroup,
-    ConsumerMember,
-    MemberState,
     join_key,
     rebalance_key,
     session_key,
     sync_key,
 )
+from coordinator.groups.consumer.member import ConsumerMember, MemberState
 from coordinator.groups.consumer.reconcile import Owned, reconcile
 from coordinator.groups.consumer.subscription import check_regex, follow, metadata_hash, refresh_timer, topic_ids
+from coordinator.groups.epochs.update import MemberTimers, ModernUpdate, RecordTypes
 from coordinator.groups.kinds import Kind
-from coordinator.groups.modern import JOINING_EPOCH
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.java import hash_map_order
 from coordinator.protocol.messages import Message
-from coordinator.runtime.result import RequestContext, Result
-
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
+from coordinator.runtime.result import Result
 
 
-class Change(GroupChange):
-    """What an operation wants done, and the group as it will be."""
+class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
+    """What an operation wants done, and the consumer group as it will be."""
 
-    __slots__ = ("group", "groups", "on_result", "replaced", "replies")
+    __slots__ = ("on_result",)
 
-    def __init__(self, groups: "Groups", group: ConsumerGroup, now_ms: int) -> None:
-        super().__init__(Kind.CONSUMER, group.group_id, group.group_epoch, group.rebalances, now_ms)
-        self.groups = groups
-        self.group = group
-        self.replaced: ConsumerMember | None = None
-        """The holder of the instance id whose place the asking member takes, under another id."""
+    KIND = Kind.CONSUMER
+    UNITS = "partitions"
+    NO_PART = NO_PARTITIONS
+    RECORDS: ClassVar[RecordTypes] = records
+    TIMERS = MemberTimers(session_key, rebalance_key, (join_key, sync_key))
+
+    def __init__(self, groups: Groups, group: ConsumerGroup, now_ms: int) -> None:
+        super().__init__(groups, group, now_ms)
         self.on_result: Callable[[], None] | None = None
-        """What is done to a classic group's round, once nothing can be refused any more."""
-        self.replies: list[tuple[RequestContext, Message]] = []
+        """Ends the round of a classic group; called once nothing can be refused any more."""
 
     def result(self, reply: Message | None) -> Result:
-        if self.groups.by_id.get(self.group_id) is not self.group:
-            self.groups.uncommitted_groups[self.group_id] = self.group
         if self.on_result is not None:
             self.on_result()
-        return Result(reply, self.records, self.timers, self.replies, self.facts)
-
-    def disarm_all_of(self, member_id: str) -> None:
-        """A member is no more; so are its timers."""
-        group_id = self.group_id
-        for key in (session_key, rebalance_key, join_key, sync_key):
-            self.disarm(key(group_id, member_id))
+        return super().result(reply)
 
     # --- the steps ----------------------------------------------------------------------------------------------------
 
     def advance(self, old: ConsumerMember, new: ConsumerMember, owned: Owned) -> ConsumerMember:
-        """All steps for a member that is now `new`; returns it as it is after them. Raises KafkaError."""
+        """Takes all steps for a member that is now `new`; returns it as it is after them.
+
+        Raises INVALID_REGULAR_EXPRESSION, FENCED_MEMBER_EPOCH, UNKNOWN_SERVER_ERROR (the assignor failed).
+        """
         target_epoch, target = self.catch_up(old, new)
         changed = new.topics != old.topics or new.regex != old.regex
         return self.reconcile(new, target_epoch, target, owned, subscription_changed=changed)
 
     def catch_up(self, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Partitions]:
-        """The steps of the group: returns the target's epoch and the member's part of it."""
+        """Takes the steps of the group; returns the target's epoch and the member's part of it. Raises as `advance`."""
         group, catalog = self.group, self.groups.catalog
         topics_changed = new.topics != old.topics
         regex_changed = new.regex != old.regex
@@ -101,21 +94,21 @@ class Change(GroupChange):
             cause = "the preferred assignor changed"
         has_changed = follow(group, catalog)
         if cause or has_changed:
-            self._raise_epoch(old, new, cause, is_known=not has_changed, regex_dropped=regex_dropped)
+            self._raise_epoch_if_due(old, new, cause, is_known=not has_changed, regex_dropped=regex_dropped)
         elif regex_dropped:
-            group.catalog_version = None
+            group.soft.catalog_version = None
         timer = refresh_timer(self.groups, group, self.now_ms, is_new=is_new_regex)
         if timer is not None:
             self.timers.append(timer)
         return self._retarget(old, new)
 
-    def _raise_epoch(
+    def _raise_epoch_if_due(
         self, old: ConsumerMember, new: ConsumerMember, cause: str, *, is_known: bool, regex_dropped: bool
     ) -> None:
         group = self.group
         removed, added = self._topics_changed(old, new, regex_dropped=regex_dropped)
         new_hash = metadata_hash(group, removed, added, self.groups.catalog, is_known=is_known)
-        group.catalog_version = self.groups.catalog.version
+        group.soft.catalog_version = self.groups.catalog.version
         if not cause and new_hash != group.metadata_hash:
             cause = "a subscribed topic changed"
         if cause:
@@ -124,15 +117,30 @@ class Change(GroupChange):
             self.records.append(records.partition_metadata_tombstone(self.group_id))
 
     def raise_epoch(self, new_hash: int, cause: str, member_id: str) -> None:
-        """Writes the next group epoch; the cause is remembered and told."""
-        self.group_epoch += 1
-        self.records.append(records.group_epoch(self.group_id, self.group_epoch, new_hash))
-        self.begin_rebalance(cause, member_id)
+        """Writes the next group epoch, and begins a rebalance."""
+        self.write_group_epoch(lambda epoch: records.group_epoch(self.group_id, epoch, new_hash), cause, member_id)
+
+    def _raise_epoch_without(self, members: Sequence[ConsumerMember], cause: str) -> None:
+        group, catalog = self.group, self.groups.catalog
+        fewer: Counter[str] = Counter()
+        users = Counter(member.regex for member in members if member.regex)
+        for regex, count in users.items():
+            if group.regex_members[regex] == count:
+                self.records.append(records.regex_tombstone(self.group_id, regex))
+                if regex in group.regexes:
+                    fewer.update(group.regexes[regex].topics)
+        for member in members:
+            fewer.update(member.topics)
+        removed = {name for name, count in fewer.items() if group.subscribed[name] == count}
+        is_known = not follow(group, catalog)
+        new_hash = metadata_hash(group, removed, set(), catalog, is_known=is_known)
+        group.soft.catalog_version = catalog.version
+        self.raise_epoch(new_hash, cause, members[0].member_id)
 
     def _topics_changed(
         self, old: ConsumerMember, new: ConsumerMember, *, regex_dropped: bool
     ) -> tuple[set[str], set[str]]:
-        """Names that the group will not subscribe to any more, and those that it newly will."""
+        """Topic names to which the group will no longer be subscribed, and those to which it newly will be."""
         subscribed = self.group.subscribed
         fewer = dict.fromkeys(old.topics - new.topics, 1)
         if regex_dropped and old.regex in self.group.regexes:
@@ -149,7 +157,7 @@ class Change(GroupChange):
     # --- the target ---------------------------------------------------------------------------------------------------
 
     def _assignor(self, old: ConsumerMember | None, new: ConsumerMember | None) -> str:
-        """The assignor that most members ask for, once `new` has taken the place of `old`."""
+        """The assignor that most members ask for, once `new` has replaced `old`."""
         counts = self.group.assignors
         if (old is not None and old.assignor is not None) or (new is not None and new.assignor is not None):
             counts = dict(counts)
@@ -165,81 +173,73 @@ class Change(GroupChange):
         return max(hash_map_order(known) if len(known) > 1 else known, key=counts.__getitem__)
 
     def _retarget(self, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Partitions]:
-        """The target's epoch and the member's part of it: of a new target, if one is due."""
+        """The target's epoch and the member's part of it; of a new target, if one is due."""
         group = self.group
         before = group.target.get(new.member_id if self.replaced is None else self.replaced.member_id, NO_PARTITIONS)
         if group.target_epoch >= self.group_epoch:
             return group.target_epoch, before
         interval_ms = self.groups.settings.consumer(self.group_id).assignment_interval_ms
-        if new.member_id in group.departed and new.member_epoch == JOINING_EPOCH:
-            interval_ms = 0
-        if group.target_stands(interval_ms, self.now_ms):
+        if self.must_keep_target(new, interval_ms):
             return group.target_epoch, before
         return self.group_epoch, self._new_target(old, new)
 
     def _new_target(self, old: ConsumerMember, new: ConsumerMember) -> Partitions:
         group, catalog = self.group, self.groups.catalog
-        if len(group.specs) < len(group.members):
-            for member_id in group.members.keys() - group.specs.keys():
-                spec = self._spec(group.members[member_id], group.target.get(member_id, NO_PARTITIONS))
-                group.specs[member_id] = spec
-        specs = dict(group.specs)
+        inputs = group.soft.assignor_inputs
+        if len(inputs) < len(group.members):
+            for member_id in group.members.keys() - inputs.keys():
+                assigned = group.target.get(member_id, NO_PARTITIONS)
+                inputs[member_id] = self._assignor_input(group.members[member_id], assigned)
+        members = dict(inputs)
         if self.replaced is not None:
-            del specs[self.replaced.member_id]
+            del members[self.replaced.member_id]
             assigned = group.target.get(self.replaced.member_id, NO_PARTITIONS)
         else:
             assigned = group.target.get(new.member_id, NO_PARTITIONS)
-        specs[new.member_id] = self._spec(new, assigned)
+        members[new.member_id] = self._assignor_input(new, assigned)
         counts: dict[bytes, int] = {}
-        for topics in {spec.topics for spec in specs.values()}:
+        for topics in {member.topics for member in members.values()}:
             for topic_id in topics:
                 if topic_id not in counts:
                     counts[topic_id] = catalog.partition_count(catalog.topic_name(topic_id) or "") or 0
         name = self._assignor(old, new)
         try:
-            asked = GroupSpec(members=specs, partitions=counts, free=self._free(specs, counts))
-            answer = run(name, self.groups.assignors[name], asked)
+            spec = GroupSpec(members=members, partitions=counts, free=self._free(members, counts))
+            answer = run(name, self.groups.assignors[name], spec)
         except AssignorError as error:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"Failed to compute a new target assignment for epoch {self.group_epoch}: {error}",
             ) from error
-        group.target_version = catalog.version
-        target = group.target
-        moved = 0
-        for member_id, partitions in answer.items():
-            before = target.get(member_id)
-            if before is not partitions and before != partitions:
-                self.records.append(records.target_of_member(self.group_id, member_id, partitions))
-                moved += 1
-        self.records.append(records.target_epoch(self.group_id, self.group_epoch, self.now_ms))
-        self.target_made(name, len(specs), moved)
+        group.soft.target_version = catalog.version
+        self.write_target(answer, name, group.target.get)
         return answer[new.member_id]
 
     def _free(
-        self, specs: Mapping[str, MemberSpec], counts: Mapping[bytes, int]
+        self, members: Mapping[str, MemberSpec], counts: Mapping[bytes, int]
     ) -> Mapping[bytes, AbstractSet[int]] | None:
-        """The partitions that are in no part of the target, for an assignor that need not look for them then.
+        """The partitions that no part of the target contains, so that an assignor need not look for them.
 
         None if the target may not be what an assignor made of these topics: it was read from a log, topics have changed,
-        the members do not subscribe to them any more, or have not got all of it. Then everything must be looked at.
+        or members no longer subscribe to them or did not get all of it. The assignor must then look at everything.
         """
         group = self.group
-        if group.target_version != self.groups.catalog.version or not group.meant.keys() <= counts.keys():
+        owners = group.inverted_target
+        if group.soft.target_version != self.groups.catalog.version or not owners.keys() <= counts.keys():
             return None
         if (
-            not group.meant_count
-            == sum(map(len, group.meant.values()))
-            == sum([spec.assigned_count for spec in specs.values()])
+            not group.target_partition_count
+            == sum(map(len, owners.values()))
+            == sum([member.assigned_count for member in members.values()])
         ):
             return None
         free: dict[bytes, AbstractSet[int]] = {}
         for topic_id, count in counts.items():
-            meant = group.meant.get(topic_id, {})
-            free[topic_id] = set(range(count)).difference(meant) if len(meant) < count else frozenset()
+            taken = owners.get(topic_id, {})
+            free[topic_id] = set(range(count)).difference(taken) if len(taken) < count else frozenset()
         return free
 
-    def _spec(self, member: ConsumerMember, assigned: Partitions) -> MemberSpec:
+    def _assignor_input(self, member: ConsumerMember, assigned: Partitions) -> MemberSpec:
         return MemberSpec(
             instance_id=member.instance_id,
             rack_id=member.rack_id,
@@ -252,7 +252,7 @@ class Change(GroupChange):
     def reconcile(
         self, member: ConsumerMember, target_epoch: int, target: Partitions, owned: Owned, *, subscription_changed: bool
     ) -> ConsumerMember:
-        """The member's next step; written and its rebalance timer set if it is one."""
+        """The member after its next step, which is written if there is one. Raises FENCED_MEMBER_EPOCH."""
         if not subscription_changed and member.is_reconciled_to(target_epoch):
             return member
         group = self.group
@@ -263,11 +263,7 @@ class Change(GroupChange):
             return owner is None or owner in mine
 
         if member.state is MemberState.UNKNOWN and (owned is None or any(partitions for _, partitions in owned)):
-            raise KafkaError(
-                ErrorCode.FENCED_MEMBER_EPOCH,
-                "The consumer group member is in a unknown state. "
-                "The member must abandon all its partitions and rejoin.",
-            )
+            raise self.unknown_state()
         topics = topic_ids(group, member, self.groups.catalog)
         stepped = reconcile(
             member,
@@ -278,26 +274,6 @@ class Change(GroupChange):
             is_free=is_free,
             subscription_changed=subscription_changed,
         )
-        if stepped is member:
-            return member
-        self.records.append(records.current_assignment(self.group_id, stepped))
-        self._tell_step(stepped, target_epoch)
-        if stepped.classic is None:
-            key = rebalance_key(self.group_id, stepped.member_id)
-            if stepped.state is MemberState.UNREVOKED_PARTITIONS:
-                self.arm(key, max(stepped.rebalance_timeout_ms, 0))
-            elif member.state is MemberState.UNREVOKED_PARTITIONS:
-                self.disarm(key)
+        if stepped is not member:
+            self.write_step(member, stepped, target_epoch)
         return stepped
-
-    def _tell_step(self, after: ConsumerMember, target_epoch: int) -> None:
-        """Keeps who the others waited for: when the last member reaches the target, the rebalance is over."""
-        group = self.group
-        if not after.is_reconciled_to(target_epoch) or target_epoch < self.group_epoch:
-            return
-        self.reached(after.member_id)
-        left: AbstractSet[str] = group.unreconciled if target_epoch == group.target_epoch else group.members.keys()
-        done = {after.member_id} if self.replaced is None else {after.member_id, self.replaced.member_id}
-        if len(left) > sum(member_id in left for member_id in done):
-            return
-        self.end_rebalances(target_epoch, after.member_id, len(group.members.keys() | {after.member_id}))

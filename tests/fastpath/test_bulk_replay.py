@@ -1,11 +1,11 @@
-"""Records that a load takes from their bytes do what the same records do when they are decoded and replayed."""
+"""Bulk replay of the bytes of offset records leads to the state that decoding and replaying them leads to."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.fastpath.bulk_replay import OFFSET_COMMIT_TYPE, bulk_replayers
 from coordinator.groups.offsets.records import NO_TOPIC_ID, VERSION, VERSION_WITH_EXPIRY
-from coordinator.groups.offsets.take import OFFSET_COMMIT_TYPE
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.result import Marker, Producer, Record
@@ -46,34 +46,34 @@ def state(groups):
 
 @given(steps=steps, tail=st.sampled_from([b"", b"\0\0\0\5"]))
 def test_the_state_is_the_same(steps, tail):
-    """`tail`: bytes behind the fields of a key, which nobody writes and which are passed over."""
-    serde, taken, replayed = Serde(CODEC, KEYS), OffsetCoordinator().state, OffsetCoordinator().state
-    take = taken.takers(serde)[OFFSET_COMMIT_TYPE]
+    """`tail`: bytes behind the fields of a key, which nobody writes and every reader ignores."""
+    serde, bulk, replayed = Serde(CODEC, KEYS), OffsetCoordinator().state, OffsetCoordinator().state
+    replay = bulk_replayers(bulk, serde)[OFFSET_COMMIT_TYPE]
     for step in steps:
         if isinstance(step, bool):
-            for groups in (taken, replayed):
+            for groups in (bulk, replayed):
                 groups.replay_marker(Marker(*PRODUCER, step, 0))
         elif isinstance(step, Record):
             key, value = serde.encode(step)
-            take(key + tail, value)
+            replay(key + tail, value)
             replayed.replay(step)
         else:
-            for groups in (taken, replayed):
+            for groups in (bulk, replayed):
                 key, value = serde.encode(Record(*step, VERSION))
                 groups.replay_pending(serde.decode(key, value), PRODUCER)
-        assert state(taken) == state(replayed)
+        assert state(bulk) == state(replayed)
 
 
-def test_what_cannot_be_understood_stops_the_load():
+def test_a_record_that_cannot_be_decoded_stops_the_load():
     serde = Serde(CODEC, KEYS)
-    take = OffsetCoordinator().state.takers(serde)[OFFSET_COMMIT_TYPE]
+    replay = bulk_replayers(OffsetCoordinator().state, serde)[OFFSET_COMMIT_TYPE]
     key, value = serde.encode(
         Record(OffsetCommitKey("g", "t", 0), OffsetCommitValue(1, -1, "", 2, -1, b"t" * 16), VERSION)
     )
-    take(key, value)
+    replay(key, value)
     with pytest.raises(UnknownRecordVersion):
-        take(key, b"\0\5" + value[2:])
+        replay(key, b"\0\5" + value[2:])
     with pytest.raises(DecodeError):
-        take(key, value[:-1])
+        replay(key, value[:-1])
     with pytest.raises(DecodeError):
-        take(key[:5], value)
+        replay(key[:5], value)

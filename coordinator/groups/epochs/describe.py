@@ -1,0 +1,75 @@
+"""The parts of the views of groups that consumer and streams groups share."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from coordinator.groups.epochs.group import ModernGroup
+from coordinator.groups.epochs.member import ModernMember
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import ListGroupsResponse
+
+_Listed = ListGroupsResponse.ListedGroup
+
+
+def listed(groups: Groups, kind: Kind, states: Iterable[str], types: Iterable[str]) -> list[_Listed]:
+    """The groups of one kind that are in one of these states, if the kind is one of `types`; no filter if empty."""
+    wanted_states = {state.strip().lower() for state in states}
+    wanted_types = {each.strip().lower() for each in types}
+    if wanted_types and kind.label not in wanted_types:
+        return []
+    return [
+        _Listed(group.group_id, group.protocol_type or "", group.state.value, kind.label)
+        for group in groups.of_kind(kind)
+        if not wanted_states or group.state.lower() in wanted_states
+    ]
+
+
+def absent(groups: Groups, group_id: str, kind: Kind) -> dict[str, Any]:
+    """The fields of a description that say why there is none: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND."""
+    if not group_id:
+        return {"error_code": ErrorCode.INVALID_GROUP_ID, "group_id": group_id}
+    is_known = group_id in groups.by_id
+    return {
+        "error_code": ErrorCode.GROUP_ID_NOT_FOUND,
+        "error_message": f"Group {group_id} {f'is not a {kind.label} group' if is_known else 'not found'}.",
+        "group_id": group_id,
+    }
+
+
+def group_view(group: ModernGroup[Any, Any, Any]) -> dict[str, Any]:
+    """The group's epochs, for people."""
+    return {
+        "group_id": group.group_id,
+        "kind": group.kind.label,
+        "state": group.state.value,
+        "group_epoch": group.group_epoch,
+        "target_epoch": group.target_epoch,
+        "target_timestamp_ms": group.target_timestamp_ms,
+    }
+
+
+def progress_view(group: ModernGroup[Any, Any, Any]) -> dict[str, Any]:
+    """The members that have not reached the target, and why the group last rebalanced, for people."""
+    return {
+        "waiting_for": sorted(group.unreconciled),
+        "rebalances": [asdict(rebalance) for rebalance in group.soft.rebalances],
+    }
+
+
+def member_view(member: ModernMember) -> dict[str, Any]:
+    """What every member says about itself, for people."""
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+    }
+
+
+def other_owners(owners: Iterable[str | None], member: ModernMember) -> list[str]:
+    """The members, other than this one, among those that hold what it should have."""
+    return sorted({owner for owner in owners if owner is not None and owner != member.member_id})

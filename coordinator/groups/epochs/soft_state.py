@@ -1,0 +1,71 @@
+"""Soft state: what a group remembers beyond its log.
+
+A group with epochs has two parts. What is in the log, and what follows from it, changes in replay only. Everything else is in
+`group.soft`: caches, and memories of what was sent. The rules for soft state are
+
+    operations may change it, at once, without a record; replay may invalidate it
+    a crash or a reload loses it, and a new group starts without it
+    no promise depends on it: losing it costs time or one more message, never a wrong assignment
+
+An operation that creates a group fills the soft state of an uncommitted one. The group that the first record makes then
+takes over what must not get lost in between (`take_over`).
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from coordinator.groups.epochs.member import PartitionEpochs
+from coordinator.groups.group import REBALANCES_KEPT
+
+
+@dataclass(slots=True, kw_only=True)
+class Rebalance:
+    """Why a group's epoch was raised, and how far the group has come since. Wall clock; None until reached."""
+
+    epoch: int
+    cause: str
+    member_id: str
+    started_ms: int
+    assigned_ms: int | None = None
+    """When a target for this epoch, or a later one, was computed."""
+    last_reconciled: str = ""
+    """The last member to reach the target: the one the others waited for."""
+    ended_ms: int | None = None
+    """When the last member reached it."""
+    waits: dict[str, int] = field(default_factory=dict)
+    """Member id -> milliseconds from the start until it reached the target."""
+
+
+class SoftState:
+    """The soft state of every group with epochs."""
+
+    __slots__ = ("acknowledged", "cached_heartbeats", "delivered", "rebalances")
+
+    def __init__(self) -> None:
+        self.delivered: dict[str, tuple[int, PartitionEpochs]] = {}
+        """Member id -> epoch and partitions that were last sent to the member (events.py)."""
+        self.acknowledged: dict[str, tuple[int, PartitionEpochs]] = {}
+        """Member id -> epoch and partitions that the member last confirmed to own."""
+        self.rebalances: deque[Rebalance] = deque(maxlen=REBALANCES_KEPT)
+        self.cached_heartbeats: dict[str, Any] = {}
+        """Member id -> the answer to a heartbeat that says nothing new."""
+
+    def take_over(self, uncommitted: Self) -> None:
+        """Keeps what the operation that created the group has put into the uncommitted one."""
+        self.delivered = uncommitted.delivered
+        self.acknowledged = uncommitted.acknowledged
+        self.rebalances = uncommitted.rebalances
+
+    def on_member_changed(self, member_id: str) -> None:
+        """Drops what was derived from the member's previous value."""
+        self.cached_heartbeats.pop(member_id, None)
+
+    def on_member_removed(self, member_id: str) -> None:
+        self.delivered.pop(member_id, None)
+        self.acknowledged.pop(member_id, None)
+        self.cached_heartbeats.pop(member_id, None)
+
+    def on_epochs_changed(self) -> None:
+        """The group's epoch or the target's has changed: every member may have a step to take."""
+        self.cached_heartbeats.clear()

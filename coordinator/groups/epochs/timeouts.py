@@ -1,0 +1,56 @@
+"""What happens when a member's timer fires in a group with epochs.
+
+    <kind>-session     the member has sent no heartbeat for its session timeout
+    <kind>-rebalance   the member was told to give something up and has not confirmed it within its rebalance timeout
+
+Both end in the same way: the member is removed, and what it held is free. Timers are armed and disarmed together with what
+they watch, but what they watch is checked again here: a late timer does nothing.
+
+Kafka: `GroupMetadataManager.scheduleConsumerGroupSessionTimeout`, `scheduleConsumerGroupRebalanceTimeout` and their likes for
+streams groups; the members are removed by `consumerGroupFenceMember`, `streamsGroupFenceMember`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from coordinator.groups.epochs.leave import Remove
+from coordinator.groups.epochs.member import ModernMember
+from coordinator.groups.epochs.update import MemberTimers, ModernUpdate
+from coordinator.groups.events import member_expired
+from coordinator.groups.state import Groups
+from coordinator.runtime.result import Result, Timer, TimerKey
+
+Update = TypeVar("Update", bound=ModernUpdate[Any, Any, Any])
+
+
+def timers_after_load(
+    timers: MemberTimers, group_id: str, member: ModernMember, session_timeout_ms: int
+) -> Iterable[Timer]:
+    """The timers of a member that was just loaded: its session starts again, however much was left of it."""
+    yield Timer(timers.session(group_id, member.member_id), session_timeout_ms)
+    if member.has_revocation_deadline:
+        yield Timer(timers.rebalance(group_id, member.member_id), max(member.rebalance_timeout_ms, 0))
+
+
+def fire(
+    kind: type[Update],
+    remove: Remove[Update],
+    groups: Groups,
+    key: TimerKey,
+    now_ms: int,
+    *,
+    cause: str,
+    is_due: Callable[[Any], bool] = lambda _: True,
+) -> Result:
+    """Removes the member whose timer fired, if it is still there and still what the timer watched (`is_due`)."""
+    update = kind.find(groups, str(key[1]), now_ms)
+    member = None if update is None else update.group.members.get(str(key[2]))
+    if update is None or member is None or not is_due(member):
+        return Result()
+    timeout = str(key[0]).partition("-")[2]
+    event = member_expired(
+        update.group_id, update.KIND, member.member_id, member.instance_id, member.member_epoch, timeout
+    )
+    update.emit("member_expired", event, member_id=member.member_id, timeout=timeout)
+    remove(update, [member], cause)
+    return update.result(None)

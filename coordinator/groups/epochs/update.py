@@ -1,0 +1,252 @@
+"""One operation on a group with epochs while it is decided: what it will write, and what the group will be like then.
+
+An operation may not change the group; its records do, when they are replayed. But its later steps depend on its earlier ones:
+the target is computed for the epoch that was just raised, and for members of which one has just changed. So an operation
+collects its records in an update, and asks the update what the group *will* be.
+
+A rebalance begins when the group's epoch is raised. It is over when every member has reached the target of that epoch or of a
+later one. Rebalances are remembered in the group's soft state and emitted as facts.
+
+What differs between the kinds is in a few class attributes and in the abstract methods. consumer/update.py and
+streams/update.py add the steps of their heartbeats.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+
+from coordinator.groups.epochs.group import ModernGroup
+from coordinator.groups.epochs.member import JOINING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH, ModernMember
+from coordinator.groups.epochs.soft_state import Rebalance
+from coordinator.groups.events import Completed, event_only, member_joined, rebalance_started
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
+from coordinator.groups.update import GroupUpdate
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import Message
+from coordinator.runtime.result import Record, RequestContext, Result, TimerKey
+
+MEMBERS_NAMED_MAX = 10
+"""Members that the fact `members_left` lists."""
+
+Group = TypeVar("Group", bound=ModernGroup[Any, Any, Any])
+Member = TypeVar("Member", bound=ModernMember)
+Part = TypeVar("Part")
+
+
+class RecordTypes(Protocol):
+    """The record builders that every kind has (consumer/records.py, streams/records.py)."""
+
+    def member_metadata(self, group_id: str, member: Any, /) -> Record: ...
+    def current_assignment(self, group_id: str, member: Any, /) -> Record: ...
+    def target_epoch(self, group_id: str, epoch: int, timestamp_ms: int, /) -> Record: ...
+    def target_of_member(self, group_id: str, member_id: str, part: Any, /) -> Record: ...
+    def member_tombstones(self, group_id: str, member_id: str, /) -> list[Record]: ...
+
+
+class MemberTimers(NamedTuple):
+    """The keys of a member's timers, by group id and member id."""
+
+    session: Callable[[str, str], TimerKey]
+    rebalance: Callable[[str, str], TimerKey]
+    others: tuple[Callable[[str, str], TimerKey], ...] = ()
+
+
+class ModernUpdate(GroupUpdate, Generic[Group, Member, Part]):
+    """What an operation wants done, and the group as it will be."""
+
+    __slots__ = ("group", "group_epoch", "groups", "now_ms", "replaced")
+
+    KIND: ClassVar[Kind]
+    UNITS: ClassVar[str]
+    """What members hold, in words: "partitions" or "tasks"."""
+    NO_PART: ClassVar[Any]
+    """The part of the target that gives a member nothing."""
+    RECORDS: ClassVar[RecordTypes]
+    """The kind's module records.py."""
+    TIMERS: ClassVar[MemberTimers]
+
+    def __init__(self, groups: Groups, group: Group, now_ms: int) -> None:
+        super().__init__(group.group_id)
+        self.groups = groups
+        self.group = group
+        self.group_epoch = group.group_epoch
+        """The group's epoch once the records are replayed."""
+        self.now_ms = now_ms
+        self.replaced: Member | None = None
+        """The former holder of the instance id, if the asking member takes its place under another member id."""
+
+    @classmethod
+    def find(cls, groups: Groups, group_id: str, now_ms: int) -> Self | None:
+        """An update of the group with this id; None if there is no such group of this kind."""
+        group: Any = groups.by_id.get(group_id)
+        return cls(groups, group, now_ms) if group is not None and group.kind is cls.KIND else None
+
+    # --- members ------------------------------------------------------------------------------------------------------
+
+    def arm_session(self, member_id: str, session_timeout_ms: int) -> None:
+        """Starts the member's session again."""
+        self.arm(self.TIMERS.session(self.group_id, member_id), session_timeout_ms)
+
+    def disarm_all_of(self, member_id: str) -> None:
+        """Stops all timers of a member that is removed."""
+        timers = self.TIMERS
+        for key in (timers.session, timers.rebalance, *timers.others):
+            self.disarm(key(self.group_id, member_id))
+
+    def emit_if_joined(self, member: Member, context: RequestContext) -> bool:
+        """Emits that the member joined, or that it came back under its instance id; returns whether it did."""
+        before = self.group.members.get(member.member_id)
+        has_joined = before is None or before.member_epoch == LEAVING_FOR_A_WHILE_EPOCH
+        if has_joined:
+            fact = member_joined(
+                self.group_id, self.KIND, member.member_id, member.instance_id, context, member.member_epoch
+            )
+            self.facts.append(fact)
+        return has_joined
+
+    def remove(self, members: Sequence[Member], cause: str) -> None:
+        """Removes members, which are all different; does nothing if there are none.
+
+        What they held is free from that moment, and the group's epoch is raised so that the next target takes it into account.
+        """
+        if members:
+            self.dismiss(members, cause)
+            self.write_removal(members, cause)
+
+    def write_removal(self, members: Sequence[Member], cause: str) -> None:
+        """Writes that the members are gone, and the epochs of the group without them."""
+        for member in members:
+            self.records += self.RECORDS.member_tombstones(self.group_id, member.member_id)
+        self._raise_epoch_without(members, cause)
+        if len(members) == len(self.group.members):
+            # There is nobody to compute a target for, and the next member need not wait for one.
+            self.records.append(self.RECORDS.target_epoch(self.group_id, self.group_epoch, 0))
+            self.end_rebalances(self.group_epoch, members[-1].member_id, 0)
+
+    def dismiss(self, members: Sequence[Member], cause: str) -> None:
+        """Emits that members leave, and stops their timers."""
+        named = [member.member_id for member in members[:MEMBERS_NAMED_MAX]]
+        self.emit("members_left", count=len(members), members=named, cause=cause)
+        for member in members:
+            self.disarm_all_of(member.member_id)
+
+    @abstractmethod
+    def _raise_epoch_without(self, members: Sequence[Member], cause: str) -> None:
+        """Writes the group epoch of the group without these members, and what else their removal changes."""
+
+    # --- rebalances ---------------------------------------------------------------------------------------------------
+
+    def write_group_epoch(self, record: Callable[[int], Record], cause: str, member_id: str) -> None:
+        """Raises the group's epoch: writes its record and begins a rebalance."""
+        self.group_epoch += 1
+        self.records.append(record(self.group_epoch))
+        self._begin_rebalance(cause, member_id)
+
+    def _begin_rebalance(self, cause: str, member_id: str) -> None:
+        epoch, kind = self.group_epoch, self.KIND
+        rebalance = Rebalance(epoch=epoch, cause=cause, member_id=member_id, started_ms=self.now_ms)
+        self.group.soft.rebalances.append(rebalance)
+        event = rebalance_started(self.group_id, kind, epoch, cause, member_id, None)
+        self.emit("rebalance_started", event, kind=kind.name.lower(), epoch=epoch, cause=cause, member_id=member_id)
+
+    def end_rebalances(self, epoch: int, last_reconciled: str, members: int) -> None:
+        """Every member has reached the epoch, or none is left. Rebalances that were overtaken end with it."""
+        ended = [rebalance for rebalance in self.group.soft.rebalances if rebalance.ended_ms is None]
+        for rebalance in ended:
+            rebalance.ended_ms = self.now_ms
+            rebalance.last_reconciled = last_reconciled
+            event = Completed(
+                self.group_id,
+                self.KIND,
+                rebalance.epoch,
+                duration_ms=self.now_ms - rebalance.started_ms,
+                cause=rebalance.cause,
+                member_id=rebalance.member_id,
+                members=members,
+                waits=rebalance.waits,
+            )
+            self.facts.append(event_only(event))
+        if ended:
+            self.emit(
+                "rebalance_ended",
+                kind=self.KIND.label,
+                epoch=epoch,
+                waited_ms=self.now_ms - ended[0].started_ms,
+                last_reconciled=last_reconciled,
+                members=members,
+            )
+
+    # --- the target ---------------------------------------------------------------------------------------------------
+
+    def must_keep_target(self, member: Member, interval_ms: int) -> bool:
+        """Whether the assignment interval still forbids another target (KIP-1263).
+
+        A member that comes back under its id is not made to wait: it would get the epoch in which it left.
+        """
+        is_back = member.member_epoch == JOINING_EPOCH and member.member_id in self.group.left_at_target
+        return not is_back and self.group.target_stands(interval_ms, self.now_ms)
+
+    def write_target(self, target: dict[str, Part], assignor: str, before: Callable[[str], Part | None]) -> None:
+        """Writes the parts of a new target that differ from those `before`, and the epoch it is for."""
+        changed = 0
+        for member_id, part in target.items():
+            known = before(member_id)
+            if known is not part and known != part:
+                self.records.append(self.RECORDS.target_of_member(self.group_id, member_id, part))
+                changed += 1
+        self.records.append(self.RECORDS.target_epoch(self.group_id, self.group_epoch, self.now_ms))
+        for rebalance in self.group.soft.rebalances:
+            if rebalance.assigned_ms is None:
+                rebalance.assigned_ms = self.now_ms
+        self.emit(
+            "target_assigned",
+            epoch=self.group_epoch,
+            assignor=assignor,
+            members=len(target),
+            members_changed=changed,
+        )
+
+    # --- the member's step --------------------------------------------------------------------------------------------
+
+    def write_step(self, before: Member, after: Member, target_epoch: int) -> None:
+        """Writes the member's step towards the target, sets its rebalance timer, and notes whether it ends a rebalance."""
+        self.records.append(self.RECORDS.current_assignment(self.group_id, after))
+        self._update_rebalance_timer(before, after)
+        if after.is_reconciled_to(target_epoch) and target_epoch >= self.group_epoch:
+            self._record_reached(after.member_id, target_epoch)
+
+    def _update_rebalance_timer(self, before: Member, after: Member) -> None:
+        key = self.TIMERS.rebalance(self.group_id, after.member_id)
+        if after.has_revocation_deadline:
+            self.arm(key, max(after.rebalance_timeout_ms, 0))
+        elif before.has_revocation_deadline:
+            self.disarm(key)
+
+    def _record_reached(self, member_id: str, target_epoch: int) -> None:
+        """The member has reached the target of the group's epoch. When it is the last, the rebalance is over."""
+        group = self.group
+        for rebalance in group.soft.rebalances:
+            if rebalance.ended_ms is None:
+                rebalance.waits[member_id] = self.now_ms - rebalance.started_ms
+        waiting: AbstractSet[str] = group.unreconciled if target_epoch == group.target_epoch else group.members.keys()
+        done = {member_id} if self.replaced is None else {member_id, self.replaced.member_id}
+        if len(waiting) <= sum(each in waiting for each in done):
+            self.end_rebalances(target_epoch, member_id, len(group.members.keys() | {member_id}))
+
+    def unknown_state(self) -> KafkaError:
+        """The refusal of a member whose state, which a newer Kafka wrote, we do not know."""
+        return KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The {self.KIND.label} group member is in a unknown state. "
+            f"The member must abandon all its {self.UNITS} and rejoin.",
+        )
+
+    # --- the result ---------------------------------------------------------------------------------------------------
+
+    def result(self, reply: Message | None) -> Result:
+        if self.groups.by_id.get(self.group_id) is not self.group:
+            # The group is new. The group that the first record creates takes over its soft state.
+            self.groups.uncommitted_groups[self.group_id] = self.group
+        return super().result(reply)
