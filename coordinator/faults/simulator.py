@@ -248,7 +248,7 @@ class Simulation:
                 continue
             self.invariants.check(server)
             for found in transaction_clients.hanging_transactions(server):
-                self.broken(transaction_clients.INVARIANT, f"nobody will end what is open: {found}")
+                self.broken(transaction_clients.INVARIANT, f"no coordinator knows the open transaction: {found}")
             if _has_failed(server):
                 if self.plan.durability == "write" or self.machine.random_crash.random() < 0.5:
                     self.event("a log has failed: the operator restarts the server")
