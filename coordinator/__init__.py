@@ -17,8 +17,9 @@ One rule carries the whole server:
     network/connection  <--  api/exchange encodes  <--------------------  runtime/parking releases the replies behind <= N
 
 An operation is a plain function. It has no access to a clock, an event loop, a disk or randomness; whatever must be remembered,
-it returns as records. A start replays the records of the log through the same code, so recovery is not a second program. A reply
-leaves when every record that it depends on is durable. Replies to reads wait too, so nobody sees state that a crash could undo.
+it returns as records. A start replays the records of the log through the same code, so recovery is not a second program. A
+reply leaves when every record that it depends on is durable. Replies to reads wait too, so nobody sees state that a crash could
+undo.
 
 The packages, from the top. Each may import those below it, never those above (import-linter checks it):
 
