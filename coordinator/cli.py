@@ -88,7 +88,7 @@ def parser(*, serves: bool = False) -> argparse.ArgumentParser:
         "show", help="show the fields of a message in one version, and the code that reads and writes it"
     )
     message.add_argument("message", help="for example JoinGroupRequest, or JoinGroup for request and response")
-    message.add_argument("version", type=int)
+    message.add_argument("version", type=int, help="the version of the message")
     message.add_argument("--dialect", help="the name of a folder in protocol_schemas/dialects")
     message.set_defaults(command=protocol_show)
     _add_groups_commands(commands)
@@ -102,13 +102,16 @@ def parser(*, serves: bool = False) -> argparse.ArgumentParser:
     )
     bench_parser.add_argument("--only", default="", metavar="TEXT", help="measure only rows whose name contains this")
     bench_parser.add_argument(
-        "--seconds", type=float, default=5.0, help="the length of one measurement (default: %(default)s)"
+        "--seconds", type=float, default=5.0, help="seconds of one measurement (default: %(default)s)"
     )
     bench_parser.add_argument(
         "--repetitions", type=int, default=3, help="how often each row is measured (default: %(default)s)"
     )
     bench_parser.add_argument(
-        "--durability", choices=("fsync", "write"), default="write", help="of the server that this command starts"
+        "--durability",
+        choices=("fsync", "write"),
+        default="write",
+        help="durability of the server that this command starts (default: %(default)s)",
     )
     bench_parser.add_argument("--bootstrap", metavar="HOST:PORT", help="measure this server instead of starting one")
     bench_parser.add_argument("--server-pid", type=int, metavar="PID", help="the process id of that server")
@@ -120,7 +123,7 @@ def parser(*, serves: bool = False) -> argparse.ArgumentParser:
         type=float,
         default=1.0,
         metavar="S",
-        help="seconds of load before a measurement; a JVM needs about 10",
+        help="seconds of load before a measurement; a JVM needs about 10 (default: %(default)s)",
     )
     bench_parser.set_defaults(command=bench)
     simulate_parser = commands.add_parser(
@@ -129,10 +132,18 @@ def parser(*, serves: bool = False) -> argparse.ArgumentParser:
         description="Run one seed after another. If a seed violates an invariant, print its plan, its trace and its last"
         " events, and exit with code 1.",
     )
-    simulate_parser.add_argument("--seed", type=int, default=1, metavar="N", help="the first seed")
-    simulate_parser.add_argument("--seeds", type=int, default=1, metavar="COUNT", help="how many seeds to run")
     simulate_parser.add_argument(
-        "--seconds", type=float, default=60.0, metavar="S", help="for how many seconds faults occur in each"
+        "--seed", type=int, default=1, metavar="N", help="the first seed (default: %(default)s)"
+    )
+    simulate_parser.add_argument(
+        "--seeds", type=int, default=1, metavar="COUNT", help="how many seeds to run (default: %(default)s)"
+    )
+    simulate_parser.add_argument(
+        "--seconds",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="for how many simulated seconds faults occur (default: %(default)s)",
     )
     simulate_parser.add_argument(
         "--plan", metavar="TEXT", help="run one plan, as an earlier run printed it, instead of seeds"
@@ -154,10 +165,19 @@ def _add_groups_commands(commands: Any) -> None:
             name, help=text, description=text[0].upper() + text[1:] + "."
         )
         command.add_argument(
-            "--bootstrap", default="127.0.0.1:9092", metavar="HOST:PORT,...", help="default: %(default)s"
+            "--bootstrap",
+            default="127.0.0.1:9092",
+            metavar="HOST:PORT,...",
+            help="the bootstrap servers (default: %(default)s)",
         )
-        command.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="default: %(default)s")
-        command.add_argument("--json", action="store_true", help="JSON instead of a table")
+        command.add_argument(
+            "--timeout",
+            type=float,
+            default=10.0,
+            metavar="SECONDS",
+            help="for how long to wait and retry (default: %(default)s)",
+        )
+        command.add_argument("--json", action="store_true", help="print JSON instead of tables")
         command.set_defaults(command=groups, show=show)
         return command
 
@@ -176,13 +196,23 @@ def _add_groups_commands(commands: Any) -> None:
         _groups_reset,
     )
     reset.add_argument("group")
-    reset.add_argument("--topic", action="append", default=[], metavar="TOPIC[:PARTITION,...]", help="can be repeated")
+    reset.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[:PARTITION,...]",
+        help="the partitions to reset; can be repeated",
+    )
     reset.add_argument("--all-topics", action="store_true", help="all partitions for which the group has an offset")
     to = reset.add_mutually_exclusive_group(required=True)
-    to.add_argument("--to-earliest", dest="to", action="store_const", const="earliest")
-    to.add_argument("--to-latest", dest="to", action="store_const", const="latest")
-    to.add_argument("--to-offset", type=int, metavar="OFFSET")
-    to.add_argument("--to-datetime", metavar="TIME", help="ISO 8601; a time without a zone is UTC")
+    to.add_argument("--to-earliest", dest="to", action="store_const", const="earliest", help="to the start of the log")
+    to.add_argument("--to-latest", dest="to", action="store_const", const="latest", help="to the end of the log")
+    to.add_argument("--to-offset", type=int, metavar="OFFSET", help="to this offset, or the nearest one in the log")
+    to.add_argument(
+        "--to-datetime",
+        metavar="TIME",
+        help="to the first record at or after this time in ISO 8601, in UTC if it has no zone",
+    )
     to.add_argument(
         "--shift-by", type=int, metavar="DISTANCE", help="this many records forward, or backward if negative"
     )
@@ -196,7 +226,7 @@ def _add_log_commands(commands: Any) -> None:
     folder = "a data folder or the folder of one partition, of this server or of Kafka"
     dump = what.add_parser("dump", help="print all records as the messages that they contain")
     dump.add_argument("folder", type=Path, metavar="DIR", help=folder)
-    dump.add_argument("--json", action="store_true", help="one JSON object per line")
+    dump.add_argument("--json", action="store_true", help="print one JSON object per line")
     dump.add_argument(
         "--as", dest="kind", choices=("offsets", "transactions", "metadata", "plain"),
         help="how to decode the records (default: by the name of the folder)",
@@ -209,7 +239,7 @@ def _add_log_commands(commands: Any) -> None:
         " problem.",
     )
     check.add_argument("folder", type=Path, metavar="DIR", help=folder)
-    check.add_argument("--json", action="store_true", help="one JSON object")
+    check.add_argument("--json", action="store_true", help="print one JSON object")
     check.set_defaults(command=log_check)
 
 
@@ -254,9 +284,9 @@ def serve(options: argparse.Namespace) -> int:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(KeyValueFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    from coordinator import server  # noqa: PLC0415 - not before the configuration has been checked
+    from coordinator.server import process  # noqa: PLC0415 - not before the configuration has been checked
 
-    return server.run(config, began_s)
+    return process.run(config, began_s)
 
 
 def ready(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Prints records as a member of a group, and commits each: `consumer.py BOOTSTRAP TOPIC GROUP`."""
+"""Prints records as a member of a group and commits each one: `consumer.py BOOTSTRAP TOPIC GROUP`."""
 
 import signal
 import sys

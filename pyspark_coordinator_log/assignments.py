@@ -1,13 +1,13 @@
-"""What members of consumer groups are to have, and have, a column at a time: beside commits most of a state log is these two.
+"""Target and current assignments of consumer groups, decoded by column. Besides commits they make up most of a state log.
 
     key          int16 type, int16 length + group, int16 length + member
     target       int16 version 0, topics, tags: none
-    current      int16 version 0, int32 epoch, int32 previous epoch, int8 state, topics, topics to be given up,
+    current      int16 version 0, int32 epoch, int32 previous epoch, int8 state, topics, topics pending revocation,
                  tags: int32 revocation epoch, or none
     topics       16 bytes id, partitions (int32), tags: epochs (int32) of as many partitions, or none
 
-Lists and tags as everywhere in Kafka's compact format. As with decisions, this path knows the usual case only: a record that
-has anything else is not `plain` and left to the codec.
+Lists and tags are in Kafka's compact format. Like decisions.py, this handles only the common form; any other record is not
+marked `decoded` and is left to the codec.
 """
 
 from dataclasses import dataclass
@@ -34,19 +34,19 @@ _NONE = -1
 
 @dataclass(slots=True)
 class _Topics:
-    """The topics of a list in all records, in the order of the records and of the topics in each."""
+    """The topics of one list in all records, ordered by record and position."""
 
     record: Ints
     id_start: Ints
     first: Ints
     count: Ints
     first_epoch: Ints
-    """_NONE where the record says none."""
+    """_NONE if the record has no epochs."""
 
 
 @dataclass(slots=True)
 class Assignments:
-    """The columns of the records that are `plain`, by name; of the others nothing is known but that they are not."""
+    """The columns of the `decoded` records, by name. Nothing else is known about the others."""
 
     decoded: Mask
     _type: str
@@ -58,7 +58,7 @@ class Assignments:
     _topics: dict[str, _Topics]
 
     def column(self, name: str, kind: pa.DataType) -> Any:
-        """An Arrow column of the plain records; all null for what they do not have."""
+        """An Arrow column of the decoded records; all null if they do not have it."""
         count = len(self._front)
         if name in self._texts:
             return self._keys.texts(self._texts[name].start, self._texts[name].length, None)
@@ -109,7 +109,7 @@ def decode(
     value_start: Ints,
     value_length: Ints,
 ) -> Assignments:
-    """The records of one of the two types at these places; a value's length of -1 is a tombstone."""
+    """Decodes the records of one of the two types at these positions. A value length of -1 is a tombstone."""
     (group, member), fits = key_texts(keys, key_start, key_length, 2)
     alive = value_length >= 0
     end = np.where(alive, value_start + value_length, 0)
@@ -137,7 +137,7 @@ def decode(
 
 
 def _topics(cursor: FieldCursor) -> _Topics:
-    """Goes through a list of topics in every record."""
+    """Reads a list of topics in every record."""
     counts = cursor.count()
     records: list[Ints] = []
     found: list[tuple[Ints, ...]] = []
@@ -172,7 +172,7 @@ def _epochs(part: FieldCursor, count: Ints) -> Ints:
         ends = epochs.position + size
         length = epochs.varint() - 1
         is_null = length < 0
-        # Epochs of other partitions than these are nobody's.
+        # The number of epochs must match the number of partitions.
         epochs.valid &= is_null | (length == count[some])
         first_epoch[some] = np.where(is_null, _NONE, epochs.skip(np.where(is_null, 0, count[some] * _INT_BYTES)))
         epochs.valid &= epochs.position == ends

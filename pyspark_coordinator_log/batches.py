@@ -1,11 +1,10 @@
-"""Record batches of a file, a chunk of them at a time, checked and unpacked: what the decoder gets to see.
+"""Reads record batches from a chunk of a file, checks and decompresses them.
 
-Headers are walked one by one (a batch's length is the only way to the next one) and then looked at as columns. What is
-compressed is inflated here, so that whatever comes behind sees one buffer of plain records, batch after batch, and does
-not know the difference.
+Headers are walked one by one, because only a batch's length leads to the next one, and are then processed as columns.
+Compressed batches are decompressed here, so that later stages see one buffer of plain records.
 
-Memory is bounded by the chunk: a batch is never larger than DECOMPRESSED_BYTES_MAX however small it was on disk, and
-a piece of several is cut at _PIECE_BYTES.
+Memory is bounded: a batch never exceeds DECOMPRESSED_BYTES_MAX however small it was on disk, and several batches are split
+into pieces of about _PIECE_BYTES.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +31,7 @@ from pyspark_coordinator_log.buffers import PADDING, Buffer, Ints, Mask
 _LENGTH = Struct(">8xi4xB")
 _LEAST = HEADER_BYTES - PREFIX_BYTES
 _RECORD_BYTES_LEAST = 7
-"""Length, attributes, two deltas, two lengths and a count, a byte each."""
+"""Length, attributes, two deltas, two lengths and a count: one byte each."""
 _LAYOUT = np.dtype(
     [
         ("base_offset", ">i8"),
@@ -54,7 +53,7 @@ _PIECE_BYTES = 16 * 1024 * 1024
 
 
 class BadBatch(ValueError):
-    """A batch that is not what it claims to be; `position` is where it begins in the buffer that was given."""
+    """An invalid batch; `position` is where it begins in the given buffer."""
 
     def __init__(self, position: int, reason: str) -> None:
         self.position = position
@@ -63,10 +62,10 @@ class BadBatch(ValueError):
 
 
 def walk(buffer: bytes | memoryview, end: int) -> tuple[list[int], int]:
-    """Where the whole batches before `end` begin, and where the first one begins that is not whole.
+    """Returns the positions of the complete batches before `end`, and the position of the first incomplete one.
 
-    Raises BadBatch where no batch of version 2 can begin; the ones before it are lost to the caller, who walks again up
-    to there.
+    Raises BadBatch where no version 2 batch can begin. The batches found before it are not returned; the caller walks again,
+    up to that position.
     """
     found: list[int] = []
     note, unpack, position = found.append, _LENGTH.unpack_from, 0
@@ -85,14 +84,14 @@ def walk(buffer: bytes | memoryview, end: int) -> tuple[list[int], int]:
 
 def _wrong_start(length: int, magic: int) -> str:
     if magic < MAGIC and length >= _LEAST:
-        return f"a batch of version {magic}, of before Kafka 0.11; this reads version {MAGIC}"
+        return f"a batch of version {magic}, from before Kafka 0.11; only version {MAGIC} is supported"
     if magic > MAGIC and length >= _LEAST:
-        return f"a batch of version {magic}, which is newer than this reads ({MAGIC}), or damage"
+        return f"a batch of the unknown version {magic} (only {MAGIC} is supported), or damage"
     return f"no batch begins here (magic {magic}, length {length})"
 
 
 class Headers:
-    """The headers of the batches of a chunk, a column for each field. `start` and `end` are where the records lie."""
+    """The headers of the batches in a chunk, one column per field. `start` and `end` delimit the records."""
 
     __slots__ = (
         "attributes",
@@ -127,7 +126,7 @@ class Headers:
         self.end: Ints = position + PREFIX_BYTES + raw["length"]
 
     def select(self, chosen: Any) -> "Headers":
-        """The headers that a mask, slice or list of indexes names."""
+        """The headers selected by a mask, a slice or a list of indexes."""
         out = Headers.__new__(Headers)
         for name in Headers.__slots__:
             setattr(out, name, getattr(self, name)[chosen])
@@ -138,17 +137,17 @@ class Headers:
 
     @property
     def is_control(self) -> Mask:
-        """Holds a marker instead of data."""
+        """Contains a transaction marker instead of data."""
         return _has(self.attributes, CONTROL)
 
     @property
     def is_transactional(self) -> Mask:
-        """Part of a transaction, whose marker comes later."""
+        """Belongs to a transaction, whose marker follows later."""
         return _has(self.attributes, TRANSACTIONAL)
 
     @property
     def has_append_time(self) -> Mask:
-        """Every record bears the batch's max timestamp."""
+        """Every record has the batch's max timestamp."""
         return _has(self.attributes, LOG_APPEND_TIME)
 
 
@@ -158,16 +157,16 @@ def _has(attributes: npt.NDArray[np.int16], bit: int) -> Mask:
 
 
 def check(source: Buffer, headers: Headers, *, checksums: bool) -> None:
-    """BadBatch for the first batch whose header or checksum cannot be right."""
+    """Raises BadBatch for the first batch with an impossible header or a wrong checksum."""
     room = headers.end - headers.start
     plain = (headers.attributes & COMPRESSION) == 0
     fits = headers.count * _RECORD_BYTES_LEAST <= np.where(plain, room, DECOMPRESSED_BYTES_MAX)
     wrong = ~fits | (headers.count < 0) | (headers.base_offset < 0) | (headers.last_offset_delta < 0)
     if wrong.any():
-        raise BadBatch(int(headers.position[np.flatnonzero(wrong)[0]]), "a count or offset that cannot be")
+        raise BadBatch(int(headers.position[np.flatnonzero(wrong)[0]]), "an impossible count or offset")
     if checksums:
         begins = (headers.position + CHECKSUM_FROM).tolist()
-        # One chain of C functions: batches may be as small as a commit.
+        # A chain of C functions, because batches may be as small as one commit.
         content = memoryview(source.array.data)
         parts = map(memoryview.tobytes, map(content.__getitem__, map(slice, begins, headers.end.tolist())))
         wrong = np.fromiter(map(crc32c, parts), np.uint32, len(headers)) != headers.checksum
@@ -176,7 +175,7 @@ def check(source: Buffer, headers: Headers, *, checksums: bool) -> None:
 
 
 def pieces(source: Buffer, headers: Headers) -> Iterator[tuple[Buffer, Headers]]:
-    """The same batches with their records in plain: one piece, or several if they inflate."""
+    """The batches with decompressed records: one piece, or several if decompression makes them large."""
     if not (headers.attributes & COMPRESSION).any():
         yield source, headers
         return
@@ -211,15 +210,15 @@ def _joined(
     headers.start, headers.end = np.array(starts, np.int64), np.array(ends, np.int64)
     wrong = headers.count * _RECORD_BYTES_LEAST > headers.end - headers.start
     if wrong.any():
-        raise BadBatch(int(headers.position[np.flatnonzero(wrong)[0]]), "more records than its bytes can hold")
+        raise BadBatch(int(headers.position[np.flatnonzero(wrong)[0]]), "more records than fit into its bytes")
     return Buffer(array), headers
 
 
 def _inflate(codec: int, content: bytes, position: int) -> bytes:
-    """The records of a compressed batch."""
+    """Decompresses the records of a batch. Raises BadBatch."""
     if codec >= len(NAMES):
-        raise BadBatch(position, f"compression {codec}, which is newer than this reads")
+        raise BadBatch(position, f"unknown compression {codec}")
     try:
         return decompress(codec, content)
     except BadCompression as error:
-        raise BadBatch(position, f"records that are no {NAMES[codec]}: {error}") from error
+        raise BadBatch(position, f"invalid {NAMES[codec]} data: {error}") from error

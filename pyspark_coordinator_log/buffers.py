@@ -1,12 +1,12 @@
-"""Many values read at once from one buffer, wherever they lie: what the decoder is made of.
+"""Reads many values at once from one buffer, at arbitrary positions. The decoder is built on this.
 
-A field of the records of a chunk is a column of positions; reading it is one gather. Two things make that possible
-without copying: a view that has a run of fields beginning at *every* byte (`Bytes.structs`), and Arrow's strings, which
-are offsets into a buffer: strings that ascend in a buffer are its slices, with the gaps between them as strings of
-their own that are left out afterwards (`Bytes.slices`). No value is ever a Python object.
+A field of all records in a chunk is a column of positions, and reading it is one gather. Two techniques avoid copies: a view
+with a struct beginning at *every* byte (`Buffer.structs`), and Arrow strings, which are offsets into a buffer. Strings at
+ascending positions are slices of the buffer; the gaps between them become strings too and are dropped afterwards
+(`Buffer.slices`). No value ever becomes a Python object.
 
-Nothing here trusts a position. Every buffer ends with PADDING zeros that belong to nobody; callers clip positions to the
-data and compare with the true end afterwards, once for a whole column, instead of before each read.
+No position is trusted. Every buffer ends with PADDING zero bytes; callers clip positions to the buffer and compare with the
+true end afterwards, once per column instead of before each read.
 """
 
 from typing import Any
@@ -16,28 +16,28 @@ import numpy.typing as npt
 import pyarrow as pa
 
 PADDING = 64
-"""More than the longest run of fixed-width fields that is read from one clipped position."""
+"""Exceeds the longest struct that is read at one clipped position."""
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
 def room(size: int) -> npt.NDArray[np.uint8]:
-    """For so many bytes, with the padding behind them."""
+    """An uninitialized array of this size, with zeroed padding."""
     out = np.empty(size + PADDING, np.uint8)
     out[size:] = 0
     return out
 
 
 def padded(content: bytes | memoryview) -> npt.NDArray[np.uint8]:
-    """A copy with the padding behind it."""
+    """A copy with padding."""
     out = room(len(content))
     out[: len(content)] = np.frombuffer(content, np.uint8)
     return out
 
 
 class Buffer:
-    """A padded buffer. `size` counts the bytes before the padding."""
+    """A padded buffer. `size` excludes the padding."""
 
     __slots__ = ("_buffer", "_views", "array", "size")
 
@@ -49,15 +49,15 @@ class Buffer:
 
     @property
     def arrow_buffer(self) -> Any:
-        """The same bytes as Arrow sees them."""
+        """The same bytes as an Arrow buffer."""
         if self._buffer is None:
             self._buffer = pa.py_buffer(self.array)
         return self._buffer
 
     def structs(self, layout: np.dtype[Any], positions: Ints) -> npt.NDArray[Any]:
-        """Runs of fixed-width fields at any positions, as NumPy's structured values: one gather for all of a run.
+        """Structs of fixed-width fields at any positions: one gather for all fields.
 
-        To gather bytes and to interpret them afterwards takes half the time of gathering unaligned big-endian numbers.
+        Gathering raw bytes and reinterpreting them takes half the time of gathering unaligned big-endian numbers.
         """
         width = layout.itemsize
         view = self._views.get(width)
@@ -67,16 +67,16 @@ class Buffer:
         return view[positions].view(layout)
 
     def at(self, kind: str, positions: Ints) -> npt.NDArray[Any]:
-        """Big-endian numbers of a NumPy type ("i8", "i4", "i2", "u4") at any positions, in the machine's own order."""
+        """Big-endian numbers of a NumPy type ("i8", "i4", "i2", "u4") at any positions, in native byte order."""
         if kind == "i2":
             high = self.array.take(positions, mode="clip").astype(np.int16)
             return (high << 8) | self.array.take(positions + 1, mode="clip")
         return self.structs(np.dtype(f">{kind}"), positions).astype(kind)
 
     def unsigned(self, positions: Ints) -> tuple[Ints, Ints]:
-        """Varints of at most five bytes: values and the positions behind them.
+        """Decodes varints of at most five bytes: their values, and the positions after them.
 
-        One that is longer has no end that could be right: its value is one that no length may have (`ENDLESS`).
+        A longer one gets the value `ENDLESS`, which no valid length has.
         """
         first = self.array.take(positions, mode="clip")
         more = first > 127
@@ -100,7 +100,7 @@ class Buffer:
         return value, after
 
     def signed(self, positions: Ints) -> tuple[Ints, Ints]:
-        """Zigzag varints of at most ten bytes, for the deltas of a record."""
+        """Decodes zigzag varints of at most ten bytes: the deltas of a record."""
         value, after = self.unsigned(positions)
         long = np.flatnonzero(value == ENDLESS)
         for at in long.tolist():
@@ -122,12 +122,12 @@ class Buffer:
     def slices(self, starts: Ints, lengths: Ints, present: Mask | None) -> Any:
         """Arrow binaries of `[start, start + length)`; null where not present.
 
-        Those present must ascend and not overlap, and lie within the buffer.
+        Those present must be in ascending order, disjoint, and inside the buffer.
         """
         count = len(starts)
         ends = starts + lengths
         if present is not None and not present.all():
-            # A null one is an empty slice where the one before it ends.
+            # A null is an empty slice at the end of its predecessor.
             ends = np.maximum.accumulate(np.where(present, ends, 0))
             before = np.empty_like(ends)
             before[:1] = 0
@@ -144,13 +144,13 @@ class Buffer:
         return whole.take(pa.array(np.arange(1, 2 * count, 2, dtype=np.int32), mask=nulls))
 
     def texts(self, starts: Ints, lengths: Ints, present: Mask | None) -> Any:
-        """As `slices`, as text; what is no UTF-8 gets replacement characters, as Kafka's own reader does it."""
+        """As `slices`, as text. Invalid UTF-8 gets replacement characters, as in Kafka's own reader."""
         if not lengths.any():
             return _empty_texts(len(starts), present)
         found = self.slices(starts, lengths, present)
         content = found.buffers()[2]
         if content is None or not (np.frombuffer(content, np.uint8) & 128).any():
-            return found.view(pa.string())  # all of it is ASCII, and needs no other check
+            return found.view(pa.string())  # ASCII only: valid without a check
         try:
             return found.cast(pa.string())
         except pa.ArrowInvalid:
@@ -160,7 +160,7 @@ class Buffer:
 
 
 def _empty_texts(count: int, present: Mask | None) -> Any:
-    """What most commits have for metadata."""
+    """Empty strings: the metadata of most commits."""
     empty = pa.repeat(pa.scalar(""), count)
     if present is None or present.all():
         return empty
@@ -171,15 +171,15 @@ ENDLESS = 1 << 40
 
 
 def _pairs() -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int8]]:
-    """For two bytes, the first one lowest: the varint that they begin with, and the bytes that it takes of them.
+    """For every pair of bytes (low byte first): the varint it begins with, and how many of the two bytes that takes.
 
-    Of one that goes on behind them it is the complement of its lowest fourteen bits.
+    If the varint is longer than two bytes, the value is the complement of its lowest fourteen bits.
     """
     pair = np.arange(1 << 16)
     first, second = pair & 255, pair >> 8
     both = (first & 127) | (second & 127) << 7
     value = np.where(first < 128, first, np.where(second < 128, both, ~both))
-    # Narrow, so that they stay in a core's own cache.
+    # Narrow types, so that the tables fit in a core's cache.
     return value.astype(np.int16), np.where(first < 128, 1, 2).astype(np.int8)
 
 

@@ -1,24 +1,24 @@
-"""The columns of every view, said once: as an Arrow schema and, made from it, in Spark's words.
+"""The columns of every view, defined once: as an Arrow schema, from which Spark's DDL is made.
 
-    raw      every record as bytes, control records among them: nothing is interpreted but the record's type
+    raw      every record as bytes, including control records; only the record type is decoded
     commits  committed offsets and their tombstones (types 0 and 1 of `__consumer_offsets`)
     state    every other record of the state log: groups, members, epochs, assignments
-    events   the event log: what was decided, accepted and refused, and why
-    history  state and events in one, with the columns of both: what a stream needs that joins them
+    events   the event log: decisions, accepted and refused, with their reasons
+    history  state and events in one view with the columns of both, for streams that join them
 
-What all views share:
+Common to all views:
 
-- Absent is null, never a number that stands for it: no topic id, an epoch that nobody has, the offset of a tombstone.
-  The envelope (`leader_epoch`, `producer_id`, `producer_epoch`) alone keeps Kafka's -1, as it is the batch's own bytes.
-- A topic's id is text, Kafka's 22 characters; an error is its name in Kafka's table.
+- A missing value is null, never a sentinel: no topic id, no such epoch, the offset of a tombstone. Only the envelope
+  (`leader_epoch`, `producer_id`, `producer_epoch`) keeps Kafka's -1, because it shows the batch as written.
+- A topic id is text in Kafka's form of 22 characters; an error is its name in Kafka's table.
 - (`log_id`, `shard`, `offset`) is unique within the state log and within the event log. `log_id` is the same for both.
-- Order is `state_offset`, never a timestamp. That of a record of the state log is its own offset (commits are not told it
-  twice: each column of so many rows costs one part in twenty of the reading). That of an event is the
-  end of the state that was known when it was decided: it comes *before* the record of the state log with the same number.
-  So `ORDER BY log_id, shard, state_offset, is_state, offset` is the order in which all of it happened (false is first).
-- `problem` is null, or says why the other columns are: a record of unknown type or version, or bytes that are not what
-  they claim to be. Such records are kept, so that a count of them is a count of the log.
-- `value_json` is the whole record, key and value, as JSON; null for commits and CommitDecided, whose columns say it all.
+- `state_offset` defines the order, never a timestamp. For a record of the state log it is the record's own offset (the view
+  `commits` omits it, because each column costs five percent of the reading time). For an event it is the end of the state
+  it was decided on, so the event comes *before* the state record with that number. Hence
+  `ORDER BY log_id, shard, state_offset, is_state, offset` is the order in which everything happened (false sorts first).
+- `problem` is null, or says why the other columns are: an unknown type or version, or malformed bytes. Such records are
+  kept, so that counts are complete.
+- `value_json` is the whole record, key and value, as JSON; null for commits and CommitDecided, whose columns are complete.
 """
 
 import pyarrow as pa
@@ -42,9 +42,9 @@ ENVELOPE: _Columns = [
 PARTITION = pa.struct(
     [("topic", pa.string()), ("topic_id", pa.string()), ("partition", pa.int32()), ("epoch", pa.int32())]
 )
-"""A partition in an assignment. Consumer groups' records name it by id and classic ones by name: the other is null.
+"""A partition in an assignment. Consumer groups' records name the topic by id, classic groups' by name; the other is null.
 
-`epoch`: since when it is the member's (KIP-1251); null where the record does not say.
+`epoch`: since when the member has it (KIP-1251); null if not recorded.
 """
 
 CLASSIC_MEMBER = pa.struct(
@@ -59,7 +59,7 @@ CLASSIC_MEMBER = pa.struct(
 )
 """A member in a classic group's record.
 
-`assignment` is null where the bytes are not ConsumerProtocol's; they are kept in `assignment_bytes`, which is null otherwise.
+`assignment` is null if the bytes are not a ConsumerProtocol assignment; only then does `assignment_bytes` have them.
 """
 
 COMMITTED = pa.struct(
@@ -74,17 +74,17 @@ COMMITTED = pa.struct(
 )
 """A partition in an event: of a commit, or of an assignment (then the last three are null).
 
-`error` is null for an accepted one. `assignment_epoch` is null if the partition was not the member's.
+`error` is null if accepted. `assignment_epoch` is null if the member did not own the partition.
 """
 
 WAITED = pa.struct([("member_id", pa.string()), ("waited_ms", pa.int64())])
 
 _RAW: _Columns = [
     ("batch_offset", pa.int64()),
-    ("is_control", pa.bool_()),  # never in the other views: a marker is no coordinator's record
+    ("is_control", pa.bool_()),  # always false in other views, which have no markers
     ("key", pa.binary()),
-    ("value", pa.binary()),  # null: a tombstone
-    ("key_type", pa.int16()),  # null: a control record, or a key that is too short to have one
+    ("value", pa.binary()),  # null: tombstone
+    ("key_type", pa.int16()),  # null: control record, or key too short
     ("value_version", pa.int16()),
     ("control_type", pa.int16()),  # 0 abort, 1 commit; null unless is_control
 ]
@@ -94,17 +94,17 @@ _COMMITS: _Columns = [
     ("topic", pa.string()),
     ("partition", pa.int32()),
     ("topic_id", pa.string()),
-    ("committed_offset", pa.int64()),  # null: a tombstone
+    ("committed_offset", pa.int64()),  # null: tombstone
     ("leader_epoch_committed", pa.int32()),
     ("metadata", pa.string()),
     ("commit_timestamp_ms", pa.int64()),
-    ("expire_timestamp_ms", pa.int64()),  # only values of version 1 have one
+    ("expire_timestamp_ms", pa.int64()),  # only in values of version 1
     ("value_version", pa.int16()),
     ("problem", pa.string()),
 ]
 
 _SHARED: _Columns = [
-    ("type", pa.string()),  # the record's name without Key or Value; "Unknown(N)" for a type without a definition
+    ("type", pa.string()),  # the record's name without Key or Value; "Unknown(N)" for an undefined type
     ("state_offset", pa.int64()),
     ("group", pa.string()),
     ("group_kind", pa.string()),  # classic, consumer, streams, share
@@ -112,7 +112,7 @@ _SHARED: _Columns = [
     ("instance_id", pa.string()),
     ("client_id", pa.string()),
     ("client_host", pa.string()),
-    ("epoch", pa.int32()),  # state: the group's epoch or generation; events: see the schemas of the event log
+    ("epoch", pa.int32()),  # state: group epoch or generation; events: see the schemas of the event log
     ("member_epoch", pa.int32()),
     ("revocation_epoch", pa.int32()),
     ("problem", pa.string()),
@@ -123,7 +123,7 @@ _STATE_ONLY: _Columns = [
     ("tombstone", pa.bool_()),
     ("previous_member_epoch", pa.int32()),
     ("target_epoch", pa.int32()),
-    ("state", pa.string()),  # the member's: STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS (streams: _TASKS)
+    ("state", pa.string()),  # of the member: STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS (streams: _TASKS)
     ("generation", pa.int32()),
     ("leader", pa.string()),
     ("protocol", pa.string()),
@@ -131,7 +131,7 @@ _STATE_ONLY: _Columns = [
     ("rebalance_timeout_ms", pa.int32()),
     ("subscribed_topics", pa.list_(pa.string())),
     ("subscribed_regex", pa.string()),
-    ("assignment", pa.list_(PARTITION)),  # a target or a current one, as the type says
+    ("assignment", pa.list_(PARTITION)),  # target or current, depending on the type
     ("pending_revocation", pa.list_(PARTITION)),
     ("members", pa.list_(CLASSIC_MEMBER)),
 ]
@@ -141,7 +141,7 @@ _EVENTS_ONLY: _Columns = [
     ("state_end_offset", pa.int64()),  # on the last event of a batch
     ("error", pa.string()),  # null: accepted
     ("policy", pa.string()),
-    ("strict_accepts", pa.bool_()),  # the verdict of each fencing policy; null: it cannot say
+    ("strict_accepts", pa.bool_()),  # the verdict of each fencing policy; null: undecided
     ("revocation_epoch_accepts", pa.bool_()),
     ("assignment_epoch_accepts", pa.bool_()),
     ("transactional_id", pa.string()),
@@ -171,7 +171,7 @@ SCHEMAS: dict[str, pa.Schema] = {
 }
 
 FROM_KAFKA_UNKNOWN = ("batch_offset", "leader_epoch", "producer_id", "producer_epoch", "is_transactional", "is_control")
-"""Columns that are null in rows that came through Spark's Kafka source: a consumer is not shown them."""
+"""Columns that are null in rows from Spark's Kafka source, because a consumer does not see them."""
 
 _WORDS = {
     pa.int16(): "SMALLINT",
@@ -184,7 +184,7 @@ _WORDS = {
 
 
 def ddl(view: str) -> str:
-    """The schema of a view in Spark's data definition language."""
+    """The schema of a view as Spark DDL."""
     return ", ".join(f"`{field.name}` {_word(field.type)}" for field in SCHEMAS[view])
 
 

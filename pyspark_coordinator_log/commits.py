@@ -1,4 +1,4 @@
-"""Committed offsets, a column at a time: nine records of ten in a coordinator's log are these.
+"""Committed offsets, decoded by column. They are nine tenths of the records in a coordinator's log.
 
 A key is int16 type (0 or 1), group, topic (int16 length and text), int32 partition. A value:
 
@@ -11,8 +11,9 @@ A key is int16 type (0 or 1), group, topic (int16 length and text), int32 partit
     int64            expiry
     tags                                  topic id is tag 0; unknown ones are skipped
 
-Every record takes the same steps and says in each whether it applies, so records of different versions may stand in any
-order. What does not end where its key or value ends, or is of a newer version, is no commit: `wrong` says so.
+All records go through the same steps, and masks say where a step applies, so versions may be mixed in any order. Records
+that do not end exactly where their key or value ends, or whose version is newer, are marked in `bad_key`, `bad_value` and
+`bad_version`.
 """
 
 from base64 import urlsafe_b64encode
@@ -32,15 +33,15 @@ _TOPIC_ID_TAG = 0
 _FRONT = np.dtype([("version", ">i2"), ("offset", ">i8"), ("leader_epoch", ">i4")])
 _BACK = np.dtype([("timestamp", ">i8"), ("tags", "V3")])
 _ONE_ID = np.void(bytes([1, _TOPIC_ID_TAG, TOPIC_ID_BYTES]))
-"""One tagged field, and it is the topic id: what Kafka writes."""
+"""Exactly one tagged field, the topic id, as Kafka writes it."""
 _ONE_ID_BYTES = 3 + TOPIC_ID_BYTES
 
 
 @dataclass(slots=True)
 class Commits:
-    """Columns of the records that were asked for, where `present` or the mask beside them says so.
+    """Columns of the decoded records; valid where `present`, or the mask beside a column, is true.
 
-    Starts and lengths are of bytes in the key's or value's buffer. Numbers may be in the order of bytes that they came in.
+    Starts and lengths refer to the buffer of the keys or values. Numbers may be in big-endian byte order.
     """
 
     group_start: Ints
@@ -49,7 +50,7 @@ class Commits:
     topic_length: Ints
     partition: npt.NDArray[np.int32]
     present: Mask
-    """Has a value that could be read: no tombstone, nothing wrong."""
+    """Has a valid value: not a tombstone, nothing wrong."""
     version: npt.NDArray[np.int16]
     offset: Ints
     leader_epoch: npt.NDArray[np.int32]
@@ -69,7 +70,7 @@ class Commits:
 def decode(
     keys: Buffer, key_start: Ints, key_length: Ints, values: Buffer, value_start: Ints, value_length: Ints
 ) -> Commits:
-    """The commits at these places; every key has at least its type. A value's length of -1 is a tombstone."""
+    """Decodes the commits at these positions. Every key must have at least its type; a value length of -1 is a tombstone."""
     key_end = key_start + key_length
     group_start, group_length, after, bad_key = _text(keys, key_start + 2, key_end)
     topic_start, topic_length, after, bad_topic = _text(keys, after, key_end)
@@ -142,9 +143,9 @@ def decode(
 
 
 def _text(source: Buffer, position: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Mask]:
-    """Text with an int16 length: where it begins, how long it is, what follows, and whether it does not fit.
+    """Reads text with an int16 length: start, length, position after it, and whether it is invalid.
 
-    What does not fit is empty and at the end, so that positions never leave what they are in by more than a few bytes.
+    Invalid text is empty and placed at the end, so that positions overrun by a few bytes at most.
     """
     length = source.at("i2", position).astype(np.int64)
     start = position + 2
@@ -158,15 +159,15 @@ def _text(source: Buffer, position: Ints, end: Ints) -> tuple[Ints, Ints, Ints, 
 
 
 def _tags(source: Buffer, position: Ints, end: Ints, indexes: Ints, topic_id_start: Ints, has_topic_id: Mask) -> Ints:
-    """Goes through the tagged fields of some records and notes the topic ids; returns where each one's fields end.
+    """Reads the tagged fields of some records, stores the topic ids, and returns where each record's fields end.
 
-    A position behind the record's end says that they do not fit.
+    A position after the record's end means that they are invalid.
     """
     left, position = source.unsigned(np.minimum(position, end))
     while True:
         active = np.flatnonzero((left > 0) & (position < end))
         if not active.size:
-            # Fields that were announced and did not come: let it end where no record ends.
+            # Fields were announced but are missing: return a position that no record ends at.
             return np.where(left > 0, end + 1, position)
         tag, after = source.unsigned(position[active])
         size, after = source.unsigned(np.minimum(after, end[active]))
@@ -175,7 +176,7 @@ def _tags(source: Buffer, position: Ints, end: Ints, indexes: Ints, topic_id_sta
         found = fits & (tag == _TOPIC_ID_TAG) & (size == TOPIC_ID_BYTES)
         topic_id_start[indexes[active[found]]] = after[found]
         has_topic_id[indexes[active[found]]] = True
-        # A topic id of another size is none, and what follows it cannot be trusted either.
+        # A topic id of the wrong size is invalid, and so is everything after it.
         fits &= (tag != _TOPIC_ID_TAG) | (size == TOPIC_ID_BYTES)
         position[active] = np.where(fits, after + size, end[active] + 1)
         left[active] -= 1
@@ -185,7 +186,7 @@ _NO_ID = b"\0" * TOPIC_ID_BYTES
 
 
 def topic_ids(source: Buffer, start: Ints, has: Mask) -> pa.Array:
-    """The ids as text; null where there is none or it is zero. There are few different ones, so each is made once."""
+    """Topic ids as text; null if missing or zero. There are few distinct ids, so each is converted once."""
     if not has.any():
         return pa.nulls(len(start), pa.string())
     raw = source.slices(start, np.full(len(start), TOPIC_ID_BYTES), has).dictionary_encode()
@@ -194,5 +195,5 @@ def topic_ids(source: Buffer, start: Ints, has: Mask) -> pa.Array:
 
 
 def topic_id_text(topic_id: bytes) -> str:
-    """An id as Kafka writes it: 22 characters."""
+    """An id in Kafka's text form of 22 characters."""
     return urlsafe_b64encode(topic_id).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""CommitDecided, a column at a time: the one event that is as frequent as commits are.
+"""CommitDecided events, decoded by column: the one event type as frequent as commits.
 
     key       int16 type, int16 length + group
     value     int16 version 0
@@ -11,10 +11,10 @@
               topics: text name, 16 bytes id, partitions (int32, int64 offset, int16 error, int32 epoch, no tags), no tags
               tags: the end of the state, or none
 
-`text` is compact: a varint of length + 1, then UTF-8; with a question mark 0 is null. Topics are gone through in step, the
-n-th of every event at once. The partitions of a topic are of one width as long as nobody gives them tagged fields, and an
-event with such, or of another version, or that does not end where its value ends, is not `plain`: it is left to the codec,
-which knows what there may be, so that this path need know the usual case only.
+`text` is compact: a varint of length + 1, then UTF-8; in `text?` a length of 0 is null. Topics are read in lockstep, the n-th
+topic of all events at once. Partitions have a fixed width as long as they have no tagged fields. An event with tagged fields
+there, of another version, or that does not end where its value ends, is not marked `decoded` and is left to the codec, so
+that only the common form is handled here.
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ _END_TAG = np.dtype([("count", "u1"), ("tag", "u1"), ("size", "u1"), ("state_end
 
 @dataclass(slots=True)
 class _Topics:
-    """The topics of all events, in the order of the events and of the topics in each."""
+    """The topics of all events, ordered by event and position."""
 
     event: Ints
     name: Text
@@ -63,7 +63,7 @@ class _Topics:
 
 @dataclass(slots=True)
 class Decisions:
-    """The columns of the events that are `plain`, by name; of the others nothing is known but that they are not."""
+    """The columns of the `decoded` events, by name. Nothing else is known about the others."""
 
     decoded: Mask
     _source: Buffer
@@ -77,7 +77,7 @@ class Decisions:
     _topics: _Topics
 
     def column(self, name: str, kind: pa.DataType) -> Any:
-        """An Arrow column of the plain events; all null for what a decision does not have."""
+        """An Arrow column of the decoded events; all null if a decision does not have it."""
         if name in self._texts:
             return _text(self._source, self._texts[name])
         if name == "group":
@@ -143,7 +143,7 @@ class Decisions:
 def decode(
     keys: Buffer, key_start: Ints, key_length: Ints, values: Buffer, value_start: Ints, value_length: Ints
 ) -> Decisions:
-    """The decisions at these places, whose keys all have the type; a value's length of -1 is a tombstone."""
+    """Decodes the decisions at these positions, whose keys all have the type. A value length of -1 is a tombstone."""
     (group,), fits = key_texts(keys, key_start, key_length, 1)
     alive = value_length >= 0
     end = np.where(alive, value_start + value_length, 0)
@@ -182,7 +182,7 @@ def _text(source: Buffer, text: Text) -> Any:
 
 
 def _topics(cursor: FieldCursor) -> _Topics:
-    """Goes through the topics of all events; where a partition has tagged fields the event is not sound."""
+    """Reads the topics of all events. An event with tagged fields in a partition becomes invalid."""
     counts = cursor.count()
     events: list[Ints] = []
     found: list[tuple[Ints, ...]] = []
@@ -214,7 +214,7 @@ def _topics(cursor: FieldCursor) -> _Topics:
 
 
 def _untagged(source: Buffer, first: Ints, count: Ints) -> Mask:
-    """Whether every partition behind these places ends with an empty section of tags."""
+    """Whether all partitions at these positions end with an empty tag section."""
     which, within = list_elements(count)
     last = first[which] + within * _PARTITION.itemsize + _PARTITION.itemsize - 1
     tagged = np.zeros(len(count), bool)

@@ -1,8 +1,8 @@
-"""The fields of many records gone through at once, one after the other: what decisions.py and assignments.py are made of.
+"""Reads fields of many records in lockstep. decisions.py and assignments.py are built on this.
 
-Where a field begins may depend on what was read before it, in each record on other things; so a walk has a position in every
-record, and reads the next field of all of them in one gather. What does not fit is not `sound` any more, is left where it is,
-and what is read of it from then on means nothing; the codec, which knows everything that there may be, reads it again.
+Where a field begins depends on the fields before it, differently in each record. So a cursor has one position per record and
+reads the next field of all records in one gather. A record that does not fit is no longer `valid`; its position and all
+values read from it are meaningless from then on, and the codec, which handles every form, decodes it again.
 """
 
 from collections.abc import Callable
@@ -17,24 +17,24 @@ from pyspark_coordinator_log.buffers import Buffer, Ints, Mask
 
 _TEXT_MAX = 0x7FFF
 Selection = Mask | slice
-"""Which records; all of them as a slice, which copies nothing."""
+"""A selection of records. A slice selects all of them without a copy."""
 
 
 @dataclass(slots=True)
 class Text:
-    """Where texts are, and which of them there are."""
+    """Positions of text values; `present` is false for null."""
 
     start: Ints
     length: Ints
     present: Mask
 
     def select(self, chosen: Selection) -> "Text":
-        """Those of some records."""
+        """The text of some records."""
         return Text(self.start[chosen], self.length[chosen], self.present[chosen])
 
 
 class FieldCursor:
-    """Goes through the values of many records at once; `sound` are those in which everything fitted so far."""
+    """Reads the values of many records in lockstep. `valid`: records in which everything has fitted so far."""
 
     __slots__ = ("end", "position", "source", "valid")
 
@@ -43,13 +43,13 @@ class FieldCursor:
         self.valid = np.full(len(position), fill_value=True)
 
     def fields(self, layout: np.dtype[Any]) -> npt.NDArray[Any]:
-        """A run of fixed-width fields."""
+        """Reads a struct of fixed-width fields."""
         found = self.source.structs(layout, np.minimum(self.position, self.end))
         self.position = self.position + layout.itemsize
         return found
 
     def text(self, *, nullable: bool) -> Text:
-        """A compact text."""
+        """Reads a compact string."""
         raw, start = self.source.unsigned(np.minimum(self.position, self.end))
         present = raw > 0
         if not nullable:
@@ -61,19 +61,19 @@ class FieldCursor:
         return Text(start, length, present)
 
     def varint(self) -> Ints:
-        """An unsigned varint."""
+        """Reads an unsigned varint."""
         found, self.position = self.source.unsigned(np.minimum(self.position, self.end))
         return found
 
     def skip(self, sizes: Ints) -> Ints:
-        """Where so many bytes begin, in each record; goes behind them."""
+        """Skips this many bytes in each record; returns where they begin."""
         start = self.position
         self.valid &= start + sizes <= self.end
         self.position = np.where(self.valid, start + sizes, self.end)
         return start
 
     def tagged(self, tag: int) -> Ints:
-        """The records whose tagged fields are this one: they are at its size now. Others must have none."""
+        """Records with exactly this tagged field, positioned at its size. All others must have no tagged fields."""
         count = self.varint()
         has = np.flatnonzero((count == 1) & self.valid)
         self.valid &= count <= 1
@@ -84,27 +84,27 @@ class FieldCursor:
         return has
 
     def no_tags(self) -> None:
-        """No tagged fields."""
+        """Requires that there are no tagged fields."""
         self.valid &= self.varint() == 0
 
     def select(self, chosen: Ints) -> "FieldCursor":
-        """A walk through some of the records, from here on."""
+        """A cursor over some of the records, from the current positions."""
         return FieldCursor(self.source, self.position[chosen], self.end[chosen])
 
     def merge(self, chosen: Ints, part: "FieldCursor") -> None:
-        """From where a walk through some of the records came to."""
+        """Takes over the positions of a cursor over some of the records."""
         self.position[chosen] = part.position
         self.valid[chosen] &= part.valid
 
     def count(self) -> Ints:
-        """The elements of a compact array; one that is null, or has more than could be, is not sound."""
+        """Reads the length of a compact array. A null array, or one longer than the value, is invalid."""
         raw, self.position = self.source.unsigned(np.minimum(self.position, self.end))
         self.valid &= (raw > 0) & (raw - 1 <= self.end - self.position)
         return np.where(self.valid, raw - 1, 0)
 
 
 def key_texts(keys: Buffer, start: Ints, length: Ints, count: int) -> tuple[list[Text], Mask]:
-    """The texts that keys consist of behind their type, and whether they do: an int16 length, then UTF-8."""
+    """The strings that follow the type in a key (int16 length, UTF-8), and whether the key consists of exactly these."""
     end = start + length
     position, fits, found = start + 2, np.full(len(start), fill_value=True), []
     for _ in range(count):
@@ -118,13 +118,13 @@ def key_texts(keys: Buffer, start: Ints, length: Ints, count: int) -> tuple[list
 
 
 def list_elements(counts: Ints) -> tuple[Ints, Ints]:
-    """For the elements of lists of these lengths, all in one: the list of each, and its place in it."""
+    """For the elements of lists with these lengths, concatenated: the list of each element, and its index there."""
     which = np.repeat(np.arange(len(counts)), counts)
     return which, np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def names_of(numbered: npt.NDArray[Any], name_of: Callable[[int], str | None]) -> Any:
-    """Names for small numbers of which there are few different ones."""
+    """Maps small integers with few distinct values to names."""
     if not len(numbered):
         return pa.nulls(0, pa.string())
     low = int(numbered.min())
@@ -136,5 +136,5 @@ def names_of(numbered: npt.NDArray[Any], name_of: Callable[[int], str | None]) -
 
 
 def as_selection(mask: Mask) -> Selection:
-    """The records that a mask names."""
+    """A mask as a selection."""
     return slice(None) if mask.all() else mask

@@ -1,20 +1,20 @@
-"""A data folder as it lies on the disk, our server's or a Kafka broker's: shards, segments, indexes, and whose log it is.
+"""The layout of a data folder, our server's or a Kafka broker's: shards, segments, indexes, and the identity of the log.
 
-    DATA/meta.properties                    cluster.id: whose it is
+    DATA/meta.properties                    cluster.id
     DATA/cleaner-offset-checkpoint          Kafka: how far each log was compacted
     DATA/__consumer_offsets-7/              the state log of shard 7
         00000000000000041822.log            a segment; .index beside it if Kafka wrote it
         partition.metadata                  Kafka: the topic's id
-        leader-epoch-checkpoint             Kafka: where each leader's epoch began
+        leader-epoch-checkpoint             Kafka: where each leader epoch began
         log-checkpoint                      ours: what was made durable, what was compacted
-    DATA/__coordinator_events-7/            the event log of shard 7, if it is ours
+    DATA/__coordinator_events-7/            the event log of shard 7 (ours only)
 
-Everything is read only, by path, and may change while it is read: segments appear, are compacted into new files of the
-same name, and go. So a segment is told by its inode as well, and what is planned is a range of *offsets*; its place in a
-file is a hint that holds as long as the file does.
+Everything is opened read-only, by path, and may change meanwhile: segments appear, are compacted into new files of the same
+name, and disappear. So a segment is identified by its inode as well, and plans refer to *offsets*; a position in a file is
+a hint, valid as long as the file is the same.
 
-A log's id is the cluster's id, and the topic's id behind it where there is one: a folder that was emptied and filled
-anew is another log, though its shards and offsets look alike.
+The id of a log is the cluster's id, followed by the topic's id if there is one. A folder that was emptied and filled again
+is another log, even though its shards and offsets look alike.
 """
 
 import os
@@ -39,16 +39,16 @@ _PARTITION = re.compile(r"(.+)-([0-9]+)")
 _DIGITS = 20
 _WINDOW_BYTES = 1 << 20
 SLACK = 1.25
-"""A task may be so much larger than asked for, rather than leave a scrap to another one."""
+"""A task may exceed the requested size by this factor, rather than leave a small rest to another task."""
 
 
 class NoLog(Exception):
-    """There is nothing here that can be read; the text says what was looked for, and where."""
+    """There is no log to read; the message says what was expected, and where."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of a log, as it was when the folder was listed."""
+    """One segment file, as it was when the folder was listed."""
 
     base_offset: int
     path: str
@@ -65,7 +65,7 @@ class ShardFolder:
     path: str
 
     def segments(self) -> list[Segment]:
-        """Its segments, in order. Raises NoLog if the folder is not there."""
+        """The segments, in order. Raises NoLog if the folder does not exist."""
         found = []
         try:
             with os.scandir(self.path) as entries:
@@ -83,23 +83,23 @@ class ShardFolder:
                         continue
                     found.append(Segment(int(name[:_DIGITS]), entry.path, status.st_size, status.st_ino))
         except FileNotFoundError as error:
-            raise NoLog(f"{self.path} is not there") from error
+            raise NoLog(f"{self.path} does not exist") from error
         return sorted(found, key=lambda segment: segment.base_offset)
 
     def server_checkpoint(self) -> checkpoint.Offsets | None:
-        """What our server noted about the log; None in a folder of Kafka's."""
+        """The checkpoint that our server wrote; None in a Kafka folder."""
         content = _content(Path(self.path, checkpoint.NAME))
         return None if content is None else checkpoint.parse(content)
 
     def clean_offset(self) -> int:
-        """Compaction may have been through everything before this offset, and nothing behind it."""
+        """Compaction may have removed records before this offset, but none after it."""
         noted = self.server_checkpoint()
         if noted is not None:
             return noted.clean_offset
         return _cleaner_offsets(Path(self.path).parent).get((self.topic, self.shard), 0)
 
     def epoch_of(self, offset: int) -> int | None:
-        """The leader epoch in which an offset was written, as Kafka's own note has it; None if there is none."""
+        """The leader epoch of an offset, from Kafka's checkpoint; None if there is none."""
         found = None
         for epoch, start in _leader_epochs(Path(self.path)):
             if start <= offset:
@@ -109,14 +109,14 @@ class ShardFolder:
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """A folder of shards, or the folder of one shard alone."""
+    """A folder with shards, or the folder of a single shard."""
 
     path: str
     shards: Mapping[int, ShardFolder]
     topic: str
 
     def log_id(self) -> str:
-        """The id of the log; see above. The event log's is that of the state log beside it."""
+        """The id of the log (see above). The event log has that of the state log beside it."""
         cluster = _properties(Path(self.path, "meta.properties")).get("cluster.id", UNKNOWN_CLUSTER)
         for shard in sorted(self.shards):
             state = Path(self.path, f"{STATE_TOPIC}-{shard}", "partition.metadata")
@@ -127,11 +127,11 @@ class DataFolder:
 
 
 def open_folder(path: str, topic: str) -> DataFolder:
-    """The shards of a topic in a data folder. Raises NoLog, saying what is there instead."""
+    """The shards of a topic in a data folder. Raises NoLog, saying what was found instead."""
     plain = path.removeprefix("file://")
     folder = Path(plain)
     if not folder.is_dir():
-        raise NoLog(f"{path} is no folder")
+        raise NoLog(f"{path} is not a folder")
     match = _PARTITION.fullmatch(folder.resolve().name)
     if match and any(map(_is_segment, folder.iterdir())):
         if match[1] != topic:
@@ -151,9 +151,9 @@ def open_folder(path: str, topic: str) -> DataFolder:
             else:
                 others.add(found[1])
     if not shards:
-        there = f"; there are logs of {', '.join(sorted(others)[:5])}" if others else ""
-        why = ", or the server writes no events" if topic == EVENT_TOPIC and STATE_TOPIC in others else ""
-        raise NoLog(f"{path} holds no folder {topic}-N{there}{why}")
+        there = f"; it has logs of {', '.join(sorted(others)[:5])}" if others else ""
+        why = ", so the server writes no events" if topic == EVENT_TOPIC and STATE_TOPIC in others else ""
+        raise NoLog(f"{path} has no folder {topic}-N{there}{why}")
     return DataFolder(str(folder), dict(sorted(shards.items())), topic)
 
 
@@ -177,7 +177,7 @@ def _properties(path: Path, separator: str = "=") -> dict[str, str]:
 
 
 def _cleaner_offsets(folder: Path) -> dict[tuple[str, int], int]:
-    """Kafka's note of what it compacted: version, count, then `topic partition offset` a line."""
+    """Kafka's cleaner checkpoint: version, count, then `topic partition offset` per line."""
     found = {}
     for line in (_content(folder / "cleaner-offset-checkpoint") or b"").decode(errors="replace").splitlines()[2:]:
         words = line.split()
@@ -187,7 +187,7 @@ def _cleaner_offsets(folder: Path) -> dict[tuple[str, int], int]:
 
 
 def _leader_epochs(folder: Path) -> list[tuple[int, int]]:
-    """Kafka's note of leader epochs: version, count, then `epoch start-offset` a line."""
+    """Kafka's leader epoch checkpoint: version, count, then `epoch start-offset` per line."""
     found = []
     for line in (_content(folder / "leader-epoch-checkpoint") or b"").decode(errors="replace").splitlines()[2:]:
         words = line.split()
@@ -197,10 +197,10 @@ def _leader_epochs(folder: Path) -> list[tuple[int, int]]:
 
 
 def cuts(segment: Segment, split_bytes: int, start: int, end: int) -> list[tuple[int, int]]:
-    """Where to cut `[start, end)` of a segment into parts of about `split_bytes`: position and offset of batches.
+    """Where to split `[start, end)` of a segment into parts of about `split_bytes`: (position, offset) of batches.
 
-    Kafka's sparse index knows where batches begin; without one nothing is found. An index that does not fit its segment
-    (a crash may leave one behind) is not used: the batch that it names must be there.
+    Uses Kafka's sparse index; without one the result is empty. An index that does not match its segment (a crash may leave one
+    behind) is ignored: the batch it points to must exist.
     """
     goals = _goals(split_bytes, start, end)
     if not goals:
@@ -211,7 +211,7 @@ def cuts(segment: Segment, split_bytes: int, start: int, end: int) -> list[tuple
         return []
     entries = content[: len(content) // 2 * 2].reshape(-1, 2)
     positions = entries[:, 1]
-    # The active segment's index is as long as it may become; what was not written yet is zeros.
+    # The index of the active segment is preallocated; its unused part is zero.
     used = bisect_right(range(1, len(entries)), 0, key=lambda index: int(positions[index]) == 0)
     found: list[tuple[int, int]] = []
     with Path(segment.path).open("rb", buffering=0) as file:
@@ -230,9 +230,9 @@ def cuts(segment: Segment, split_bytes: int, start: int, end: int) -> list[tuple
 
 
 def walked_cuts(segment: Segment, split_bytes: int, start: int, end: int) -> list[tuple[int, int]]:
-    """As `cuts`, without an index: from batch to batch, beginning at `start`, where one begins.
+    """As `cuts`, without an index: walks from batch to batch. A batch must begin at `start`.
 
-    The bytes are read for it. What is behind a batch that is damaged is not cut: whoever reads it says what is wrong.
+    This reads the segment. Nothing is split after a damaged batch; the task that reads it reports the damage.
     """
     found: list[tuple[int, int]] = []
     position = start
@@ -248,7 +248,7 @@ def walked_cuts(segment: Segment, split_bytes: int, start: int, end: int) -> lis
                 if at < len(begins):
                     reached = begins[at]
                 elif not reached:
-                    # Larger than the window, by its own word.
+                    # The batch claims to be larger than the window.
                     reached = int.from_bytes(content[8:12], signed=True) + PREFIX_BYTES
                     if len(content) < HEADER_BYTES or position + reached >= end:
                         return found
@@ -262,7 +262,7 @@ def walked_cuts(segment: Segment, split_bytes: int, start: int, end: int) -> lis
 
 
 def _goals(split_bytes: int, start: int, end: int) -> list[int]:
-    """Where the cuts would be if batches began everywhere."""
+    """The ideal split points, if batches began everywhere."""
     if end - start <= split_bytes * SLACK:
         return []
     parts = -(-(end - start) // split_bytes)
@@ -270,7 +270,7 @@ def _goals(split_bytes: int, start: int, end: int) -> list[int]:
 
 
 def _offset_at(descriptor: int, position: int, segment: Segment) -> int | None:
-    """Base offset of the batch at a position; None if it does not look like one."""
+    """The base offset of the batch at a position; None if no plausible header is there."""
     content = os.pread(descriptor, HEADER_BYTES, position)
     if len(content) < HEADER_BYTES:
         return None

@@ -1,24 +1,23 @@
-"""The same columns from rows that Spark's own Kafka source read from `__consumer_offsets`.
+"""The same columns, from rows that Spark's Kafka source has read from `__consumer_offsets`.
 
     rows = read_offsets_topic(spark, "broker:9092", shards=50)
     commits = from_kafka(rows, "commits")
 
-For a cluster whose disks one cannot see: any Kafka from 2.4 on, and our server. It takes the connector's jar
-(`--packages org.apache.spark:spark-sql-kafka-0-10_2.13:<Spark's version>`), which pip's pyspark does not bring.
+Use this for a cluster whose disks are out of reach: Kafka 2.4 or newer, or our server. It needs the connector's jar
+(`--packages org.apache.spark:spark-sql-kafka-0-10_2.13:<Spark's version>`), which pip does not install with pyspark.
 
-A consumer is shown less than the log holds, and what it is not shown is null here: producers, transactions and control
-records, batches, leader epochs. That has a meaning to keep in mind: of a transaction's commits it cannot be said which came
-true. `kafka.isolation.level=read_committed` leaves out those that did not, and is held up by transactions that are open.
-There are no decisions in `__consumer_offsets`: who was refused, and why, only our server's event log says, which it serves as
-the topic `__coordinator_events`.
+A consumer sees less than the log contains, and what it does not see is null here: producers, transactions, control records,
+batches, leader epochs. Note the consequence: it is unknown which transactional commits took effect.
+`kafka.isolation.level=read_committed` omits aborted ones, but stops at open transactions. `__consumer_offsets` contains no
+decisions; who was refused, and why, is only in our server's event log, which it serves as the topic `__coordinator_events`.
 
-To find out where the topic begins and ends, Spark asks Kafka's admin client for the list of topics, which leaves out internal
-ones: its source would read nothing at all, without a word. The older way, through a consumer, finds them
-(`spark.sql.streaming.kafka.useDeprecatedOffsetFetching`); `read_offsets_topic` sets it, and names the partitions so that
-this consumer need not join a group, whose records would stand in the very log that is read.
+To find the topic's bounds, Spark asks Kafka's admin client for the list of topics, which omits internal topics, so the source
+would silently read nothing. The older way, through a consumer, finds them
+(`spark.sql.streaming.kafka.useDeprecatedOffsetFetching`). `read_offsets_topic` enables it and assigns the partitions
+explicitly, so that this consumer does not join a group, whose records would appear in the log being read.
 
-Keys and values are decoded as those of a file are, column by column, in Python workers beside the executors
-(`mapInArrow`); a tenth of the time would go into the decoding, the rest into handing rows over.
+Keys and values are decoded by column in Python workers (`mapInArrow`), as those of a file are. Decoding takes a tenth of the
+time; passing rows to the workers takes the rest.
 """
 
 import json
@@ -60,12 +59,11 @@ def read_offsets_topic(
     stream: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """The rows of `__consumer_offsets` of a cluster whose topic has so many partitions (Kafka's default is 50).
+    """Reads `__consumer_offsets` of a cluster. `shards` is its number of partitions (50 in Kafka by default).
 
-    `topic` may be `__coordinator_events`, which our server has beside it, with as many partitions.
-
-    `options` are more of the Kafka source's own: `kafka.security.protocol`, `startingOffsets`, `maxOffsetsPerTrigger`. A
-    stream begins at the start of the topic if they do not say otherwise. Changes a setting of the session: see above.
+    `topic` may be `__coordinator_events`, which our server serves with as many partitions. `options` are further options
+    of the Kafka source: `kafka.security.protocol`, `startingOffsets`, `maxOffsetsPerTrigger`. By default a stream begins
+    at the start of the topic. Changes a setting of the session (see above).
     """
     spark.conf.set(_CONSUMER_FINDS_OFFSETS, "true")
     given = {
@@ -80,13 +78,12 @@ _CONSUMER_FINDS_OFFSETS = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching
 
 
 def from_kafka(rows: DataFrame, view: str = COMMITS, log_id: str | None = None) -> DataFrame:
-    """A view of the rows of Spark's Kafka source, read once or as a stream.
+    """Converts rows of Spark's Kafka source to a view, for batch or stream.
 
-    `log_id` is what the column of that name is to say: a consumer is not told it. Raises BadOption for a view that there
-    is not.
+    `log_id` fills the column of that name, which a consumer does not see. Raises BadOption for an unknown view.
     """
     if view not in VIEWS:
-        raise BadOption(f"there is no view {view!r}; there are {', '.join(VIEWS)}")
+        raise BadOption(f"unknown view {view!r}; the views are {', '.join(VIEWS)}")
     chosen = rows.selectExpr(
         "partition", "offset", "unix_millis(timestamp) AS timestamp_ms", "CAST(key AS BINARY) AS key", "value"
     )
@@ -104,7 +101,7 @@ def _decoder(view: str, log_id: str | None) -> Callable[[Iterable[Any]], Iterato
 
 
 def table(part: pa.RecordBatch, view: str, log_id: str | None) -> pa.RecordBatch:
-    """The view of some rows: partition, offset, time in milliseconds, key and value."""
+    """Converts rows to a view. Columns: partition, offset, time in milliseconds, key, value."""
     keys, key_start, key_length = _binaries(part.column(_KEY))
     types = keys.at("i2", np.where(key_length >= 2, key_start, 0))
     types[key_length < 2] = NO_TYPE
@@ -181,7 +178,7 @@ _MAKERS: dict[str, Callable[[pa.RecordBatch, Places, Any], Makers]] = {
 
 
 def _binaries(column: pa.Array) -> Places:
-    """The bytes of a column and where each value lies in them; a length of -1 is null."""
+    """The buffer of a binary column, and the position and length of each value; a length of -1 is null."""
     plain = column.cast(pa.binary())
     _, offsets, content = plain.buffers()
     edges = np.frombuffer(offsets, np.int32)[plain.offset : plain.offset + len(plain) + 1].astype(np.int64)

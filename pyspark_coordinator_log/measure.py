@@ -1,14 +1,14 @@
-"""How fast the source is, on this machine: `python -m pyspark_coordinator_log.measure`.
+"""Measures the speed of the source on this machine: `python -m pyspark_coordinator_log.measure`.
 
-    read      committed offsets from four shards through Spark into nothing, per core-second: with every column, with those of
-              the commit alone, and with five of them (Spark's own share grows with columns, that of texts most)
+    read      commits read from four shards through Spark and discarded, per core-second: with all columns, with those of
+              the commit alone, and with five (Spark's own share grows with the columns, most of all with text)
     decode    the same bytes through the decoder alone, without Spark
     plan      seconds to plan a log of 114 GB: 50 shards of 20 segments (sparse files with real indexes)
     memory    the largest resident size of a Python worker while it reads
 
-A core-second is a second of CPU time of any process that takes part: this one, the JVM, Spark's Python daemon and its workers.
-Wall time depends on how many cores there are and what else they do; CPU time hardly does. The figure is the best of several
-runs, behind one that warms up the JVM. Linux only: it reads /proc.
+A core-second is one second of CPU time of any process involved: this one, the JVM, Spark's Python daemon and its workers.
+Wall time depends on the number of cores and on other load; CPU time hardly does. Each figure is the best of several runs,
+after one that warms up the JVM. Linux only: it reads /proc.
 """
 
 import argparse
@@ -43,7 +43,7 @@ _PLANNED_SPLIT_BYTES = 32 * 1024 * 1024
 
 
 def make_log(data: Path, records: int, records_in_a_batch: int) -> int:
-    """Writes commits of many groups into a data folder; returns their bytes. Batches have that many records on average."""
+    """Writes commits of many groups into a data folder; returns their size. `records_in_a_batch` is an average."""
     (data / "meta.properties").write_text("version=1\ncluster.id=measured\n")
     templates = list(_batches(records_in_a_batch))
     size = 0
@@ -61,7 +61,7 @@ def make_log(data: Path, records: int, records_in_a_batch: int) -> int:
 
 
 def _batches(records_in_a_batch: int) -> Iterator[tuple[int, bytes]]:
-    chance = random.Random(0)  # noqa: S311 - the same log each time is the point
+    chance = random.Random(0)  # noqa: S311 - reproducible on purpose
     encode_key, encode_value = Codec.of().encoder("OffsetCommitKey", 0), Codec.of().encoder("OffsetCommitValue", 4)
     topic_ids = [chance.randbytes(16) for _ in range(50)]
     for _ in range(_DIFFERENT_BATCHES):
@@ -79,7 +79,7 @@ def _batches(records_in_a_batch: int) -> Iterator[tuple[int, bytes]]:
 
 
 def make_sparse_log(data: Path) -> None:
-    """A log of 114 GB that takes a few megabytes: the index is whole, segments have the headers that a plan looks at."""
+    """Writes a log of 114 GB that occupies a few megabytes: complete indexes, and the headers that planning reads."""
     entries = range(_INDEX_INTERVAL_BYTES, _PLANNED_SEGMENT_BYTES, _INDEX_INTERVAL_BYTES)
     index = b"".join(_INDEX_ENTRY.pack(at // 100, at) for at in entries)
     shared = data / "index"
@@ -100,7 +100,7 @@ def make_sparse_log(data: Path) -> None:
 
 
 def processes() -> list[int]:
-    """This process and all that came from it."""
+    """This process and all its descendants."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -115,12 +115,12 @@ def processes() -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat behind the name, which may have anything in it."""
+    """The fields of /proc/PID/stat after the process name, which may contain anything."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def cpu_seconds() -> float:
-    """CPU time of all processes so far, and of those that they have seen the end of."""
+    """Total CPU time of these processes and of their children that have ended."""
     ticks = 0
     for pid in processes():
         try:
@@ -131,7 +131,7 @@ def cpu_seconds() -> float:
 
 
 def worker_bytes_max() -> int:
-    """The largest resident size that a Python process below the JVM has had."""
+    """The peak resident size of the Spark Python workers."""
     found = 0
     for pid in processes():
         try:
@@ -160,7 +160,7 @@ def _read_seconds(data: Path, cores: int) -> dict[str, tuple[float, float]]:
     """CPU and wall time of the best run through Spark, by what was read."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - the other figures need none
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only this figure needs Spark
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - as above
     from pyspark.sql.types import StructType  # noqa: PLC0415 - as above
 

@@ -1,10 +1,10 @@
-"""The records that are not commits, one by one: decoded by the definitions in protocol_schemas, told as columns.
+"""Decodes records other than commits one at a time, by the definitions in protocol_schemas.
 
-What counts here is that every type is read, not how fast: a type without columns of its own is whole in `value_json`, an
-unknown one is there with its bytes. What is frequent has paths of its own (commits.py, decisions.py, assignments.py), which
-leave to this one what they do not know.
+Completeness matters here, not speed: a type without columns of its own is complete in `value_json`, and an unknown type
+appears with its bytes. Frequent types have fast paths (commits.py, decisions.py, assignments.py), which leave here whatever
+they do not handle.
 
-A row is a dict of the columns that it has; a column that is not named is null.
+A row is a dict of columns; a missing column is null.
 """
 
 import json
@@ -22,13 +22,13 @@ from coordinator.protocol.subscription import parse_assignment
 from pyspark_coordinator_log.commits import KEY_TYPES, topic_id_text
 
 EVENT_TYPES_FROM = 1000
-"""Kafka's own record types are small numbers; the event log's begin here."""
+"""Record types of the event log begin here; Kafka's own are small numbers."""
 
 Row = dict[str, Any]
 
 _VERSION_BYTES = 2
 _DECIDED = "CommitDecided"
-"""All of it is in columns; as JSON it would be the largest of them."""
+"""Has no JSON: its columns are complete, and JSON would be the largest column."""
 _ZERO_ID = b"\0" * 16
 _GROUP_KINDS = ("classic", "consumer", "streams", "share")
 _MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
@@ -38,7 +38,7 @@ _VERDICTS = (None, True, False)
 
 @cache
 def key_names() -> dict[int, str]:
-    """Record type -> name of the key message, of group logs and event logs."""
+    """Record type -> name of the key message, for group logs and event logs."""
     codec = Codec.of()
     found = {}
     for name in codec.schemas.names:
@@ -50,9 +50,9 @@ def key_names() -> dict[int, str]:
 
 
 def row(key: bytes | None, value: bytes | None, *, with_json: bool = True) -> Row:
-    """What a record says. Never raises for what is in it: a record that cannot be read says so in `problem`.
+    """Decodes a record. Never raises for its content: an undecodable record has a `problem`.
 
-    To write all of it as JSON takes as long as the rest; `with_json` says whether anybody wants it.
+    Converting to JSON takes as long as everything else; `with_json` says whether it is needed.
     """
     if key is None or len(key) < 2:
         return {"problem": "a key without a type", "value_json": _raw(key, value), "tombstone": value is None}
@@ -240,7 +240,7 @@ def _by_id(entries: Iterable[tuple[bytes, list[int], list[int] | None]]) -> list
 
 
 def _event_columns(value: Any) -> Row:
-    """What the events' schemas have in common, by the fields that a type has."""
+    """The columns that event types share, by the fields that a type has."""
     out: Row = {}
     for field, column, convert in _event_fields(value.NAME):
         out[column] = convert(getattr(value, field))
@@ -269,7 +269,7 @@ def _partition(partition: Any) -> Row:
 
 
 def error_name(code: int) -> str | None:
-    """Kafka's name of an error; None for the absence of one."""
+    """Kafka's name of an error; None for no error."""
     if code == ErrorCode.NONE:
         return None
     try:
@@ -279,17 +279,17 @@ def error_name(code: int) -> str | None:
 
 
 def verdict(number: int) -> bool | None:
-    """0 cannot say, 1 accepts, 2 refuses."""
+    """0 undecided, 1 accepts, 2 refuses."""
     return _VERDICTS[number] if 0 <= number < len(_VERDICTS) else None
 
 
 def group_kind(number: int) -> str | None:
-    """A group's kind as the event log numbers it."""
+    """The kind of a group by its number in the event log."""
     return _GROUP_KINDS[number] if 0 <= number < len(_GROUP_KINDS) else None
 
 
 def member_state(number: int) -> str:
-    """A consumer group's member's state."""
+    """The state of a consumer group member."""
     return _MEMBER_STATES.get(number, f"UNKNOWN({number})")
 
 
@@ -345,7 +345,7 @@ _EVENT_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("undone_from_offset", "undone_from_offset", _non_negative),
     ("cleanly_closed", "cleanly_closed", _unchanged),
 )
-"""Attribute of the message, column, and how the one becomes the other."""
+"""Attribute of the message, column, conversion."""
 
 _COLUMNS: dict[str, Callable[[Any], Row]] = {
     "GroupMetadata": _group_metadata,
@@ -366,11 +366,11 @@ def _id_text(topic_id: bytes) -> str | None:
     return None if topic_id == _ZERO_ID else topic_id_text(topic_id)
 
 
-# --- a message as JSON has it ---------------------------------------------------------------------------------------
+# --- a message as JSON ------------------------------------------------------------------------------------------------
 
 
 def json_values(message: Message, name: str, version: int) -> Row:
-    """A message as dicts and lists: bytes as base64, ids as text, and only the fields of its version."""
+    """A message as dicts and lists: bytes in base64, ids as text, only the fields of its version."""
     return _structure(message, Codec.of().definition(name).root, name, version)
 
 

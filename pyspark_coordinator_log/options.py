@@ -1,20 +1,20 @@
-"""What a reader may be told, read once and refused with one line where it makes no sense.
+"""The options of a reader, parsed and validated. An invalid one is refused with a one-line message.
 
     view                  raw, commits (the default), state, events or history
-    shards                "0,3,7-9": these only
-    groups                "orders,billing": these only; a name that has a comma in it is given as JSON: ["a,b"]
-    shardCount            with groups: how many shards there are in all, so that only those of the groups are read
-    since, until          records of [since, until): milliseconds since 1970, or ISO 8601 (UTC where no zone is said)
-    keyTypes              "1002,1004-1006": records of these types only, by Kafka's numbers and those of the event log
-    splitBytes            a task's share, 32 MB if nothing is said, four times that for large logs; "64m" is understood
+    shards                "0,3,7-9": only these
+    groups                "orders,billing": only these; use JSON for a name that contains a comma: ["a,b"]
+    shardCount            with groups: the total number of shards, so that only the shards of these groups are read
+    since, until          records of [since, until): milliseconds since 1970, or ISO 8601 (UTC unless it has a zone)
+    keyTypes              "1002,1004-1006": only records of these types, by number in Kafka or in the event log
+    splitBytes            a task's share; by default 32 MB, four times that for large logs; accepts "64m"
     verifyCrc             true (the default) or false
-    failOnDataLoss        true (the default) or false: go on without records that are gone
-    logId                 whose log it is, for a folder that was copied without its meta.properties
-    topic                 raw only: the folders to read, instead of __consumer_offsets
+    failOnDataLoss        true (the default) or false: continue without records that are gone
+    logId                 the id of the log, for a folder that was copied without its meta.properties
+    topic                 raw only: the topic to read instead of __consumer_offsets
     startingOffsets       streams: earliest (the default) or latest
-    maxBytesPerTrigger    streams: bytes of the log in one micro-batch; no limit if nothing is said
+    maxBytesPerTrigger    streams: bytes of the log per micro-batch; unlimited by default
 
-Spark gives option names in any case and all values as text. There is no filter pushdown to do the same by `where`: Spark
+Spark passes option names in any case and all values as text. There is no filter pushdown as an alternative, because Spark
 keeps one plan for a DataFrame that is used twice, so that the filters of one use would silently apply to the other.
 """
 
@@ -34,7 +34,7 @@ from pyspark_coordinator_log.views import Wanted
 SPLIT_BYTES = 32 * 1024 * 1024
 LARGE_SPLIT_BYTES = 4 * SPLIT_BYTES
 LARGE_LOG_BYTES = 50 * 1024 * 1024 * 1024
-"""From here on tasks are larger: Spark's own cost for each begins to tell."""
+"""Above this size tasks are larger, because Spark's cost per task becomes noticeable."""
 SPLIT_BYTES_MIN = 4096
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -60,12 +60,12 @@ _NAMES = (
 
 
 class BadOption(ValueError):
-    """An option that cannot be meant; names it, what it said and what it may say."""
+    """An invalid option; the message names it, its value and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Every option, as values."""
+    """All options, parsed."""
 
     path: str
     view: str
@@ -84,11 +84,11 @@ class Options:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics whose folders are read."""
+        """The topics to read."""
         return (STATE_TOPIC, EVENT_TOPIC) if self.view == HISTORY else (self.topic,)
 
     def reading(self, columns: Sequence[str]) -> Reading:
-        """How a task reads, given the columns that are asked for."""
+        """How a task reads, given the requested columns. Raises BadOption for an unknown column."""
         unknown = [name for name in columns if name not in SCHEMAS[self.view].names]
         if unknown:
             raise BadOption(f"the view {self.view} has no column {', '.join(unknown)}")
@@ -104,11 +104,11 @@ class Options:
 
 
 def parse(given: Mapping[str, str]) -> Options:
-    """The options of a `load`. Raises BadOption."""
+    """Parses the options of a `load`. Raises BadOption."""
     options = {name.lower(): value for name, value in given.items()}
     unknown = sorted(set(options) - {name.lower() for name in _NAMES})
     if unknown:
-        raise BadOption(f"there is no option {', '.join(unknown)}; there are {', '.join(_NAMES)}")
+        raise BadOption(f"unknown option {', '.join(unknown)}; the options are {', '.join(_NAMES)}")
 
     def option(name: str, read: Callable[[str], _T], otherwise: _T) -> _T:
         text = options.get(name.lower())
@@ -121,7 +121,7 @@ def parse(given: Mapping[str, str]) -> Options:
 
     path = options.get("path")
     if not path:
-        raise BadOption("no folder is given: load(PATH)")
+        raise BadOption("the folder is missing: load(PATH)")
     view = option("view", _among(VIEWS), COMMITS)
     topic = option("topic", str, EVENT_TOPIC if view == EVENTS else STATE_TOPIC)
     if "topic" in options and view != RAW:
@@ -161,7 +161,7 @@ def shard_of(group: str, count: int) -> int:
 def _among(allowed: Sequence[str]) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text.lower() not in allowed:
-            raise ValueError(f"it may be {', '.join(allowed)}")
+            raise ValueError(f"must be one of {', '.join(allowed)}")
         return text.lower()
 
     return read
@@ -169,7 +169,7 @@ def _among(allowed: Sequence[str]) -> Callable[[str], str]:
 
 def _non_empty(text: str) -> str:
     if not text:
-        raise ValueError("it is empty")
+        raise ValueError("must not be empty")
     return text
 
 
@@ -177,7 +177,7 @@ def _groups(text: str) -> frozenset[str] | None:
     if text.startswith("["):
         names = json.loads(text)
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ValueError("it may be a JSON list of names")
+            raise ValueError("must be a JSON list of names")
         return frozenset(names)
     return frozenset(name.strip() for name in text.split(",") if name.strip())
 
@@ -195,37 +195,37 @@ def _listed(text: str, what: str, most: int) -> frozenset[int]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
         if match is None:
-            raise ValueError("it may be numbers and ranges: 0,3,7-9")
+            raise ValueError("must be numbers and ranges, such as 0,3,7-9")
         low, high = int(match[1]), int(match[2] or match[1])
         if high < low or high > most:
-            raise ValueError(f"{part.strip()} is no range of {what}")
+            raise ValueError(f"{part.strip()} is not a range of {what}")
         found.update(range(low, high + 1))
     return frozenset(found)
 
 
 def _positive(text: str) -> int | None:
     if not text.isdecimal() or int(text) == 0:
-        raise ValueError("it may be a positive number")
+        raise ValueError("must be a positive number")
     return int(text)
 
 
 def _bytes(text: str) -> int | None:
     match = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text.lower())
     if match is None or int(match[1]) == 0:
-        raise ValueError("it may be a number of bytes, or one with k, m or g behind it")
+        raise ValueError("must be a number of bytes, optionally followed by k, m or g")
     return int(match[1]) * _UNITS[match[2]]
 
 
 def _split_bytes(text: str) -> int | None:
     size = _bytes(text)
     if size is not None and size < SPLIT_BYTES_MIN:
-        raise ValueError(f"less than {SPLIT_BYTES_MIN} is no share of a log")
+        raise ValueError(f"must be at least {SPLIT_BYTES_MIN}")
     return size
 
 
 def _boolean(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
-        raise ValueError("it may be true or false")
+        raise ValueError("must be true or false")
     return text.lower() == "true"
 
 
@@ -235,6 +235,6 @@ def _time_ms(text: str) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError("it may be milliseconds since 1970 or ISO 8601, as 2026-11-21T15:00:00Z") from None
+        raise ValueError("must be milliseconds since 1970 or ISO 8601, such as 2026-11-21T15:00:00Z") from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)

@@ -1,12 +1,12 @@
-"""Which tasks read a log: its segments, cut where they are large and packed together where they are small.
+"""Plans which task reads what: large segments are split, small ones are packed together.
 
-A cut is made at the beginning of a batch, and both sides say it as an offset, so that neither reads what is the other's.
-Where batches begin Kafka's sparse index says. Our server writes none; there the plan goes from header to header, which
-reads the segments once more and is done for a log that is not large: a large one has segments enough to be cut at these.
-To look for a beginning in the middle of a file (magic, plausible header, right checksum) would need neither, and be wrong: a
-client can put a whole batch with a right checksum into the metadata of a commit, and would be believed.
+A split is at the beginning of a batch, and both sides refer to it as an offset, so that no record is read twice. Kafka's
+sparse index says where batches begin. Our server writes no index; there, planning walks from header to header, which reads
+the segments once more. It does so only for logs that are not large, because a large log has enough segments to split at.
+Searching for a batch in the middle of a file (magic, plausible header, correct checksum) would need neither, but would be
+unsafe: a client can put an entire batch with a correct checksum into the metadata of a commit, and it would be trusted.
 
-With indexes, planning reads directories and a few bytes of each index, whatever the size of the log.
+With indexes, planning reads directories and a few bytes of each index, regardless of the size of the log.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,13 +19,13 @@ from pyspark_coordinator_log.options import LARGE_LOG_BYTES, LARGE_SPLIT_BYTES, 
 from pyspark_coordinator_log.reading import Range
 
 WALKED_BYTES_MAX = 1024 * 1024 * 1024
-"""Of segments without an index that are walked through: about a second of planning."""
+"""How much to walk in segments without an index: about a second of planning."""
 
 
 def folders(options: Options) -> list[DataFolder]:
-    """The folders that a view reads, with the wanted shards. Raises NoLog and BadOption.
+    """The folders of a view, restricted to the requested shards. Raises NoLog and BadOption.
 
-    The history of a server that writes no events, or of Kafka, is its state alone.
+    Without an event log (events are off, or it is Kafka's) the view `history` is the state alone.
     """
     found: list[DataFolder] = []
     for topic in options.topics:
@@ -53,12 +53,12 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def log_id(options: Options, found: Sequence[DataFolder]) -> str:
-    """Whose log it is."""
+    """The id of the log."""
     return options.log_id if options.log_id is not None else found[0].log_id()
 
 
 def tasks(options: Options) -> list[tuple[Range, ...]]:
-    """What each task reads, of the log as it is now."""
+    """What each task reads, for the log as it is now."""
     found = folders(options)
     identity = log_id(options, found)
     listed = [(folder, shard, shard.segments()) for folder in found for shard in folder.shards.values()]
@@ -95,7 +95,7 @@ def split_bytes(options: Options, total_bytes: int) -> int:
 
 
 def split(wholes: Sequence[Range], share: int) -> list[tuple[Range, ...]]:
-    """What each task reads of these ranges: about `share` bytes."""
+    """Distributes ranges over tasks of about `share` bytes."""
     found = [cuts(whole.segment, share, whole.start, whole.end) for whole in wholes]
     uncut = [index for index, whole in enumerate(wholes) if whole.size_bytes > share * SLACK and not found[index]]
     if sum(wholes[index].size_bytes for index in uncut) <= WALKED_BYTES_MAX:
@@ -121,7 +121,7 @@ def _parts(whole: Range, cut_at: Sequence[tuple[int, int]]) -> Iterator[Range]:
 
 
 def _packed(ranges: Sequence[Range], share: int) -> Iterator[tuple[Range, ...]]:
-    """Ranges in their order, as many small ones in a task as make up a share."""
+    """Packs ranges in order, combining small ones until they fill a share."""
     together: list[Range] = []
     size = 0
     for part in ranges:

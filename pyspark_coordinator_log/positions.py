@@ -1,21 +1,21 @@
-"""How far a stream has read a log, and whether it is still the log that was read.
+"""How far a stream has read a log, and whether it is still the same log.
 
-A position is an offset and the evidence for it: which log, in which leader epoch, and the last batch that was read, by
-offset, place and checksum. Before a stream goes on, the evidence is looked up. There are five things that can have
-happened to a log meanwhile, and an offset alone cannot tell them apart:
+A position is an offset with evidence: the log, the leader epoch, and the last batch read with its offset, place and checksum.
+Before a stream continues, the evidence is checked. Five things may have happened to the log meanwhile, and an offset alone
+cannot distinguish them:
 
-    it grew                                                   the batch is where it was: go on
-    retention took what was read                              nothing to compare, nothing lost: go on
-    compaction rewrote what was read                          the log says that it was compacted to there: go on
-    retention took what was not read, the log is shorter      records are lost: DataLoss
-    it was cut and written on with other records, or          another batch is there, or another epoch, and no
-    is another log altogether                                 compaction explains it: DataLoss
+    it grew                                                   the batch is still there: continue
+    retention removed what was read                           nothing to compare, nothing lost: continue
+    compaction rewrote what was read                          the log says it was compacted up to there: continue
+    retention removed unread records, or the log is shorter   records are lost: DataLoss
+    it was truncated and other records were written,          another batch or epoch is there, and compaction does not
+    or it is a different log                                  explain it: DataLoss
 
-A log can lose its end without anybody's doing: what a server wrote and did not sync is gone after a power cut, and what
-is written next has the same offsets. A stream that has seen the lost records must not go on as if nothing had been.
+A log can lose its end in a power failure: records that the server wrote but did not sync are gone, and the next ones get the
+same offsets. A stream that has read the lost records must not continue as if nothing had happened.
 
-Positions are found by walking over batch headers, forward only. A closed segment is stepped over whole: its end is the
-next one's name.
+Positions are found by walking batch headers, forward only. A closed segment is skipped as a whole: it ends where the next
+one begins.
 """
 
 import os
@@ -44,7 +44,7 @@ _JUMP_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Everything before `offset` was read. `batch_offset` is the base offset of the last batch, -1 if there was none."""
+    """Everything before `offset` was read. `batch_offset`: base offset of the last batch; -1 if there is none."""
 
     offset: int
     segment: int
@@ -55,41 +55,41 @@ class Position:
     leader_epoch: int = -1
 
     def to_json(self) -> dict[str, int]:
-        """As JSON has it."""
+        """The content as a dict for JSON."""
         return asdict(self)
 
     @staticmethod
     def parse(content: Mapping[str, Any]) -> "Position":
-        """From JSON. Raises ValueError where it is no position."""
+        """Converts from JSON. Raises ValueError if it is not a position."""
         try:
             return Position(**{name: int(value) for name, value in content.items()})
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{dict(content)} is no position: {error}") from error
+            raise ValueError(f"{dict(content)} is not a position: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """An end beyond which nothing is to be read: a segment and a size of it."""
+    """An end not to be read beyond: a segment and a size of it."""
 
     segment: int
     size_bytes: int
 
 
 def earliest(folder: ShardFolder) -> Position:
-    """Where the log begins."""
+    """The beginning of the log."""
     segments = folder.segments()
     first = segments[0].base_offset if segments else 0
     return Position(offset=first, segment=first, at=0)
 
 
 def bound_of(folder: ShardFolder) -> Bound:
-    """The end of the log now, whole batches or not."""
+    """The current end of the log, whether or not it is a complete batch."""
     segments = folder.segments()
     return Bound(segments[-1].base_offset, segments[-1].size_bytes) if segments else Bound(0, 0)
 
 
 def advance(folder: ShardFolder, start: Position, bytes_max: int | None, bound: Bound | None) -> Position:
-    """The position after whole batches of at most `bytes_max` from `start` on, yet one batch at least if there is one.
+    """The position after complete batches of at most `bytes_max` from `start`; at least one batch if there is one.
 
     Raises DamagedLog if what follows is neither a batch nor a torn tail.
     """
@@ -163,7 +163,7 @@ def _after(segment: Segment, position: int, header: BatchHeader) -> Position:
 
 
 def _headers(descriptor: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """The whole batches from a position on, up to what is none."""
+    """The complete batches from a position on, up to the first that is not one."""
     make, unpack = BatchHeader._make, HEADER.unpack_from
     while position + HEADER_BYTES <= end:
         window = os.pread(descriptor, min(_WINDOW_BYTES, end - position), position)
@@ -183,7 +183,7 @@ def _headers(descriptor: int, position: int, end: int) -> Iterator[tuple[int, Ba
 def _require_torn_tail(
     descriptor: int, folder: ShardFolder, segment: Segment, found: Position, at: int, is_last: bool
 ) -> None:
-    """DamagedLog unless what begins at `at` is a torn tail."""
+    """Raises DamagedLog unless a torn tail begins at `at`."""
     if is_last and is_torn(descriptor, at, segment.size_bytes, found.offset, folder, "no whole batch"):
         return
     raise DamagedLog(segment.path, at, found.offset - 1, "no whole batch where one must begin")
@@ -192,7 +192,7 @@ def _require_torn_tail(
 def _without_torn_batch(
     descriptor: int, folder: ShardFolder, segment: Segment, found: Position, before: Position
 ) -> Position:
-    """The position, or the one before the last batch if that is torn: only the last one of a log can be."""
+    """The position, or the one before the last batch if that is torn, which only the last batch of a log can be."""
     try:
         check_batch(os.pread(descriptor, found.at - found.batch_at, found.batch_at))
     except CorruptBatch as error:
@@ -207,7 +207,7 @@ def _without_torn_batch(
 
 
 def _with_evidence(folder: ShardFolder, segments: Sequence[Segment], found: Position) -> Position:
-    """The same position with the batch before it, which is the last one of some segment."""
+    """Adds the preceding batch to a position: the last batch of an earlier segment."""
     for segment in reversed([each for each in segments if each.base_offset <= found.segment]):
         end = found.at if segment.base_offset == found.segment else segment.size_bytes
         last = _last_batch(segment, end)
@@ -236,17 +236,17 @@ def _last_batch(segment: Segment, end: int) -> tuple[int, BatchHeader] | None:
 
 
 def locate(folder: ShardFolder, position: Position) -> Position:
-    """The same position in the log as it is now. Raises DataLoss, saying what happened to the log.
+    """Finds the position in the log as it is now. Raises DataLoss, saying what happened to the log.
 
-    See the top of this file for what may have happened.
+    The top of this file lists the cases.
     """
     segments = folder.segments()
     if not segments:
-        raise DataLoss(f"{folder.path} is empty; offset {position.offset} was read to")
+        raise DataLoss(f"{folder.path} is empty, but was read up to offset {position.offset}")
     first, last = segments[0], segments[-1]
     if first.base_offset > position.offset:
         raise DataLoss(
-            f"{folder.path} begins at offset {first.base_offset}; the records from {position.offset} on were deleted"
+            f"{folder.path} begins at offset {first.base_offset}; the records from offset {position.offset} on were deleted"
             " before they were read"
         )
     if position.batch_offset < 0:
@@ -255,13 +255,13 @@ def locate(folder: ShardFolder, position: Position) -> Position:
     if epoch is not None and position.leader_epoch >= 0 and epoch != position.leader_epoch:
         raise DataLoss(
             f"{folder.path} has diverged: offset {position.offset - 1} was read in leader epoch"
-            f" {position.leader_epoch} and is of epoch {epoch} now"
+            f" {position.leader_epoch} and now has epoch {epoch}"
         )
     if _is_unchanged(segments, position):
         return position
     end = _end_offset(folder, last)
     if end < position.offset:
-        raise DataLoss(f"{folder.path} ends at offset {end}, before the {position.offset} that was read to: truncated")
+        raise DataLoss(f"{folder.path} was truncated: it ends at offset {end}, but was read up to {position.offset}")
     if position.batch_offset < first.base_offset:
         return _relocated(segments, position)
     holder = [segment for segment in segments if segment.base_offset <= position.batch_offset][-1]
@@ -273,13 +273,13 @@ def locate(folder: ShardFolder, position: Position) -> Position:
     ):
         return _relocated(segments, position)
     raise DataLoss(
-        f"{folder.path} has diverged: at offset {position.batch_offset} is not the batch that was read"
+        f"{folder.path} has diverged: the batch at offset {position.batch_offset} is not the one that was read"
         f" (checksum {position.crc:08x})"
     )
 
 
 def _is_unchanged(segments: Sequence[Segment], position: Position) -> bool:
-    """Whether the batch lies where it lay, and the position in the segment that it was in."""
+    """Whether batch and position are still at the same places."""
     holders = [segment for segment in segments if segment.base_offset <= position.batch_offset]
     by_offset = [segment for segment in segments if segment.base_offset <= position.offset]
     if not holders or by_offset[-1].base_offset != position.segment:
@@ -293,7 +293,7 @@ def _is_unchanged(segments: Sequence[Segment], position: Position) -> bool:
 
 
 def offset_at(segment: Segment, at: int) -> int | None:
-    """The base offset of the batch at a position; None if none is there."""
+    """The base offset of the batch at a position; None if there is none."""
     header = _header_at(segment, at)
     return None if header is None else header.base_offset
 
@@ -324,7 +324,7 @@ def _end_offset(folder: ShardFolder, last: Segment) -> int:
 
 
 def _relocated(segments: Sequence[Segment], position: Position) -> Position:
-    """The position with its place in the files as they are: the first batch at or after its offset."""
+    """The position with its current place in the files: the first batch at or after its offset."""
     holder = [segment for segment in segments if segment.base_offset <= position.offset][-1]
     at = 0
     descriptor = os.open(holder.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -339,9 +339,9 @@ def _relocated(segments: Sequence[Segment], position: Position) -> Position:
 
 
 def covered_by_state(folder: ShardFolder, start: Position, end: Position, state_offset: int) -> Position:
-    """The last position of an event log between two whose last event was decided on state below `state_offset`.
+    """The last position between two in an event log whose last event was decided on state below `state_offset`.
 
-    What stands before it is let pass without a look: events that a crash has undone may name state that there never was.
+    Events before it are passed without a check, because those undone by a crash may refer to state that never existed.
     """
     for segment in reversed(folder.segments()):
         if start.offset >= end.offset or segment.base_offset > end.segment or segment.base_offset < start.segment:

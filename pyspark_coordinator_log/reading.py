@@ -1,12 +1,12 @@
-"""Reading a range of a log's offsets from its files: what a task of Spark does.
+"""Reads a range of offsets from a log's files: the work of a Spark task.
 
-A range says which offsets, and where they were when it was planned. If the file is still the same (by inode), its bytes
-are read; if compaction has put another one in its place, or merged it into the one before, the offsets are looked for in
-the folder as it is now. Either way each offset is read once and by one range: ranges meet at offsets, not at positions.
+A range consists of offsets, and where they were at planning time. If the file is still the same (by inode), its bytes are
+read. If compaction has replaced it, or merged it into the previous one, the offsets are looked up in the folder as it is now.
+Either way each offset is read once, by one range: ranges meet at offsets, not at positions.
 
-What is wrong with a log is judged as a start of the server judges it (`coordinator.log.recovery`): behind the last whole
-batch of the last segment there may be a torn tail, which is not read and not mentioned, because a server that runs may
-just be writing it. Anything else is DamagedLog, with file and position; nothing is skipped.
+Damage is judged as at a server's start (`coordinator.log.recovery`). After the last complete batch of the last segment there
+may be a torn tail, which is silently skipped because a running server may just be writing it. Anything else is DamagedLog,
+with file and position; nothing is skipped.
 """
 
 import os
@@ -28,15 +28,15 @@ _NO_END = 1 << 62
 
 
 class DataLoss(Exception):
-    """Records that were asked for are not in the log any more."""
+    """Requested records are no longer in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Offsets `[offset_from, offset_to)` of a shard; None is the end of what was there when it was planned.
+    """Offsets `[offset_from, offset_to)` of a shard; an `offset_to` of None is the end at planning time.
 
-    `segment`, `start` and `end` say where they were then, `first_offset` which batch begins at `start` (None at the file's
-    beginning, where it may be any). `is_growing`: in the log's last segment; `is_last`: up to its end, where a torn tail is.
+    `segment`, `start` and `end` say where they were then; `first_offset` is the batch at `start` (None at the beginning of the
+    file, where it may be any). `is_growing`: in the log's last segment. `is_last`: up to its end, where a torn tail may be.
     """
 
     folder: ShardFolder
@@ -58,7 +58,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How to read: which records and columns, and what to do about what is wrong."""
+    """How to read: which records and columns, and how to treat errors."""
 
     wanted: Wanted
     verify_checksums: bool
@@ -67,7 +67,7 @@ class Reading:
 
 
 def read(part: Range, how: Reading) -> Iterator[Any]:
-    """The record batches of a range, in log order. Raises DamagedLog and DataLoss."""
+    """Yields the record batches of a range, in log order. Raises DamagedLog and DataLoss."""
     try:
         descriptor = os.open(part.segment.path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -84,7 +84,7 @@ def read(part: Range, how: Reading) -> Iterator[Any]:
 
 
 def _is_as_planned(descriptor: int, part: Range) -> bool:
-    """Whether the file is the one that was planned for. A file system may give an inode's number to the next file."""
+    """Whether this is the planned file. The inode alone is not enough: file systems reuse inode numbers."""
     status = os.fstat(descriptor)
     if status.st_ino != part.segment.inode or status.st_size < part.end:
         return False
@@ -99,18 +99,18 @@ def _is_as_planned(descriptor: int, part: Range) -> bool:
 
 
 def _relocated(part: Range, how: Reading) -> Iterator[Any]:
-    """The range's offsets, wherever they are now."""
+    """Reads the offsets of a range from wherever they are now."""
     segments = part.folder.segments()
     end = _NO_END if part.offset_to is None else part.offset_to
     if not segments or segments[0].base_offset > part.offset_from:
         first = segments[0].base_offset if segments else None
         if how.fail_on_data_loss:
             raise DataLoss(
-                f"{part.folder.path} begins at offset {first} now; the records from {part.offset_from} on were deleted"
-                " while they were read (failOnDataLoss=false goes on without them)"
+                f"{part.folder.path} now begins at offset {first}; the records from offset {part.offset_from} on were deleted"
+                " during the read (failOnDataLoss=false continues without them)"
             )
     if part.offset_to is None and segments and segments[-1].base_offset < part.segment.base_offset:
-        raise DataLoss(f"{part.segment.path} was there and is not: the log was truncated while it was read")
+        raise DataLoss(f"{part.segment.path} is gone: the log was truncated while it was read")
     for index, segment in enumerate(segments):
         after = segments[index + 1].base_offset if index + 1 < len(segments) else _NO_END
         if after <= part.offset_from or segment.base_offset >= end:
@@ -126,7 +126,7 @@ def _relocated(part: Range, how: Reading) -> Iterator[Any]:
 def _file(
     descriptor: int, part: Range, path: str, where: tuple[int, int], begins: int, is_last: bool, how: Reading
 ) -> Iterator[Any]:
-    """What a file has of a range between two positions; no batch there may have an offset before `begins`."""
+    """Reads a range between two positions of a file, where no batch may have an offset before `begins`."""
     last_good = begins - 1
     origin = Origin(part.folder.shard, part.log_id, part.is_state)
     position, end = where
@@ -146,7 +146,7 @@ def _file(
             if needed > size and position + needed <= end:
                 want = needed
                 continue
-            fault = BadBatch(0, f"{end - position} bytes of a batch of {needed or 'unknown length'}")
+            fault = BadBatch(0, f"only {end - position} bytes of a batch of {needed or 'unknown'} bytes")
         headers = Headers(source, np.array(found, np.int64))
         try:
             check(source, headers, checksums=how.verify_checksums)
@@ -181,18 +181,18 @@ def _pread(descriptor: int, size: int, position: int) -> Buffer:
     while done < size:
         count = os.preadv(descriptor, [into[done:]], position + done)
         if not count:
-            raise DataLoss(f"the file ends at {position + done} now, before the {position + size} that it had")
+            raise DataLoss(f"the file shrank to {position + done} bytes; at least {position + size} were expected")
         done += count
     return Buffer(content)
 
 
 def _length(content: memoryview, size: int) -> int:
-    """Bytes of the batch that begins here, by its own word; 0 where that much is not there."""
+    """The size of the batch that begins here, from its header; 0 if the header is incomplete."""
     return int.from_bytes(content[8:12]) + 12 if size >= HEADER_BYTES else 0
 
 
 def _check_order(headers: Headers, last_good: int) -> None:
-    """BadBatch for the first batch that begins before the one before it has ended."""
+    """Raises BadBatch for the first batch that begins before its predecessor ends."""
     ends = headers.base_offset + headers.last_offset_delta
     before = np.empty_like(ends)
     before[:1] = min(last_good, int(headers.base_offset[0]) - 1) if len(ends) else 0
@@ -200,12 +200,12 @@ def _check_order(headers: Headers, last_good: int) -> None:
     wrong = headers.base_offset <= before
     if wrong.any():
         first = int(np.flatnonzero(wrong)[0])
-        reason = f"offset {headers.base_offset[first]} where {before[first] + 1} is next"
+        reason = f"offset {headers.base_offset[first]} where at least {before[first] + 1} was expected"
         raise BadBatch(int(headers.position[first]), reason)
 
 
 class _Readable:
-    """A file up to the end that it had when it was looked at, as recovery reads it."""
+    """A file up to the end it had when opened, with the interface that recovery expects."""
 
     __slots__ = ("_descriptor", "_end")
 
@@ -214,12 +214,12 @@ class _Readable:
         self._end = end
 
     def pread(self, offset: int, count: int) -> bytes:
-        """Up to `count` bytes at `offset`."""
+        """Reads up to `count` bytes at `offset`."""
         return os.pread(self._descriptor, max(0, min(count, self._end - offset)), offset)
 
 
 def is_torn(descriptor: int, position: int, end: int, expected: int, folder: ShardFolder, reason: str) -> bool:
-    """Whether what was found at `position` is the end of a log that is being written, or was when its server died."""
+    """Whether the bytes at `position` are the unfinished end of a log, being written or left by a crash."""
     size = os.fstat(descriptor).st_size
     file = _Readable(descriptor, size)
     if size > end and _is_whole_now(file, position):
@@ -232,7 +232,7 @@ def is_torn(descriptor: int, position: int, end: int, expected: int, folder: Sha
 
 
 def _is_whole_now(file: _Readable, position: int) -> bool:
-    """Whether the batch whose beginning was seen is whole by now."""
+    """Whether the batch is complete by now."""
     try:
         check_batch(file.pread(position, read_header(file.pread(position, HEADER_BYTES)).size_bytes))
     except CorruptBatch:

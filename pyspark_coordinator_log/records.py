@@ -1,9 +1,8 @@
-"""Where every record of a chunk lies, and what its envelope says, found for all batches in step.
+"""Finds every record of a chunk, and decodes its envelope, for all batches in lockstep.
 
-A record's end is known from its length alone, so the records of one batch must be found one after the other; but those of
-all batches may be found side by side. One step finds the n-th record of every batch that has so many, with a handful of
-NumPy calls, whatever the number of batches. When only a few long batches are left a step costs more than a plain loop,
-and the loop finishes them.
+Only a record's length tells where it ends, so the records of one batch must be found one after another; but batches can be
+processed in parallel. Step n finds the n-th record of every batch that has one, with a few NumPy calls regardless of the
+number of batches. When only a few long batches are left, a step costs more than a plain loop, and a loop finishes them.
 """
 
 from typing import Any
@@ -15,11 +14,11 @@ from pyspark_coordinator_log.batches import BadBatch, Headers
 from pyspark_coordinator_log.buffers import ENDLESS, Buffer, Ints
 
 _WORTH_A_STEP = 12
-"""Batches side by side below which plain Python is faster."""
+"""With fewer parallel batches than this, plain Python is faster."""
 
 
 class Records:
-    """The records of a chunk in log order. Lengths of -1 are null; `batch` says to which header a record belongs."""
+    """The records of a chunk in log order. A length of -1 is null; `batch` is the index of a record's header."""
 
     __slots__ = (
         "batch",
@@ -47,7 +46,7 @@ class Records:
         return len(self.offset)
 
     def select(self, chosen: Any) -> "Records":
-        """The records that a mask names."""
+        """The records selected by a mask."""
         out = Records()
         out.source, out.headers = self.source, self.headers
         for name in Records.__slots__:
@@ -57,12 +56,12 @@ class Records:
 
 
 def find(source: Buffer, headers: Headers) -> Records:
-    """The records of whole, plain batches. BadBatch for one whose records do not fill it exactly."""
+    """Finds the records of complete, uncompressed batches. Raises BadBatch if a batch is not filled exactly."""
     starts, ends, batch = _boundaries(source, headers)
     out = Records()
     out.source, out.headers, out.batch = source, headers, batch
     limit = ends
-    # Reading is harmless anywhere in the padded buffer, and what was read beyond a record's end is told from that end.
+    # Reads cannot leave the padded buffer; a read beyond the end of its record is detected by comparing with that end.
     timestamp_delta, position = source.signed(starts + 1)
     offset_delta, position = source.signed(position)
     out.key_length, out.key_start = source.signed(position)
@@ -72,19 +71,19 @@ def find(source: Buffer, headers: Headers) -> Records:
     overlong = (key_end > limit) | (after > limit)
     wrong = overlong | (out.key_length < -1) | (out.value_length < -1) | (ends - starts < _LEAST)
     if wrong.any():
-        raise _bad(headers, int(batch[np.flatnonzero(wrong)[0]]), "a record whose fields do not fill it")
+        raise _bad(headers, int(batch[np.flatnonzero(wrong)[0]]), "a record that its fields do not fill")
     out.offset = headers.base_offset[batch] + offset_delta
     out.timestamp = headers.base_timestamp[batch] + timestamp_delta
     if headers.has_append_time.any():
         out.timestamp = np.where(headers.has_append_time[batch], headers.max_timestamp[batch], out.timestamp)
     outside = (offset_delta < 0) | (offset_delta > headers.last_offset_delta[batch])
     if outside.any():
-        raise _bad(headers, int(batch[np.flatnonzero(outside)[0]]), "an offset that is not its batch's")
+        raise _bad(headers, int(batch[np.flatnonzero(outside)[0]]), "a record offset outside of its batch")
     return out
 
 
 _LEAST = 6
-"""Bytes of the smallest record, without its length."""
+"""Size of the smallest record, without its length."""
 
 
 def _bad(headers: Headers, index: int, reason: str) -> BadBatch:
@@ -92,7 +91,7 @@ def _bad(headers: Headers, index: int, reason: str) -> BadBatch:
 
 
 def _boundaries(source: Buffer, headers: Headers) -> tuple[Ints, Ints, Ints]:
-    """Where each record begins (behind its length) and ends, and its batch."""
+    """Where each record begins (after its length) and ends, and its batch."""
     counts = headers.count
     begins = np.empty(int(counts.sum()), np.int64)
     reached = _steps(source, headers, begins)
@@ -104,14 +103,14 @@ def _boundaries(source: Buffer, headers: Headers) -> tuple[Ints, Ints, Ints]:
         raise _bad(headers, int(batch[np.flatnonzero(wrong)[0]]), "a record longer than its batch")
     unfilled = reached != headers.end
     if unfilled.any():
-        raise _bad(headers, int(np.flatnonzero(unfilled)[0]), "records that do not fill it")
+        raise _bad(headers, int(np.flatnonzero(unfilled)[0]), "a batch that its records do not fill")
     return starts, ends, batch
 
 
 def _steps(source: Buffer, headers: Headers, begins: Ints) -> Ints:
-    """Notes where each record's length is, and returns where the last one of each batch ends.
+    """Stores the position of each record's length; returns where the last record of each batch ends.
 
-    A length that cannot be stops at its batch's end; what is noted from there on is found wanting by its being there.
+    An impossible length stops at the end of its batch; the caller then finds positions that are out of place.
     """
     counts = headers.count
     order = np.argsort(-counts, kind="stable")
@@ -145,7 +144,7 @@ def _steps(source: Buffer, headers: Headers, begins: Ints) -> Ints:
 
 
 def _loop(source: Buffer, position: int, limit: int, begins: Ints) -> int:
-    """The same for one batch, which has as many records left as `begins` has room for."""
+    """As `_steps`, for one batch with as many records left as `begins` has room for."""
     content = source.array[position : limit + _LENGTH_BYTES_MAX].tobytes()
     end, at = limit - position, 0
     found = []
@@ -168,7 +167,7 @@ _PAIR = np.dtype("<u2")
 
 
 def _advances() -> npt.NDArray[np.int16]:
-    """For the first two bytes of a record, the first one lowest: how long it is with its length; -1 if they do not say."""
+    """For the first two bytes of a record (low byte first): its size including the length; -1 if two bytes do not tell."""
     pair = np.arange(1 << 16, dtype=np.int64)
     first, second = pair & 255, pair >> 8
     both = (first & 127) | (second & 127) << 7

@@ -1,13 +1,13 @@
-"""The Spark data source: `format("coordinator_log")`, to be read once or as a stream.
+"""The Spark data source `format("coordinator_log")`, for batch and stream.
 
-Spark makes these objects in a process of its own on the driver, asks them for partitions, pickles them, and runs `read` in
-a Python worker for each. The thinking is elsewhere (planning, positions, reading); this is what Spark calls by name.
+Spark creates these objects in a separate process on the driver, asks them for partitions, pickles them, and runs `read` in a
+Python worker for each. The logic is in planning, positions and reading; this module is the interface that Spark calls.
 
-A stream's offset is, for each log that the view reads and each of its shards, a `Position`; the log's id stands above all.
-The view `history` reads two logs as one, and its micro-batches are cut so that no event is told before all the state it was
-decided on: what was decided is in the same micro-batch or an earlier one.
+The offset of a stream is a `Position` for each log that the view reads and each of its shards, together with the log's id.
+The view `history` reads two logs as one. Its micro-batches are cut so that an event never comes before the state it was
+decided on: that state is in the same micro-batch or an earlier one.
 
-`pushFilters` is left out on purpose: see options.py.
+`pushFilters` is omitted on purpose: see options.py.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ FORMAT = "coordinator_log"
 _OFFSET_VERSION = 1
 
 _Logs = dict[str, dict[int, Position]]
-"""By topic, by shard."""
+"""By topic and shard."""
 
 
 class LogPartition(InputPartition):
@@ -41,29 +41,29 @@ class LogPartition(InputPartition):
 
 
 class _Reader:
-    """What both kinds of reader do in a task."""
+    """The part that both readers run in a task."""
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         self.options = options
         self.how: Reading = options.reading(columns)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The record batches of a partition."""
+        """Yields the record batches of a partition."""
         if isinstance(partition, LogPartition):
             for part in partition.ranges:
                 yield from read(part, self.how)
 
 
 class LogReader(_Reader, DataSourceReader):
-    """A log as it is when it is planned. A DataFrame that is used twice sees the same moment twice."""
+    """A log as it was when planned. A DataFrame that is used twice sees the same state twice."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """At least one: Spark takes none at all for an unpartitioned source."""
+        """At least one, because Spark does not accept an empty list."""
         return [LogPartition(ranges) for ranges in planning.tasks(self.options)] or [LogPartition(())]
 
 
 class LogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A log as it grows."""
+    """A log that grows."""
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         super().__init__(options, columns)
@@ -82,12 +82,12 @@ class LogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableN
         return _offset(planning.log_id(self.options, found), logs)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What one micro-batch may hold."""
+        """The limit of a micro-batch."""
         limit = self.options.trigger_bytes_max
         return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Notes where every log ends: a query that ends reads no further."""
+        """Stores the current end of every log, so that a query with this trigger stops there."""
         self._bounds = {
             (folder.topic, number): positions.bound_of(shard)
             for folder in planning.folders(self.options)
@@ -101,7 +101,7 @@ class LogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableN
         count = max(1, sum(len(folder.shards) for folder in found))
         bytes_max = max(1, limit.max_bytes // count) if isinstance(limit, ReadMaxBytes) else None
         logs: _Logs = {}
-        # Events first: state that comes in between is more than they need.
+        # Events first: any state that arrives in between is more than they need.
         for folder in reversed(found):
             logs[folder.topic] = {
                 number: self._advanced(folder, shard, current[folder.topic][number], bytes_max)
@@ -127,21 +127,21 @@ class LogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableN
         return positions.advance(shard, start, bytes_max, bound)
 
     def _current_positions(self, offset: Mapping[str, Any], found: Sequence[DataFolder]) -> _Logs:
-        """Where reading goes on, in the logs as they are now; new shards from their beginning."""
+        """The current positions of an offset; new shards begin at their start. Raises DataLoss."""
         log_id, stored = _parsed(offset)
         here = planning.log_id(self.options, found)
         same = log_id == here
         if not same and self.options.fail_on_data_loss:
             raise DataLoss(
-                f"{self.options.path} is the log {here}; the checkpoint is of the log {log_id}. Begin with a new"
-                " checkpoint, or let failOnDataLoss=false read this one from its start"
+                f"{self.options.path} is the log {here}, but the checkpoint belongs to the log {log_id}. Use a new"
+                " checkpoint, or failOnDataLoss=false to read this log from its start"
             )
         out: _Logs = {}
         for folder in found:
             known = stored.get(folder.topic, {}) if same else {}
             missing = sorted(set(known) - set(folder.shards))
             if missing and self.options.fail_on_data_loss:
-                raise DataLoss(f"{folder.path}/{folder.topic}-{missing[0]} was read before and is not there")
+                raise DataLoss(f"{folder.path}/{folder.topic}-{missing[0]} was read before and is missing")
             out[folder.topic] = {
                 number: self._located(shard, known.get(number)) for number, shard in folder.shards.items()
             }
@@ -158,7 +158,7 @@ class LogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableN
             return positions.earliest(shard)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What lies between two offsets, which may both be from before a restart."""
+        """The ranges between two offsets, both of which may be from before a restart."""
         found = planning.folders(self.options)
         current = self._current_positions(start, found)
         log_id, ends = _parsed(end)
@@ -172,11 +172,11 @@ class LogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableN
         return [LogPartition(task) for task in planning.split(ranges, share)]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to let go: the log belongs to its server."""
+        """Nothing to release: the log belongs to its server."""
 
 
 def _between(folder: DataFolder, shard: ShardFolder, log_id: str, start: Position, end: Position) -> Iterator[Range]:
-    """The ranges from a located position to one that may have been in other files."""
+    """The ranges from a current position to one that may refer to older files."""
     segments = shard.segments()
     where = (end.segment, end.at) if positions.locate(shard, end) == end else (-1, 0)
     for index, segment in enumerate(segments):
@@ -214,9 +214,11 @@ def _offset(log_id: str, logs: _Logs) -> dict[str, Any]:
 
 
 def _parsed(offset: Mapping[str, Any]) -> tuple[str, _Logs]:
-    """The content of an offset. Raises DataLoss for one that another version wrote."""
+    """The content of an offset. Raises DataLoss if another version wrote it."""
     if offset.get("version") != _OFFSET_VERSION:
-        raise DataLoss(f"the checkpoint's offset is of version {offset.get('version')}, this reads {_OFFSET_VERSION}")
+        raise DataLoss(
+            f"the checkpoint's offset has version {offset.get('version')}; only version {_OFFSET_VERSION} is supported"
+        )
     try:
         return offset["log_id"], {
             topic: {int(number): Position.parse(position) for number, position in shards.items()}
@@ -227,7 +229,7 @@ def _parsed(offset: Mapping[str, Any]) -> tuple[str, _Logs]:
 
 
 class DefaultSource(DataSource):
-    """Found by Spark under this name in every installed package whose name begins with `pyspark_`."""
+    """Spark finds this class by name in every installed package whose name begins with `pyspark_`."""
 
     @classmethod
     def name(cls) -> str:
@@ -239,25 +241,25 @@ class DefaultSource(DataSource):
         return ddl(parse(self.options).view)
 
     def reader(self, schema: StructType) -> LogReader:
-        """A reader of the columns in the schema, which a user may have cut down to a few."""
+        """A reader for the columns of the schema, which may be a subset of the view's."""
         options = parse(self.options)
         return LogReader(options, _columns(options, schema))
 
     def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802
-        """As `reader`."""
+        """As `reader`, for a stream."""
         options = parse(self.options)
         return LogStreamReader(options, _columns(options, schema))
 
 
 def _columns(options: Options, schema: StructType) -> list[str]:
-    """The names in a schema, whose types must be the view's own."""
+    """The column names of a schema, whose types must match the view. Raises BadOption."""
     columns = schema.fieldNames()
     options.reading(columns)
     own = {field.name: field.dataType for field in from_arrow_schema(SCHEMAS[options.view])}
     for field in schema:
         if own[field.name] != field.dataType:
             raise BadOption(
-                f"the column {field.name} of the view {options.view} is {own[field.name].simpleString()}, not"
+                f"the column {field.name} of the view {options.view} has type {own[field.name].simpleString()}, not"
                 f" {field.dataType.simpleString()}"
             )
     return list(columns)

@@ -1,8 +1,8 @@
-"""A chunk's records as the columns of a view: the door of the decoder.
+"""Converts the records of a chunk to the columns of a view: the entry point of the decoder.
 
-    piece of a log (batches.py) --find--> Records --select--> those that are wanted --table--> an Arrow record batch
+    piece of a log (batches.py) --find--> Records --select--> the requested ones --table--> an Arrow record batch
 
-A column is made only if somebody wants it: a query that reads five columns pays for five.
+Only requested columns are decoded: a query for five columns pays for five.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,12 +21,12 @@ from pyspark_coordinator_log.columns import COMMITS, ENVELOPE, EVENTS, HISTORY, 
 from pyspark_coordinator_log.records import Records, find
 
 NO_TYPE = -1
-"""Stands for a control record's type, or for that of a key too short to have one; no Kafka type is negative."""
+"""The type of a control record, or of a key too short to have one. Kafka's types are not negative."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which records, and which of their columns. Times are half-open, as offsets are; None is no limit."""
+    """Which records and columns are requested. Time ranges are half-open; None is no limit."""
 
     view: str
     columns: tuple[str, ...]
@@ -37,14 +37,14 @@ class Wanted:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, in their order."""
+        """The columns, in the requested order."""
         whole = SCHEMAS[self.view]
         return pa.schema([whole.field(name) for name in self.columns])
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose log it is. `is_state`: the state log, not the event log. `with_json`: whether `value_json` is wanted."""
+    """Where records come from. `is_state`: state log, not event log. `with_json`: `value_json` is requested."""
 
     shard: int
     log_id: str
@@ -55,9 +55,9 @@ class Origin:
 def table(
     source: Buffer, headers: Headers, wanted: Wanted, origin: Origin, offset_from: int, offset_to: int | None
 ) -> pa.RecordBatch:
-    """The wanted records of whole, plain batches as a record batch of `wanted.schema`, in log order.
+    """Converts complete, uncompressed batches to a record batch of `wanted.schema`, in log order.
 
-    Records before `offset_from` and from `offset_to` on are left out. Raises BadBatch.
+    Only records of `[offset_from, offset_to)` are included. Raises BadBatch.
     """
     overlaps = headers.base_offset + headers.last_offset_delta >= offset_from
     if offset_to is not None:
@@ -88,7 +88,7 @@ def table(
 
 
 def key_types(records: Records) -> Any:
-    """The type of each record: the number its key begins with, -1 for a control record (its key begins with 0 too)."""
+    """The type of each record: the first number of its key; NO_TYPE for a control record, whose key also begins with 0."""
     types = records.source.at("i2", np.where(records.key_length >= 2, records.key_start, 0))
     typeless = records.key_length < 2
     if records.headers.is_control.any():
@@ -107,7 +107,7 @@ def _of_view(view: str, types: Any, records: Records) -> Mask:
 
 
 def _of_groups(records: Records, types: Any, groups: frozenset[str]) -> Mask:
-    """Every coordinator's key has the group's name right behind its type; the few that have no group are left out."""
+    """Selects by group. In every coordinator key the group follows the type; the few without a group are dropped."""
     source = records.source
     end = records.key_start + np.maximum(records.key_length, 0)
     at = np.minimum(records.key_start + 2, end)
@@ -161,7 +161,7 @@ def _commits(records: Records, types: Any, origin: Origin) -> Makers:
 
 
 def commit_columns(found: commits.Commits, keys: Buffer, values: Buffer) -> Makers:
-    """The columns of commits that come from their keys and values alone."""
+    """The columns of commits that need only keys and values."""
     present, sound = found.present, ~found.bad_key
     return {
         "group": lambda: keys.texts(found.group_start, found.group_length, sound),
@@ -205,22 +205,22 @@ def _records(records: Records, types: Any, origin: Origin) -> Makers:
 
 
 Places = tuple[Buffer, Ints, Ints]
-"""A buffer, where values begin in it, and their lengths; -1 is null."""
+"""A buffer with the positions and lengths of values in it; a length of -1 is null."""
 
 
 class _ColumnDecoded(Protocol):
-    """Records decoded a column at a time, those of them that are plain."""
+    """Records decoded by column; `decoded` marks those that could be."""
 
     decoded: Mask
 
     def column(self, name: str, kind: pa.DataType) -> Any:
-        """A column of the plain ones."""
+        """A column of the decoded records."""
 
 
 def record_columns(types: Any, keys: Places, values: Places, *, with_json: bool = True) -> Makers:
-    """The columns of state and events that come from keys and values alone; `value_json` only if it is wanted.
+    """The columns of state and events that need only keys and values; `value_json` only on request.
 
-    What is frequent is decoded a column at a time, the others record by record.
+    Frequent types are decoded by column, all others record by record.
     """
     parts: list[_ColumnDecoded] = []
     places = []
@@ -244,7 +244,7 @@ def record_columns(types: Any, keys: Places, values: Places, *, with_json: bool 
 def _column_decoders(*, with_json: bool) -> Iterator[tuple[int, Callable[..., _ColumnDecoded]]]:
     yield decisions.RECORD_TYPE, decisions.decode
     if not with_json:
-        # All that an assignment says as JSON only the codec can tell.
+        # Only the codec can produce the JSON of an assignment.
         for number in (assignments.CURRENT, assignments.TARGET):
             yield number, partial(assignments.decode, number)
 
@@ -255,7 +255,7 @@ def _select(places: Places, mask: Mask) -> Places:
 
 
 def _contents(source: Buffer, start: Ints, length: Ints) -> list[bytes | None]:
-    """Values as Python's bytes."""
+    """Values as Python bytes."""
     content = source.array.data
     return [
         None if size < 0 else bytes(content[at : at + size])

@@ -10,14 +10,14 @@ from hypothesis import settings
 
 from tests.support.server_process import ServerProcess
 
-# A run of the tests can be repeated: what is drawn depends on the test alone. `make explore` draws anew each time.
+# Test runs are repeatable: random cases depend on the test alone. `make explore` draws new ones each time.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write the answers in tests/scenarios anew")
+    parser.addoption("--rewrite", action="store_true", help="replace the answers in tests/scenarios")
 
 
 @pytest.fixture

@@ -75,9 +75,9 @@ ASSIGNOR_TOPICS = 10
 LONG = 100_000_000
 """A group with this product of members and partitions is formed only once."""
 ASSIGNMENT_INTERVALS_MS = (1_000, 0)
-GROUP_AT_REST = (10_000, 10_000)
+STABLE_GROUP = (10_000, 10_000)
 """Members and partitions of the stable group whose heartbeats are measured."""
-GROUP_AT_REST_S = 5.0
+STABLE_GROUP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +370,7 @@ def report_consumer_groups(match: str, servers: Sequence[Contender], repetitions
         print(f"{name + contender.suffix:46} {figures}", flush=True)  # noqa: T201
     for what, cpu in form.items():
         _print_growth(what, cpu)
-    report_group_at_rest(match, servers)
+    report_stable_group(match, servers)
     alone: dict[int, float] = {}
     rows_of_assignor = [(*size, 1) for size in CONSUMER_GROUPS] + [(*CONSUMER_GROUPS[-1], ASSIGNOR_TOPICS)]
     for members, partitions, topics in rows_of_assignor if servers[0].is_ours else ():
@@ -392,16 +392,16 @@ def _print_growth(what: str, cost: dict[int, float]) -> None:
     print(f"growth of {what} with members x partitions: exponent {exponent:.2f} (linear: 1)", flush=True)  # noqa: T201
 
 
-def report_group_at_rest(match: str, servers: Sequence[Contender]) -> None:
+def report_stable_group(match: str, servers: Sequence[Contender]) -> None:
     """Heartbeats per second of one large group, and the CPU time for each. It is measured once, because forming takes long."""
-    members, partitions = GROUP_AT_REST
+    members, partitions = STABLE_GROUP
     name = f"consumer heartbeats of one group of {members:,} members"
     if match not in name:
         return
     room = f"max.connections={3 * members}", f"max.connections.per.ip={3 * members}"
     for contender in servers:
         with contender.start(*room) as server:
-            arguments = (server.host, server.port, server.pid, members, partitions, GROUP_AT_REST_S)
+            arguments = (server.host, server.port, server.pid, members, partitions, STABLE_GROUP_S)
             outcome = Outcome(**_run_program("coordinator.bench.consumer", *map(str, arguments)))
         rate, cost = outcome.answers / outcome.seconds, outcome.server_cpu_s / outcome.answers * 1e6
         print(f"\n{name}{contender.suffix}: {rate:,.0f} per second, {cost:.1f} us of server CPU each", flush=True)  # noqa: T201

@@ -293,11 +293,12 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "The interval at which the server looks for expired offsets."),
         ("fencing.require.ownership", GroupsConfig, BOOLEAN, "",
          "If true, a member that commits with its current epoch must own the partitions. If false, as in Kafka, it can"
-         " commit any partition. A single group can override this. Not a Kafka setting."),
+         " commit any partition. A single group can override it with consumer.fencing.require.ownership or"
+         " streams.fencing.require.ownership. Not a Kafka setting."),
         ("fencing.require.member", GroupsConfig, BOOLEAN, "",
          "If true, a commit in a transaction must name a member of the group, so that it can be fenced. If false, as in"
-         " Kafka, it need not. Clients before Kafka 2.5 name no member. A single group can override this."
-         " Not a Kafka setting."),
+         " Kafka, it need not. Clients before Kafka 2.5 name no member. A single group can override it with"
+         " fencing.require.member. Not a Kafka setting."),
     ),
     "Classic groups": (
         ("group.initial.rebalance.delay.ms", GroupsConfig, INT, "milliseconds",
@@ -323,7 +324,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
     ),
     "Consumer groups": (
         ("group.consumer.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The server removes a member that sends no heartbeat for this long."
+         "The server removes a member that sends no heartbeat for this long. Lower it to detect dead members sooner."
          " A single group can override it with consumer.session.timeout.ms."),
         ("group.consumer.min.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
          "The lower bound for session timeouts, the server's own and those of single groups."),
@@ -361,7 +362,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
     ),
     "Streams groups": (
         ("group.streams.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The server removes a member that sends no heartbeat for this long."
+         "The server removes a member that sends no heartbeat for this long. Lower it to detect dead members sooner."
          " A single group can override it with streams.session.timeout.ms."),
         ("group.streams.min.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
          "The lower bound for session timeouts, the server's own and those of single groups."),
@@ -498,9 +499,9 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "The largest request of any other kind. The server closes the connection of a client that sends a larger one."
          " The assignments of 3,000 members take about 1 MiB. Not a Kafka setting."),
         ("limit.request.elements", NetworkConfig, POSITIVE, "elements",
-         "The most elements that all arrays of a request can have together; ten times as many in heartbeats, which name"
-         " all partitions of a member. The server closes the connection of a client that sends more. It keeps a small"
-         " request from taking much CPU. Not a Kafka setting."),
+         "The most elements that all arrays of a request can have together; ten times as many in heartbeats of"
+         " consumer and streams groups, which name all partitions of a member. The server closes the connection of a"
+         " client that sends more. The limit keeps small requests from taking much CPU. Not a Kafka setting."),
         ("limit.memory.bytes", NetworkConfig, integer(1 << 20, LONG_MAX), "bytes",
          "The most memory that all requests and responses over 64 KiB can take together. While it is used up, further"
          " large requests wait and Fetch responses have no records. Not a Kafka setting."),

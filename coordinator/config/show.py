@@ -4,7 +4,17 @@ import re
 from collections.abc import Iterator
 from textwrap import wrap
 
-from coordinator.config.settings import SETTINGS, STRUCTURED, ServerConfig, Setting, StructuredSetting, joined, value_of
+from coordinator.config.settings import (
+    INT_MAX,
+    LONG_MAX,
+    SETTINGS,
+    STRUCTURED,
+    ServerConfig,
+    Setting,
+    StructuredSetting,
+    joined,
+    value_of,
+)
 
 WIDTH = 110
 _LARGER_UNITS = {
@@ -80,7 +90,9 @@ def list_settings() -> Iterator[str]:
 
 
 def _in_larger_units(value: Value, unit: str) -> str:
-    """The largest unit in which a number is whole: 604800000 milliseconds are 7 days."""
+    """A number in the largest unit in which it is whole: 604800000 milliseconds are 7 days."""
+    if value in (INT_MAX, LONG_MAX):
+        return "  (no limit)"
     if isinstance(value, int):
         for larger, size in _LARGER_UNITS.get(unit, ()):
             count, rest = divmod(value, size)

@@ -55,7 +55,6 @@ class Connection:
     """A connection to one server, and the API versions that the server supports."""
 
     def __init__(self, address: Address, timeout_s: float) -> None:
-        self.address = address
         self.name = joined(*address)
         """HOST:PORT."""
         self._correlation_id = 0

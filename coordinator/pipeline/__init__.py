@@ -1,27 +1,32 @@
-"""Spark over the logs: why did groups rebalance, who owned what, which commits were zombies.
+"""Spark jobs over the coordinator's logs: why groups rebalanced, who owned what, which commits were zombies.
 
-What goes in are the views of `pyspark_coordinator_log` (its columns.py is the contract); what comes out are tables, audits
-and a report. Every step is a function from DataFrames to a DataFrame:
+The input is the views of `pyspark_coordinator_log` (the contract is its columns.py); the output is tables, audits and a
+report. Every step is a function from DataFrames to a DataFrame:
 
-    evidence         where the rows come from: a log folder, a Kafka cluster, the archive of `follow`
-    intervals        from when to when was this member at this epoch, and that partition this member's
-    rebalances       the epochs and generations of a group: why, how long, who was waited for
-    transactions     what became of offsets that were committed in transactions
-    verdicts         each commit that was decided, beside what history says about it; what other policies had said
-    judging          the same of a batch; holdings: where a commit finds its history; findings: sums of it, and what is broken.
-                     NumPy, without Spark
-    broken           what must never be: the order of the epochs, two owners, zombies let through
-    gaps             from where on the logs say everything, and where they are silent
-    tables, audit    all of it, written; files: what tasks write themselves
-    report           all of it, for a person: collected; pages, drawing and markup: shown
-    follow           the same, continuously
-    job              arguments, session, progress, exit codes
+    sources              where rows come from: a log folder, a Kafka cluster, or the archive that `follow` keeps
+    intervals            when each member was at each epoch, and when it owned each partition
+    rebalances           the epochs and generations of a group: cause, duration, slowest member
+    transactions         the outcome of offsets committed in transactions
+    verdicts             every decided commit, compared with history and with the other fencing policies
+    judging              the same for one Arrow batch, in NumPy, without Spark
+    assignment_history   the lookup from a commit to the intervals that judge it; also without Spark
+    findings             sums over the verdicts, and the invariants they break
+    invariants           what must never happen: epochs out of order, two owners, accepted zombies
+    gaps                 where the logs are complete, and where events are missing
+    tables, audit        writing all of it; files: Parquet files that tasks write themselves
+    report               the HTML report: what to show; pages, drawing and markup: how
+    follow               the same, continuously
+    synthetic_log        a generated log with a known number of zombies, to try the jobs on
+    job                  arguments, session, progress, exit codes
 
-Three rules hold throughout. *Order is the log's*: the offset inside a shard, never a timestamp; an event, which was decided
-when the state log ended at `state_offset`, sees the records before that offset and none at or after it. *No group is held in
-memory*: windows of Spark sort and spill, and their keys go down to the member and the partition; commits are not sorted at all,
-but judged as they are read, beside what is small: who had what when. So one group that is a third of the log is spread like the
-rest. *Absent is absent*: where the log cannot say, a column is null and a table is empty.
+Three rules hold throughout.
 
-Nothing here is imported by the server, and `pyspark` only by what is in this package: it is the extra `pipeline`.
+- *The log defines the order.* Rows are ordered by the offset inside a shard, never by a timestamp. An event decided when
+  the state log ended at `state_offset` sees the records before that offset and none at or after it.
+- *No group is held in memory.* Spark's windows sort and spill, and their keys go down to member and partition. Commits are
+  not sorted at all: they are judged as they are read, against the much smaller history of who owned what. A group that
+  makes up a third of the log is therefore spread over the tasks like any other.
+- *Missing stays missing.* Where the log cannot tell, a column is null and a table is empty.
+
+The server imports nothing from here, and only this package needs `pyspark` (the extra `pipeline`).
 """

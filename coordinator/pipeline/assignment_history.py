@@ -1,12 +1,13 @@
-"""Who was at which epoch, and had which partition, when: two tables of intervals, and a look-up into the past of each.
+"""Who was at which epoch and owned which partition, and when: two interval tables with point-in-time lookup.
 
-Of a history of commits this is the small side: it grows with rebalances, and not with what is committed between them. So it
-goes to where the commits are, as sorted numbers, and a commit finds its interval by bisection; the commits, of which there
-are a hundred to one, are neither sorted nor moved. (Windows over both together sort every commit twice: ten times the work.)
+This is the small side of the join: it grows with rebalances, not with commits. So it is broadcast to the tasks that read
+the commits, as sorted integers, and each commit finds its interval by binary search. The commits, typically a hundred times
+as many, are neither sorted nor moved. (Window functions over both sides would sort every commit twice, at ten times the
+cost.)
 
-An interval is found by who it is about and when it began. Both become ranks: those whom it is about are numbered, and of the
-offsets at which anything began the i-th stands for itself, so that `number * offsets + rank` is one integer, which does not
-overflow before there are three thousand million rows. Nothing is hashed, so nothing is mistaken for something else.
+An interval is found by its subject (a member, or a member and partition) and its start. Subjects are numbered, and starts
+are replaced by their rank among all start offsets, so `subject * ranks + rank` is a single integer. It cannot overflow below
+three billion rows. Nothing is hashed, so there are no collisions.
 """
 
 from collections.abc import Sequence
@@ -21,16 +22,16 @@ import pyarrow.compute as pc
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 NONE = -(1 << 62)
-"""In place of null: less than any number there is, and equal to none."""
+"""Stands for null: smaller than every real number, and equal to none."""
 OPEN = (1 << 62) - 1
-"""The end of what has not ended."""
+"""The end of an interval that has not ended."""
 Who = tuple[str, int, str, str]
 """(log_id, shard, group, member)."""
 MEMBER_COLUMNS = ("log_id", "shard", "group", "member_id")
 
 
 def integers(column: Any) -> Ints:
-    """An Arrow column of integers or truth values; NONE where it is null."""
+    """An Arrow column of integers or booleans as NumPy integers; null becomes NONE."""
     if column.null_count:
         column = pc.fill_null(column.cast(pa.int64()), NONE)
     values: Ints = column.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -38,7 +39,7 @@ def integers(column: Any) -> Ints:
 
 
 class EncodedColumn:
-    """A column of few different values: which there are, and which of them each row has; -1 is null."""
+    """A column with few distinct values: the values, and the code of each row (-1 is null)."""
 
     __slots__ = ("codes", "values")
 
@@ -49,13 +50,13 @@ class EncodedColumn:
         self.codes: Ints = (pc.fill_null(indices, -1) if indices.null_count else indices).to_numpy().astype(np.int64)
 
     def mapped(self, numbers: Sequence[int], absent: int) -> Ints:
-        """The number of each row's value, given those of `values`."""
+        """Replaces each row's value by a number; `numbers` corresponds to `values`, and null becomes `absent`."""
         table = np.array([*numbers, absent], np.int64)
         return table[self.codes]
 
 
 def unique_combinations(columns: Sequence[EncodedColumn]) -> tuple[list[tuple[Any, ...]], Ints]:
-    """The different combinations that there are, and which of them each row has."""
+    """The distinct combinations of some columns, and the index of each row's combination."""
     key = columns[0].codes + 1
     for column in columns[1:]:
         key = key * (len(column.values) + 1) + column.codes + 1
@@ -71,7 +72,7 @@ def unique_combinations(columns: Sequence[EncodedColumn]) -> tuple[list[tuple[An
 
 
 class _IntervalIndex:
-    """Intervals in the order of whom they are about and when they began."""
+    """Intervals sorted by subject and start."""
 
     __slots__ = ("about", "key", "order", "step", "to_offset")
 
@@ -84,7 +85,7 @@ class _IntervalIndex:
         self.to_offset = to_offset[self.order]
 
     def find(self, about: Ints, rank: Ints, position: Ints) -> tuple[Ints, Mask]:
-        """The place of the interval that holds at each position, and whether there is one."""
+        """Finds the interval that covers each position: its index, and whether there is one."""
         if not len(self.key):
             return np.zeros(len(about), np.int64), np.zeros(len(about), bool)
         place = np.searchsorted(self.key, about * self.step + rank) - 1
@@ -95,7 +96,7 @@ class _IntervalIndex:
 
 
 def _rank_in(table: Ints, values: Ints) -> Ints:
-    """The place of each value in a sorted table of different ones; -1 for one that is not there."""
+    """The index of each value in a sorted table of distinct values; -1 if it is not there."""
     if not len(table):
         return np.full(len(values), -1, np.int64)
     place = np.minimum(np.searchsorted(table, values), len(table) - 1)
@@ -104,18 +105,18 @@ def _rank_in(table: Ints, values: Ints) -> Ints:
 
 @dataclass(slots=True)
 class MemberStates:
-    """What a member was at each of some positions; `is_there` says whether it was."""
+    """The state of members at given positions. `is_there`: whether the member existed."""
 
     is_there: Mask
     epoch: Ints
     revocation_epoch: Ints
     holds: Mask
-    """Whether it can be known what it held."""
+    """Whether the member's assignment is known."""
 
 
 @dataclass(slots=True)
 class Ownerships:
-    """Whether partitions were their member's, and since which epoch: by history, and as its records say."""
+    """Whether members owned partitions at given positions, and since which epoch: by history, and as recorded."""
 
     is_owned: Mask
     acquired: Ints
@@ -123,11 +124,11 @@ class Ownerships:
 
 
 class AssignmentHistory:
-    """The intervals of all members and of all that they held; it is sent to the tasks as it is.
+    """The intervals of all members and of the partitions they held. Broadcast to the tasks.
 
     `members`: one row per record about a member, with MEMBER_COLUMNS, from_offset, to_offset, epoch, revocation_epoch, holds.
-    `held`: one row per partition and run of records that say the same of it: the same, with topic_key, partition, since
-    (as recorded) and acquired (the epoch in which it got it).
+    `held`: one row per partition and run of records that describe it identically: MEMBER_COLUMNS, from_offset, to_offset,
+    topic_key, partition, since (as recorded) and acquired (the epoch in which the member got it).
     """
 
     def __init__(self, members: Any, held: Any) -> None:
@@ -163,11 +164,11 @@ class AssignmentHistory:
         self._since = integers(_column(held, "since"))[self._held.order]
 
     def numbers(self, who: Sequence[tuple[Any, ...]]) -> Ints:
-        """How members are known here; -1 for one that is not."""
+        """The internal number of each member; -1 if unknown."""
         return np.array([self._who.get(each, -1) for each in who], np.int64)
 
     def members_at(self, member: Ints, position: Ints) -> MemberStates:
-        """The members as they were before what came at these positions."""
+        """The state of each member just before the given position."""
         place, found = self._members.find(member, np.searchsorted(self._ownership_start, position), position)
         if not len(self._epoch):
             nothing = np.full(len(member), NONE, np.int64)
@@ -180,7 +181,7 @@ class AssignmentHistory:
         )
 
     def ownerships_at(self, member: Ints, topic: EncodedColumn, partition: Ints, position: Ints) -> Ownerships:
-        """The partitions as they were then."""
+        """The ownership of each partition just before the given position."""
         numbers = topic.mapped([self._topics.get(each, -1) for each in topic.values], -1)
         possible = (numbers >= 0) & (member >= 0) & (partition >= 0) & (partition < self._partitions)
         pair = _rank_in(self._pairs, np.where(possible, numbers * self._partitions + partition, -1))
@@ -196,7 +197,7 @@ class AssignmentHistory:
 
 
 def _column(table: Any, name: str) -> Any:
-    """A column of a table as one array."""
+    """A column of a table as one contiguous array."""
     column = table.column(name)
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 

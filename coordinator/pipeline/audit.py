@@ -1,8 +1,8 @@
-"""The audit: what of all this is wrong, in numbers and rows.
+"""The audit: everything the logs show to be wrong, as numbers and rows.
 
-It writes the tables that are evidence (`commit_verdicts`, `policy_replay`, `invariants_broken`, `event_gaps`) and
-audit.json, which has the sums of them and says what could not be audited and why. Whether there is anything wrong is
-the exit code's business (job.py): a gap in the events is not wrong, but nothing that is said of it is whole.
+It writes the tables that hold the proof (`commit_verdicts`, `policy_replay`, `invariants_broken`, `event_gaps`) and
+audit.json, which sums them up and says what could not be audited and why. The exit code (job.py) depends only on broken
+invariants: a gap in the events is not an error, but results for that stretch of the log are incomplete.
 """
 
 import json
@@ -21,7 +21,7 @@ SUMMARY = "audit.json"
 
 
 def audit(derived: Derived, store: Store) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yields the name of each step when it is done; last "audit" and the summary."""
+    """Yields the name of each finished step; the last one is "audit", with the summary."""
 
     def keep(name: str, frame: DataFrame) -> DataFrame:
         return store.write(name, frame) if name in WRITTEN else materialize(frame)
@@ -35,7 +35,7 @@ def audit(derived: Derived, store: Store) -> Iterator[tuple[str, dict[str, Any] 
 
 
 def summary(derived: Derived) -> dict[str, Any]:
-    """All sums, as JSON has them. What there is no evidence for is null."""
+    """All sums, ready for JSON. A sum the log gives no basis for is null."""
     return {
         "log": derived.source.name,
         "commits": None if derived.sums is None else derived.sums.commits(),
@@ -51,38 +51,41 @@ def _counts(frame: DataFrame, column: str) -> dict[str, int]:
 
 
 def _unreadable(derived: Derived) -> dict[str, int]:
-    """Records that were kept and could not be read, by type: unknown ones, and those in newer versions."""
+    """Counts the records that could not be decoded, by type: unknown types and newer versions."""
     rows = derived.state.where("problem is not null").select("type", "problem")
     found = rows.groupBy(F.coalesce("type", F.lit("no type")).alias("type")).count().collect()
     return {row["type"]: row["count"] for row in found}
 
 
 def write_summary(folder: Path, found: dict[str, Any]) -> None:
-    """audit.json, whole or not at all."""
+    """Writes audit.json atomically."""
     new = folder / f".{SUMMARY}.new"
     new.write_text(json.dumps(found, indent=2) + "\n")
     new.replace(folder / SUMMARY)
 
 
 def is_clean(found: dict[str, Any]) -> bool:
-    """Whether nothing is broken. What every policy lets through (unowned partitions) is not."""
+    """Whether no invariant is broken. Commits that every policy accepts (unowned partitions) do not count."""
     return not found["broken"]
 
 
 def lines(found: dict[str, Any]) -> Iterator[str]:
-    """The summary in words."""
+    """The summary as lines of text."""
     commits = found["commits"]
     if commits is None:
-        yield "commits: the log has no events, so who committed what, and what was refused, is not known"
+        yield "commits: unknown, because the log has no events"
     else:
         yield (
             f"commits: {commits['decisions']:,} decided, {commits['accepted']:,} accepted, {commits['refused']:,} refused, "
             f"{commits['failed']:,} failed"
         )
         yield f"zombies: {commits['zombies_accepted']:,} accepted, {commits['zombies_refused']:,} refused"
-        yield f"unowned at the current epoch: {commits['unowned_accepted']:,} accepted, {commits['unowned_refused']:,} refused"
+        yield (
+            f"unowned partitions at the current epoch: {commits['unowned_accepted']:,} accepted, "
+            f"{commits['unowned_refused']:,} refused"
+        )
         if commits["cannot_say"]:
-            yield f"cannot say: {commits['cannot_say']:,}"
+            yield f"undecidable: {commits['cannot_say']:,}"
     for row in found["policies"] or ():
         yield (
             f"policy {row['replayed'].replace('_', '-')}: {row['refused']:,} of {row['requests']:,} requests refused "
@@ -100,4 +103,4 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
             f"({gap['detail']})"
         )
     for kind, count in found["unreadable"].items():
-        yield f"not read: {count:,} records of type {kind}"
+        yield f"undecoded: {count:,} records of type {kind}"

@@ -1,7 +1,7 @@
-"""The two pictures of a group, as SVG: how its epochs went on, and who had which partition.
+"""The two charts of a group as SVG: its epochs over time, and who owned which partition.
 
-Both have the same time axis, so that one can be read below the other. Time is what a person asks by; the order of things is the
-log's, so the offsets are in the tool tips. What is too short to be seen is drawn a pixel wide all the same.
+Both share one time axis, so they can be compared vertically. Readers think in time, but the log orders by offset; the
+offsets are in the tool tips. An interval too short to see is drawn one pixel wide.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _SHADES = ("#3b6fb6", "#d98032", "#4f9a5c", "#8b62a8", "#c2a83e", "#4ba3a8", "#b
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Milliseconds to pixels."""
+    """Maps milliseconds to pixels."""
 
     from_ms: int
     to_ms: int
@@ -58,7 +58,7 @@ def _moment(time_ms: int, step_ms: int) -> str:
 
 
 def clock(time_ms: int | None) -> str:
-    """A moment for a table; UTC."""
+    """A timestamp for a table, in UTC."""
     if time_ms is None:
         return ""
     moment = datetime.fromtimestamp(time_ms / 1000, UTC)
@@ -66,7 +66,7 @@ def clock(time_ms: int | None) -> str:
 
 
 def duration(ms: int | None) -> str:
-    """As a person says it."""
+    """A duration in the unit a person would use."""
     if ms is None:
         return ""
     if ms < 1_000:
@@ -79,7 +79,7 @@ def duration(ms: int | None) -> str:
 
 
 class Colours:
-    """A colour for each name, in the order in which they are met; after twelve the same again, drawn with a stripe."""
+    """Assigns colours to names in order of appearance. After twelve the colours repeat, with stripes."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
@@ -113,7 +113,7 @@ def _frame(height: float, axis: Axis, label: str, *content: Markup) -> Markup:
 def epochs(
     axis: Axis, steps: Sequence[tuple[int, int, str]], rebalances: Sequence[tuple[int, int | None, str, str]]
 ) -> Markup:
-    """The group's epoch over time, and below it the rebalances as bars.
+    """Draws the group epoch over time, with the rebalances as bars below it.
 
     `steps`: (time, epoch, tool tip); `rebalances`: (time, duration or None, cause, tool tip).
     """
@@ -154,7 +154,7 @@ def epochs(
 
 
 def legend(colours: Mapping[str, tuple[str, bool]]) -> Markup:
-    """Names and their colours: (colour, striped)."""
+    """A legend: name -> (colour, striped)."""
     items = []
     for name, (colour, striped) in colours.items():
         items.append(tag("span", tag("i", style=f"background:{colour}", class_="striped" if striped else None), name))
@@ -167,10 +167,10 @@ def gantt(
     marks: Mapping[str, Sequence[tuple[int, bool, str]]],
     colours: Colours,
 ) -> Markup:
-    """A row for each partition, a bar for each time that it had an owner.
+    """Draws one row per partition and one bar per ownership.
 
-    `rows`: (partition, [(from, to or None, member, tool tip)]); `marks`: partition -> (time, let through, tool tip) of
-    zombies' commits: a cross where it was let through, a ring where it was refused.
+    `rows`: (partition, [(from, to or None, member, tool tip)]); `marks`: partition -> (time, accepted, tool tip) for zombie
+    commits. A cross marks an accepted commit, a ring a refused one.
     """
     height = len(rows) * ROW + AXIS + 6
     content = [
@@ -186,7 +186,7 @@ def gantt(
         for place, (from_ms, to_ms, member, tip) in enumerate(bars):
             x = axis.x(from_ms)
             width = max(axis.x(axis.to_ms if to_ms is None else to_ms) - x, 1.0)
-            # Two owners at once share the row's height, so that both are seen.
+            # Two simultaneous owners share the height of the row, so that both are visible.
             top, tall = (y + (ROW - 4) / 2 * shared[place], (ROW - 4) / 2) if place in shared else (y, ROW - 4)
             where = {"x": f"{x:.1f}", "y": f"{top:g}", "width": f"{width:.1f}", "height": f"{tall:g}"}
             content.append(tag("rect", tag("title", tip), **where, fill=colours.of(member)))
@@ -200,11 +200,11 @@ def gantt(
                 content.append(tag("path", tag("title", tip), d=d, class_="cross"))
             else:
                 content.append(tag("circle", tag("title", tip), cx=f"{x:.1f}", cy=f"{middle:g}", r=4, class_="ring"))
-    return _frame(height, axis, "who had which partition, over time", *content)
+    return _frame(height, axis, "partition ownership over time", *content)
 
 
 def _overlaps(bars: Sequence[tuple[int, int | None, str, str]]) -> dict[int, int]:
-    """Bars that share time with another: place -> 0 for the upper half, 1 for the lower."""
+    """Finds bars that overlap in time: index -> 0 for the upper half of the row, 1 for the lower."""
     found: dict[int, int] = {}
     end, last = -1, -1
     for place, (from_ms, to_ms, _, _) in enumerate(bars):

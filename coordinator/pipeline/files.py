@@ -1,9 +1,9 @@
-"""Parquet files that tasks write themselves, in passing.
+"""Parquet files that tasks write directly, as a by-product of judging.
 
-A table that is made in Python could be handed to Spark, which takes every value apart and puts it together again to write it;
-that costs more than to make it. Where tasks and driver are one process they see one disk, and a task writes what it has made
-as it is: one file for each day, under the task's number and so replaced if the task is run again, which has its name when
-it is whole.
+Handing a table made in Python to Spark means that Spark takes every value apart and puts it together again to write it,
+which costs more than making the table. When tasks and driver share a machine they share a disk, so a task writes its own
+result: one file per day, named after the task, so that a retried task replaces it. A file gets its final name when it is
+complete.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ _DAY_MS = 86_400_000
 
 
 class DayFiles:
-    """The files of one task, in folders by day (UTC) of a column of milliseconds. Left by an error, it leaves nothing."""
+    """The files of one task, in one folder per day (UTC) of a millisecond column. After an error nothing is left behind."""
 
     def __init__(self, folder: Path, task: int, time_column: str, sought: Sequence[str]) -> None:
-        """`sought`: by which rows are looked for. To note a column's least and most takes a third as long as to write it."""
+        """`sought`: columns that readers filter by. Their min/max statistics cost a third of writing the column."""
         self._folder = folder
         self._name = f"part-{task:05d}.parquet"
         self._time_column = time_column
@@ -67,5 +67,5 @@ class DayFiles:
                 self._new(name), batch.schema, use_dictionary=coded, store_schema=False, write_statistics=self._sought
             )
             self._open[name] = writer
-        # A row group of its own for each batch: what its texts are coded by is another one's in the next.
+        # One row group per batch: each batch has its own dictionaries for its text columns.
         writer.write_table(pa.Table.from_batches([batch]))

@@ -1,9 +1,9 @@
-"""What follows from commits that were judged: sums per group and policy, and what of it must not be.
+"""Results derived from judged commits: sums per group and policy, and broken invariants.
 
-A request is one event, so all of its partitions are in one batch of judging.py, and what is said of requests (policy_replay,
-the rule `verdict`) needs no look beyond it. So a task sums up its batches as it goes along (`Findings`); what comes out of it
-is a row per group, policy and task, and the rows that are broken. The sums of all tasks are few enough to be added up in one
-place (`Sums`), where the intervals of all members have been before.
+A request is one event, so all its partitions are in the same batch of judging.py, and statements about requests
+(policy_replay, the rule `verdict`) need no other batch. Each task sums up its batches as it goes (`Findings`) and emits one
+row per group and policy, plus the broken rows. The sums of all tasks are few enough to be added up on the driver (`Sums`),
+which has held the intervals of all members before.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,23 +41,23 @@ REQUEST_TALLIES = (
     "accepted_unowned", "accepted_unowned_partitions",
 )  # fmt: skip
 _REFUSALS = 3
-"""How many of those are refusals."""
+"""How many of the tallies, from the first on, count refusals."""
 REPLAYED = (*POLICIES, IN_FORCE)
 COUNTERS = (*PARTITION_COUNTS, *_REQUEST_COUNTS, *(f"{name}:{what}" for name in REPLAYED for what in REQUEST_TALLIES))
-"""What the numbers of a sum are: of partitions, of requests, and of requests under each policy and as they were answered."""
+"""What each number of a sum counts: partitions, requests, and requests per policy (`in force`: as answered)."""
 BROKEN = pa.struct([
     ("rule", pa.string()), ("log_id", pa.string()), ("shard", pa.int32()), ("group", pa.string()),
     ("member_id", pa.string()), ("other_member_id", pa.string()), ("topic_key", pa.string()), ("partition", pa.int32()),
     ("log", pa.string()), ("offset", pa.int64()), ("until_offset", pa.int64()), ("time_ms", pa.int64()),
     ("detail", pa.string()),
 ])  # fmt: skip
-"""The table invariants_broken."""
+"""The schema of the table invariants_broken."""
 SUMS = pa.struct([
     ("log_id", pa.string()), ("shard", pa.int32()), ("group", pa.string()), ("policy", pa.string()),
     ("counts", pa.list_(pa.int64())),
 ])  # fmt: skip
 FINDINGS = pa.schema([("sums", SUMS), ("broken", BROKEN)])
-"""One of the two in each row."""
+"""Each row has exactly one of the two."""
 _BROKEN_AT_ONCE = 10_000
 
 
@@ -66,18 +66,18 @@ REPLAY = pa.schema([
     ("replayed", pa.string()),
     *((name, pa.int64()) for name in ("requests", "cannot_say", "refused", *REQUEST_TALLIES)),
 ])  # fmt: skip
-"""The table policy_replay."""
+"""The schema of the table policy_replay."""
 
 
 class Findings:
-    """Goes along with the judging: sums up what is judged, and notes what is broken."""
+    """Accumulates the sums and the broken rows of one task."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[Any, ...], Ints] = {}
         self._broken: list[dict[str, Any]] = []
 
     def add(self, judged: JudgedBatch) -> Iterator[Any]:
-        """Takes a batch; yields what is broken as soon as there is much of it."""
+        """Adds a batch. Yields broken rows as soon as there are many."""
         requests = _Requests(judged)
         self._count(judged, requests)
         self._broken += _zombies_accepted(judged)
@@ -88,7 +88,7 @@ class Findings:
             self._broken = []
 
     def end(self) -> Iterator[Any]:
-        """Yields the rest."""
+        """Yields the remaining rows."""
         sums = [
             {**dict(zip(SUMS.names, key, strict=False)), "counts": counts.tolist()}
             for key, counts in self._sums.items()
@@ -109,7 +109,7 @@ class Findings:
 
     def _count(self, judged: JudgedBatch, requests: "_Requests") -> None:
         policies = len(judged.policy.values) + 1
-        # Groups, not members: the different keys are few.
+        # Keyed by group, not by member, so there are few distinct keys.
         groups = list(dict.fromkeys(each[:3] for each in judged.who))
         number = {each: place for place, each in enumerate(groups)}
         of_group = np.array([number[each[:3]] for each in judged.who], np.int64)[judged.of_who]
@@ -130,7 +130,7 @@ class Findings:
 
 
 def _partition_counts(judged: JudgedBatch) -> Iterator[Mask]:
-    """In the order of COUNTED."""
+    """Masks in the order of COUNTERS."""
     accepted, refused = judged.is_outcome(ACCEPTED), judged.is_outcome(REFUSED)
     yield np.ones(len(judged), bool)
     yield accepted
@@ -146,7 +146,7 @@ def _partition_counts(judged: JudgedBatch) -> Iterator[Mask]:
 
 
 class _Requests:
-    """The rows by request. What failed for what it said (its metadata is too long) leaves the others of its request alone."""
+    """Aggregates a batch by request. A partition that failed for its content does not affect the others."""
 
     __slots__ = (
         "accepts",
@@ -185,7 +185,7 @@ class _Requests:
 
     @property
     def is_replayed(self) -> Mask:
-        """A member of a group that has policies asks, and is not told that what it says is wrong."""
+        """Requests a policy decides on: a member of a group with policies sent them, and their content was valid."""
         judged = self.judged
         there = np.zeros(len(judged.first), bool)
         there[self.some] = True
@@ -193,7 +193,7 @@ class _Requests:
         return there & has_kind & ~self.is_unclaimed & ~self.is_failed
 
     def counts(self) -> Iterator[tuple[Mask, Ints | None]]:
-        """Which requests, and how much each counts, in the order of COUNTED."""
+        """Yields (which requests, weight of each) in the order of COUNTERS."""
         replayed = self.is_replayed
         yield replayed, None
         yield replayed & self.is_unknown, None
@@ -222,7 +222,7 @@ def _text_or(value: Any, instead: str) -> Any:
 
 
 def _zombies_accepted(judged: JudgedBatch) -> Iterator[dict[str, Any]]:
-    """Commits that no policy should let through, and that were let through."""
+    """Yields accepted commits that no policy should accept."""
     for place in np.flatnonzero(judged.is_truth(*ZOMBIES) & judged.is_outcome(ACCEPTED)).tolist():
         row = judged.row(place)
         yield _broken(
@@ -235,7 +235,7 @@ def _zombies_accepted(judged: JudgedBatch) -> Iterator[dict[str, Any]]:
 
 
 def _event_disagreements(judged: JudgedBatch) -> Iterator[dict[str, Any]]:
-    """Commits of consumer groups about which event and state log differ."""
+    """Yields commits of consumer groups where the event contradicts the state log."""
     of = judged.of
     reported, actual = judged.reported_epoch[of], np.where(judged.epoch >= 0, judged.epoch, NONE)
     epochs_differ, ownership_differs = reported != actual, (judged.reported_since != NONE) != judged.is_owned
@@ -256,8 +256,8 @@ def _event_disagreements(judged: JudgedBatch) -> Iterator[dict[str, Any]]:
 
 
 def _verdicts_differ(judged: JudgedBatch, requests: _Requests) -> Iterator[dict[str, Any]]:
-    """Requests of which the event has another verdict than the replay."""
-    # Where ownership is required the event's verdicts know of it, and the replay of the bare policies does not.
+    """Yields requests whose recorded verdict differs from the replayed one."""
+    # With `fencing.require.ownership` the recorded verdicts consider ownership, which the replay of the bare policies does not.
     comparable = requests.is_replayed & judged.is_consumer & judged.by_state & (requests.unowned == 0)
     differs = [
         comparable & (reported != NO_VERDICT) & (reported != accepts)
@@ -274,10 +274,10 @@ def _verdicts_differ(judged: JudgedBatch, requests: _Requests) -> Iterator[dict[
 
 
 class Sums:
-    """The sums of all tasks added up, for each group and policy in force (None in classic groups)."""
+    """The sums of all tasks, for each group and policy in force (None in classic groups)."""
 
     def __init__(self, rows: Any) -> None:
-        """`rows`: a table with the columns SUMS."""
+        """`rows`: a table with the columns of SUMS."""
         keys = list(zip(*(rows.column(name).to_pylist() for name in SUMS.names[:-1]), strict=True))
         number: dict[tuple[Any, ...], int] = {}
         of = np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
@@ -288,7 +288,7 @@ class Sums:
 
     @cached_property
     def replay(self) -> Any:
-        """A row per group and policy, `in force` among them: requests, and what was refused and let through, rightly or not."""
+        """One row per group and policy, including `in force`: how many requests were rightly or wrongly decided."""
         with_requests = np.flatnonzero(self._totals_of("requests"))
         keys = [self._keys[place] for place in with_requests.tolist() for _ in REPLAYED]
         if not keys:
@@ -307,11 +307,11 @@ class Sums:
         return pa.Table.from_arrays(columns, schema=REPLAY)
 
     def commits(self) -> dict[str, int]:
-        """Partitions of commits: what was decided, and what of it was a zombie's."""
+        """Counts partitions of commits: all decided ones, and the zombies among them."""
         return {name: int(self._totals_of(name).sum()) for name in PARTITION_COUNTS}
 
     def policies(self) -> list[dict[str, Any]]:
-        """`replay` of all groups together."""
+        """`replay`, summed over all groups."""
         numbers = REPLAY.names[REPLAY.names.index("replayed") + 1 :]
         found = self.replay.group_by("replayed").aggregate([(name, "sum") for name in numbers])
         rows = found.rename_columns([name.removesuffix("_sum") for name in found.column_names]).to_pylist()

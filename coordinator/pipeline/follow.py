@@ -1,25 +1,26 @@
-"""The same, continuously: an archive of the log, and the tables that need not wait for its end.
+"""Follows a log: keeps an archive of it, and the tables that can be written before it ends.
 
     OUT/archive/history, commits, markers    every record, as rows of the views; what `--archive` reads
-    OUT/tables/commit_verdicts               as in a whole history
-    OUT/tables/member_intervals              as in a whole history, once they are over
+    OUT/tables/commit_verdicts               as from the whole history
+    OUT/tables/member_intervals              as from the whole history, written when an interval ends
     OUT/tables/ownership_intervals           likewise
-    OUT/tables/invariants_broken             as they are met: `until_offset` is null if it was not over by then
-    OUT/live                                 what the next batch has to know of those before it
+    OUT/tables/invariants_broken             written when found; `until_offset` is null if the violation had not ended yet
+    OUT/live                                 what the next batch needs from earlier ones
     OUT/checkpoints                          Spark's own
 
-A compacted log forgets; the archive does not. So what must wait for more than a batch (rebalances, transactions) is made
-of the archive by the other jobs, whenever it is asked for.
+A compacted log forgets; the archive does not. Tables that need more than a batch (rebalances, transactions) are therefore
+made from the archive by the other jobs, on demand.
 
-*Exactly once.* Everything that a batch writes is a folder with the batch's number, which takes its name when it is whole
-and takes the place of one that is there. Spark numbers a batch, and says what is in it, before it is run; a batch that
-died is run again with the same rows over the same snapshot, and makes the same folders. Nothing is ever added to.
+*Exactly once.* Everything a batch writes is a folder named after the batch number. It gets that name when complete, and
+replaces an existing folder. Spark numbers a batch and fixes its content before running it, so a batch that died runs again
+with the same rows and the same snapshot and writes the same folders. Nothing is ever appended to.
 
-*What a batch knows.* State and events come together (the view `history`), and no event comes before the state that it was
-decided on. But state may be ahead of events by any number of batches. So a snapshot has, per shard, how far the events have
-come (`settled_from`: no later event was decided on less), each key's last row before that, and all rows from there on; for
-those first rows it says how the ownership of each partition began, which is in rows that are left behind. The snapshot is as
-large as the state that is alive and the stretch by which the events lag; of a shard without events nothing lags.
+*What a batch knows.* State and events arrive together (the view `history`), and no event arrives before the state it was
+decided on. State, however, may be any number of batches ahead of events. So a snapshot contains, per shard, how far the
+events have come (`settled_from`: no later event was decided on an earlier state), the last row of each key before that
+offset, and all rows from there on. For those first rows it also records how the ownership of each partition began, because
+the rows that would show it are dropped. The size of a snapshot is the live state plus the stretch by which events lag; in a
+shard without events nothing lags.
 """
 
 import json
@@ -64,13 +65,13 @@ from pyspark_coordinator_log import kafka as adapter
 from pyspark_coordinator_log.folders import STATE_TOPIC, open_folder
 
 LIVE_TYPES = (CURRENT_ASSIGNMENT, MEMBER_METADATA, CLASSIC_GROUP, GROUP_EPOCH, TARGET_EPOCH)
-"""State records that a later batch may need."""
+"""Types of state records that a later batch may need."""
 MARKERS = "markers"
 SNAPSHOTS_KEPT = 2
-NO_EVENTS_HERE = "no events: the log has none, so there will be no verdicts"
+NO_EVENTS_HERE = "The log has no events, so there will be no verdicts"
 NO_EVENTS_FROM_KAFKA = (
-    "no events: of a cluster only __consumer_offsets is followed, so there will be no verdicts; "
-    "`audit`, `tables` and `report` with --bootstrap read the events of our server, too"
+    "From a cluster only __consumer_offsets is followed, so there will be no verdicts; "
+    "`audit`, `tables` and `report` with --bootstrap also read the events of this server"
 )
 _SHARDS = "shards.json"
 _OWNERSHIP_STARTS = f"log_id string, shard int, `group` string, member_id string, from_offset bigint, held {HELD}"
@@ -78,12 +79,12 @@ Step = Callable[[str], None]
 
 
 class FollowFailed(Exception):
-    """A query of Spark's ended with an error."""
+    """A Spark query ended with an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFolders:
-    """Folders by batch number."""
+    """Folders named by batch number."""
 
     folder: Path
 
@@ -91,11 +92,11 @@ class BatchFolders:
         return self.folder / f"batch={batch:012d}"
 
     def write(self, batch: int, frame: DataFrame) -> None:
-        """Writes a batch's folder; one that is there already is replaced."""
+        """Writes the folder of a batch, replacing an existing one."""
         self.fill(batch, lambda new: frame.write.parquet(str(new)))
 
     def fill(self, batch: int, make: Callable[[Path], None]) -> None:
-        """The same, by something that makes a folder."""
+        """As `write`, for a function that creates the folder."""
         final = self.path(batch)
         new = final.with_name(f".{final.name}.new")
         shutil.rmtree(new, ignore_errors=True)
@@ -113,7 +114,7 @@ class BatchFolders:
 def follow(
     spark: SparkSession, options: Any, read_options: Mapping[str, str], kafka_settings: Mapping[str, str], step: Step
 ) -> None:
-    """Follows a log until SIGTERM or SIGINT; with `options.once` to where it ends now. Raises FollowFailed."""
+    """Follows a log until SIGTERM or SIGINT; with `options.once`, up to its current end. Raises FollowFailed."""
     out = Path(options.out.removeprefix("file://"))
     source = _Source(spark, options, read_options, kafka_settings)
     if not source.has_events:
@@ -136,7 +137,7 @@ def follow(
                 _wait(queries, signals, until=_is_over if options.once else _is_under_way)
             _wait(queries, signals, until=_is_over)
             if not (options.once or signals):
-                raise FollowFailed("the queries ended by themselves")
+                raise FollowFailed("the queries stopped unexpectedly")
         except StreamingQueryException as error:
             raise FollowFailed(_reason(error)) from error
         finally:
@@ -157,9 +158,9 @@ def _start(
 
 
 def _wait(queries: list[StreamingQuery], signals: list[int], *, until: Callable[[StreamingQuery], bool]) -> None:
-    """Waits for the last query to get somewhere, and for whatever ends the wait: a signal, the failure of any.
+    """Waits until the last query satisfies `until`, a signal arrives, or any query fails.
 
-    One after the other, because a query starts Python processes, for whose first word Spark waits ten seconds.
+    Queries are started one at a time, because each starts Python processes and Spark waits only ten seconds for them.
     """
     while queries and not signals and not until(queries[-1]):
         for query in queries:
@@ -177,7 +178,7 @@ def _is_under_way(query: StreamingQuery) -> bool:
 
 @contextmanager
 def _stop_signals() -> Iterator[list[int]]:
-    """A list that is not empty any more after SIGTERM or SIGINT."""
+    """Yields a list that receives SIGTERM and SIGINT."""
     signals: list[int] = []
 
     def stop(number: int, _: object) -> None:
@@ -192,7 +193,7 @@ def _stop_signals() -> Iterator[list[int]]:
 
 
 def _reason(error: StreamingQueryException) -> str:
-    """The line that says it; Spark's text has the whole plan around it."""
+    """The relevant line of an error; Spark wraps it in the whole plan."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if "pyspark_coordinator_log." in line and ": " in line]
     return said[-1] if said else lines[0]
@@ -230,7 +231,7 @@ class _Source:
         return self.log is not None and event_folder(self.log) is not None
 
     def bounds(self) -> list[tuple[str, int, int]]:
-        """Where each shard's state log begins to be whole, as it is now."""
+        """The offset from which each shard's state log is complete, as of now."""
         if self.log is None:
             return []
         folder = open_folder(self.log, STATE_TOPIC)
@@ -238,7 +239,7 @@ class _Source:
 
 
 class Archive:
-    """What was read, kept."""
+    """The archive of all records read."""
 
     def __init__(self, out: Path, source: _Source) -> None:
         self.folder = out / "archive"
@@ -254,7 +255,7 @@ class Archive:
         return BatchFolders(self.folder / name)
 
     def keep(self, name: str, groups: tuple[str, ...]) -> Callable[[DataFrame, int], None]:
-        """A batch function that does nothing else."""
+        """Returns a batch function that only archives."""
         batches = self.view(name)
 
         def batch(frame: DataFrame, number: int) -> None:
@@ -263,9 +264,9 @@ class Archive:
         return batch
 
     def refresh(self, ends: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
-        """Where the archive is whole, given how far each shard was read.
+        """Updates and returns the offset from which the archive is complete, given how far each shard was read.
 
-        Compaction that went past what had been read by then took something that we have not got.
+        If compaction has passed the point that was read, it has removed records the archive does not have.
         """
         for log_id, shard, offset in self._source.bounds():
             known = self._bounds.get((log_id, shard))
@@ -285,21 +286,21 @@ class Archive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shard:
-    """How far a shard has come with a batch, in offsets of its state log."""
+    """Progress of a shard after a batch, in offsets of its state log."""
 
     complete_from: int
     first: int
-    """Of the batch's state records; where there are none: where they would be."""
+    """First state record of the batch; if it has none, where it would be."""
     end: int
     settled_from: int
-    """Before this the state is not whole in what the batch knows."""
+    """The batch does not know the complete state before this offset."""
     settled_to: int
-    """No later event was decided on less."""
+    """No later event was decided on an earlier state."""
     has_events: bool
 
     @classmethod
     def after(cls, before: "_Shard | None", moved: Any | None, complete_from: int) -> "_Shard":
-        """`moved`: the batch's row of this shard, if it has one."""
+        """`moved`: the batch's row for this shard, if any."""
         end = before.end if before else 0
         events_reach = before.settled_to if before else 0
         has_events = before is not None and before.has_events
@@ -314,7 +315,7 @@ class _Shard:
             first=first,
             end=end,
             settled_from=before.settled_to if before else 0,
-            # A shard of which nothing is told has nothing to wait for.
+            # In a shard without events there is nothing to wait for.
             settled_to=min(events_reach, end) if has_events else end,
             has_events=has_events,
         )
@@ -335,7 +336,7 @@ def _write_shards(folder: Path, shards: Mapping[tuple[str, int], _Shard]) -> Non
 
 
 class History:
-    """State and events: the archive of both, and what can be said at once."""
+    """State and events: archives both and writes the tables that can be written immediately."""
 
     def __init__(self, spark: SparkSession, out: Path, archive: Archive, groups: list[str], step: Step) -> None:
         self._spark = spark
@@ -351,7 +352,7 @@ class History:
         }
 
     def batch(self, frame: DataFrame, number: int) -> None:
-        """One batch, the same however often it is run."""
+        """Processes one batch; idempotent."""
         if self._groups:
             frame = frame.where(F.col("group").isin(*self._groups) | F.col("group").isNull())
         rows = materialize(frame)
@@ -367,7 +368,7 @@ class History:
             [(*key, each.complete_from, each.settled_from, each.settled_to, each.first) for key, each in now.items()],
             f"{COMPLETE_FROM}, settled_from bigint, settled_to bigint, first bigint",
         )), number)  # fmt: skip
-        # Last, since with it the batch is whole.
+        # Written last: it marks the batch as complete.
         _write_shards(self._shards.path(number), now)
         for each in (self._shards, self._state, self._ownership_starts):
             each.forget_before(number - SNAPSHOTS_KEPT + 1)
@@ -379,7 +380,7 @@ class History:
 
     @staticmethod
     def _moved(rows: DataFrame) -> dict[tuple[str, int], Any]:
-        """Per shard: the first and the end of the new state, and how far the events have come."""
+        """Per shard: start and end of the new state, and how far the events have come."""
         is_state = F.col("is_state")
         events_reach = F.greatest(F.col("state_offset"), F.col("state_end_offset"))
         found = rows.groupBy(*SHARD).agg(
@@ -416,7 +417,7 @@ class History:
         judging = verdicts.VerdictPass(CommitEventRows(rows.where("not is_state")), members, runs, settled)
 
         def new(frame: DataFrame, column: str) -> DataFrame:
-            """Rows that came to be, or to an end, with this batch's records."""
+            """Rows that began or ended with this batch's records."""
             return frame.join(first, list(SHARD)).where(F.col(column) >= F.col("first")).drop("first")
 
         wrong = (
@@ -433,7 +434,7 @@ class History:
         self._ownership_starts.write(number, _first_ownerships(held, members, shards))
 
     def _judge(self, judging: verdicts.VerdictPass, number: int) -> DataFrame:
-        """Writes the verdicts; returns what was found in them."""
+        """Writes the verdicts; returns the findings."""
         table = self._tables["commit_verdicts"]
         if not intervals.is_local(self._spark):
             table.write(number, judging.rows())
@@ -449,7 +450,7 @@ class History:
 
 
 def _kept(state: DataFrame, shards: DataFrame) -> DataFrame:
-    """What a later batch needs: the last row of each key before what is settled, and all rows from there on."""
+    """What a later batch needs: the last settled row of each key, and all later rows."""
     key = (*GROUP, "type", "member_id")
     newest_first = Window.partitionBy(*key, "is_settled").orderBy(F.desc("offset"))
     rows = (
@@ -463,7 +464,7 @@ def _kept(state: DataFrame, shards: DataFrame) -> DataFrame:
 
 
 def _first_ownerships(held: DataFrame, members: DataFrame, shards: DataFrame) -> DataFrame:
-    """How the ownerships began of the rows that will be the first of their member."""
+    """How the ownerships began, for the rows that will be the first of their member."""
     settled = shards.select("log_id", "shard", "settled_to")
     last_settled = (
         members.join(settled, list(SHARD))

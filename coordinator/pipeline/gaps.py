@@ -1,12 +1,13 @@
-"""From where on the logs say everything, and where they are silent.
+"""Where the logs are complete, and where events are missing.
 
-Two things can be missing. The *state log* loses its past to compaction and retention: `complete_from` says from which offset
-on every record is still there. The *event log* is written beside the state log and not waited for, so a power cut may take
-its end; a server may be told to write fewer events, or none; its past is deleted by its own retention. Each stretch of the
-state log that has no events, or not all of them, is a row: nothing that an audit says about it can be whole.
+Two things can be missing. The *state log* loses its past to compaction and retention: `complete_from` is the offset from
+which every record is still there. The *event log* is written beside the state log without being waited for, so a power
+failure may cut off its end; a server may be configured to write fewer events or none; and retention deletes its oldest
+events. Every stretch of the state log whose events are missing or incomplete is a row here, and audit results for such a
+stretch are incomplete.
 
-Events may also say too much: those that were decided just before the state log lost what they decided never came true. The
-server says so when it opens the log again (`undone_from_offset`), and they are left out everywhere.
+There may also be too many events: if the state log loses its end, the decisions recorded just before that never took
+effect. The server notes this when it reopens the log (`undone_from_offset`), and those events are dropped everywhere.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ ALL_EVENTS = "all"
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """Events of a shard, from the first offset to before the second, that never came true."""
+    """Events `[from_offset, to_offset)` of a shard, whose decisions never took effect."""
 
     log_id: str
     shard: int
@@ -35,12 +36,12 @@ class Undone:
 
 
 def openings(events: DataFrame) -> DataFrame:
-    """The event log's rows about itself. There are few: one or two per start of a server and shard."""
+    """The event log's entries about itself: one or two per shard and server start."""
     return readable(events).where(F.col("type").isin(*ABOUT_ITSELF))
 
 
 def undone(opened: DataFrame) -> Sequence[Undone]:
-    """Which events never came true."""
+    """Returns the ranges of events that never took effect."""
     rows = opened.where((F.col("type") == OPENED) & (F.col("undone_from_offset") >= 0)).select(
         *SHARD, "undone_from_offset", "offset"
     )
@@ -48,7 +49,7 @@ def undone(opened: DataFrame) -> Sequence[Undone]:
 
 
 def without_undone(events: DataFrame, ranges: Sequence[Undone]) -> DataFrame:
-    """The events without those."""
+    """Drops the events in these ranges."""
     for each in ranges:
         is_it = (
             (F.col("log_id") == each.log_id)
@@ -61,7 +62,7 @@ def without_undone(events: DataFrame, ranges: Sequence[Undone]) -> DataFrame:
 
 
 def batch_without_undone(batch: Any, ranges: Sequence[Undone]) -> Any:
-    """The same of an Arrow batch of one shard's events."""
+    """As `without_undone`, for an Arrow batch with events of one shard."""
     for each in ranges:
         if not batch.num_rows or batch.column("shard")[0].as_py() != each.shard:
             continue
@@ -72,10 +73,10 @@ def batch_without_undone(batch: Any, ranges: Sequence[Undone]) -> Any:
 
 
 def event_gaps(opened: DataFrame, first_events: DataFrame) -> DataFrame:
-    """Stretches of the state log, from `from_state_offset` to before `to_state_offset`, whose events are missing.
+    """Finds the stretches `[from_state_offset, to_state_offset)` of the state log whose events are missing.
 
-    `first_events` has (log_id, shard, first_offset, first_state_offset): of the oldest event that is still there.
-    `to_state_offset` is null where the silence lasts to the end.
+    `first_events`: (log_id, shard, first_offset, first_state_offset) of the oldest event still there. `to_state_offset` is
+    null if events are missing up to the end of the log.
     """
     in_order = Window.partitionBy(*SHARD).orderBy("offset")
     starts = (

@@ -1,17 +1,17 @@
-"""From when to when: members at an epoch, partitions with a member.
+"""Intervals: when each member was at each epoch, and when it owned each partition.
 
-A record that says what a member holds is true until the next record about that member. A classic group's record says it of
-all members at once, and is true until the group's next record: whoever is missing there is gone. Both become rows with
-`from_offset` (the record's) and `to_offset` (that of the record that ended it; null while it lasts). What was decided when
-the log ended at N sees the row with `from_offset < N <= to_offset`.
+A record about a member's assignment is valid until the next record about that member. A classic group's record describes
+all members at once and is valid until the group's next record; a member missing from it has left. Both become rows with
+`from_offset` (of the record) and `to_offset` (of the record that ended it; null while it is still valid). A decision made
+when the log ended at N sees the row with `from_offset < N <= to_offset`.
 
-Ownership joins such rows as long as they touch ("gaps and islands"): a partition that a member kept over five epochs is one
-row, and `acquired_epoch` is the epoch in which it got it. Partitions that a member was told to give up are its own until it
-says that it did.
+Ownership merges adjacent rows ("gaps and islands"): a partition that a member kept over five epochs is one row, and
+`acquired_epoch` is the epoch in which the member got it. A member that was asked to revoke a partition owns it until it
+confirms the revocation.
 
-A partition is known by its topic's id in consumer groups and by its topic's name in classic ones; `topic_key` is what the
-record has. Where a log was compacted its beginning is gone: rows that begin before `complete_from` may have begun earlier,
-so their `acquired_epoch` is what the record itself says, if it does (KIP-1251), and null if not.
+Consumer groups identify a partition by topic id and classic groups by topic name; `topic_key` is whichever the record has.
+In a compacted log the beginning is lost: rows that start before `complete_from` may have started earlier, so their
+`acquired_epoch` is the one in the record if there is one (KIP-1251), else null.
 """
 
 from pyspark import StorageLevel
@@ -25,27 +25,28 @@ GROUP = (*SHARD, "group")
 MEMBER = (*GROUP, "member_id")
 PARTITION = (*GROUP, "topic_key", "partition")
 OPEN = (1 << 62) - 1
-"""A `to_offset` in comparisons: beyond every log. Tables have null."""
+"""Replaces a null `to_offset` in comparisons: larger than every offset. Tables contain null."""
 
 CURRENT_ASSIGNMENT = "ConsumerGroupCurrentMemberAssignment"
 MEMBER_METADATA = "ConsumerGroupMemberMetadata"
 CLASSIC_GROUP = "GroupMetadata"
 ACQUIRED = "struct<epoch: int, from_offset: bigint, from_ms: bigint, recorded: int, begin_is_known: boolean>"
-"""How an ownership began. A row of a whole history has none: it follows from the rows before. Where those are left behind
-(follow.py) it is carried along."""
+"""How an ownership began. Null in a complete history, where it follows from earlier rows; `follow` carries it along for rows
+whose predecessors it has dropped.
+"""
 HELD = f"array<struct<topic_key: string, partition: int, since: int, pending: boolean, acquired: {ACQUIRED}>>"
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Whether driver and tasks are on this machine, and see its disk."""
+    """Whether driver and tasks run on this machine and share its disk."""
     return (spark.sparkContext.master or "").startswith("local")
 
 
 def materialize(frame: DataFrame) -> DataFrame:
-    """The same rows, computed once and kept until nobody refers to them.
+    """Computes the rows once and keeps them while they are referenced.
 
-    In a process of our own how they came about is forgotten: to plan what follows, Spark would go through all of it again
-    each time. On a cluster it is not, since a machine that dies takes its part with it.
+    In local mode the lineage is cut too, because Spark would otherwise analyse it again for every step that follows. On a
+    cluster the lineage is kept, so that the partitions of a lost executor can be recomputed.
     """
     if is_local(frame.sparkSession):
         return frame.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
@@ -53,17 +54,17 @@ def materialize(frame: DataFrame) -> DataFrame:
 
 
 def readable(rows: DataFrame) -> DataFrame:
-    """Rows whose record could be read."""
+    """Rows whose record could be decoded."""
     return rows.where(F.col("problem").isNull())
 
 
 def member_intervals(state: DataFrame) -> DataFrame:
-    """One row per record that says what a member holds: its epochs, what it holds (`held`), from when to when."""
+    """One row per record about a member: its epochs and what it holds (`held`), from when to when."""
     return consumer_intervals(state).unionByName(classic_intervals(state))
 
 
 def consumer_intervals(state: DataFrame) -> DataFrame:
-    """Those of consumer groups. A member's tombstone ends its last one."""
+    """As `member_intervals`, for consumer groups. A member's tombstone ends its last interval."""
     in_order = Window.partitionBy(*MEMBER).orderBy("offset")
     about = F.when(
         (F.col("type") == MEMBER_METADATA) & ~F.col("tombstone"), F.struct("instance_id", "client_id", "client_host")
@@ -102,7 +103,7 @@ def consumer_intervals(state: DataFrame) -> DataFrame:
 
 
 def classic_intervals(state: DataFrame) -> DataFrame:
-    """Those of classic groups. `held` is null where the leader's assignment is of a protocol that nobody here knows."""
+    """As `member_intervals`, for classic groups. `held` is null if the assignment's protocol is unknown."""
     in_order = Window.partitionBy(*GROUP).orderBy("offset")
     rows = (
         readable(state)
@@ -135,7 +136,7 @@ def classic_intervals(state: DataFrame) -> DataFrame:
 
 
 def _held(column: str, *, pending: bool) -> Column:
-    """An assignment as `held` has it; null is nothing."""
+    """Converts an assignment to the type of `held`; null becomes an empty list."""
     items = F.transform(
         column,
         lambda each: F.struct(
@@ -150,17 +151,17 @@ def _held(column: str, *, pending: bool) -> Column:
 
 
 def ownership_intervals(members: DataFrame, complete_from: DataFrame) -> DataFrame:
-    """One row per continuous ownership of a partition by a member.
+    """One row per uninterrupted ownership of a partition by a member.
 
-    `complete_from` has (log_id, shard, complete_from): history before that offset is not whole.
+    `complete_from`: (log_id, shard, complete_from); the history before that offset is incomplete.
     """
     return merge_ownerships(merge_runs(held_partitions(merge_unchanged(members), complete_from)))
 
 
 def merge_unchanged(members: DataFrame) -> DataFrame:
-    """Touching rows of a member with the same `held` made one: `epoch` is the first one's, `last_epoch` the last one's.
+    """Merges adjacent rows of a member with the same `held`. `epoch` is that of the first row, `last_epoch` of the last.
 
-    Most records of a rebalance say that a member has what it had; a partition of theirs is not looked at twice.
+    Most records written during a rebalance repeat what the member already had; this avoids expanding their partitions.
     """
     in_order = Window.partitionBy(*MEMBER).orderBy("from_offset")
     goes_on = (F.lag("to_offset").over(in_order) == F.col("from_offset")) & F.lag("held").over(in_order).eqNullSafe(
@@ -179,10 +180,10 @@ def merge_unchanged(members: DataFrame) -> DataFrame:
 
 
 def held_partitions(members: DataFrame, complete_from: DataFrame) -> DataFrame:
-    """A row per partition of each row of `members`, which are like those of `steady`.
+    """One row per partition of each row of `members` (as returned by `merge_unchanged`).
 
-    `acquired`: how its ownership began. `run_from`: since which row the records have said the same of it; of a run and of an
-    ownership the last row is known by `ends_run` and `ends`.
+    `acquired`: how the ownership began. `run_from`: the offset since which the records have described it identically.
+    `ends_run` and `ends` mark the last row of such a run and of an ownership.
     """
     in_order = Window.partitionBy(*PARTITION, "member_id").orderBy("from_offset")
     begins = ~F.coalesce(F.lag("to_offset").over(in_order) == F.col("from_offset"), F.lit(False))
@@ -208,7 +209,7 @@ def held_partitions(members: DataFrame, complete_from: DataFrame) -> DataFrame:
 
 
 def _ownership_start() -> Column:
-    """An ownership that begins with this row. Behind a hole in the log only the record can say since when it is."""
+    """An ownership that begins with this row. After a gap in the log only the record can tell when it really began."""
     return F.struct(
         F.when(F.col("begin_is_known"), F.col("epoch")).otherwise(F.col("each.since")).alias("epoch"),
         F.col("from_offset").alias("from_offset"),
@@ -219,7 +220,7 @@ def _ownership_start() -> Column:
 
 
 def merge_runs(held: DataFrame) -> DataFrame:
-    """Touching rows of `held_partitions` that say the same made one: what is needed of them to know who had what."""
+    """Merges adjacent rows of `held_partitions` that say the same. This is all that is needed to look up owners."""
     return held.where("ends_run").select(
         *GROUP, "kind", "member_id", "topic_key", "partition", "since", F.col("run_from").alias("from_offset"), "to_offset",
         "to_ms", "last_epoch", "acquired", "ends",
@@ -227,7 +228,7 @@ def merge_runs(held: DataFrame) -> DataFrame:
 
 
 def merge_ownerships(runs: DataFrame) -> DataFrame:
-    """Of `with_runs`, those that are one ownership made one."""
+    """Merges the rows of `merge_runs` that belong to one ownership."""
     return runs.where("ends").select(
         *PARTITION,
         "kind",
@@ -244,7 +245,7 @@ def merge_ownerships(runs: DataFrame) -> DataFrame:
 
 
 def double_owners(ownership: DataFrame) -> DataFrame:
-    """A row per ownership that began while another member still had the partition."""
+    """One row per ownership that began while another member still owned the partition."""
     in_order = Window.partitionBy(*PARTITION).orderBy("from_offset", F.coalesce("to_offset", F.lit(OPEN)), "member_id")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     until = F.coalesce("to_offset", F.lit(OPEN))

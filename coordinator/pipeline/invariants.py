@@ -1,14 +1,14 @@
-"""What must never be, found in all of history: each row names the rule, the log and the offset.
+"""Invariants, checked over the whole history. Each violation names the rule, the log and the offset.
 
-    epoch order        RevocationEpoch < MemberEpoch <= target's epoch <= group epoch, at every record that changes one of them
-    two owners         a partition was given to a member while another still had it
-    zombie accepted    a commit was let through that came from before the partition went to somebody else (verdicts.py)
-    since too early    a member's record says that it has had a partition for longer than history shows
-    told otherwise     an event says of a member's epoch, or of what it owned, something else than the state log does
-    verdict            an event says of a policy what the policy, replayed, does not
+    epoch order        RevocationEpoch < MemberEpoch <= target epoch <= group epoch, at every record that changes one of them
+    two owners         a partition was assigned to a member while another member still owned it
+    zombie accepted    a commit was accepted from a member that had lost the partition (see verdicts.py)
+    since too early    a member's record claims ownership from an earlier epoch than history shows
+    told otherwise     an event's member epoch or ownership contradicts the state log
+    verdict            an event's verdict for a policy differs from the replayed one
 
-The last two are about the server's own word: events and state log are written by different code and must agree. A member
-that left for a while (a static one, epoch -2) has no epoch to be in order.
+The last two cross-check the server: different code writes events and state log, and they must agree. A static member that
+has left temporarily (epoch -2) is exempt from the epoch order.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -21,7 +21,7 @@ from coordinator.pipeline.vocabulary import CONSUMER, EPOCH_ORDER, SINCE_TOO_EAR
 
 
 def check_invariants(state: DataFrame, ownership: DataFrame, findings: DataFrame | None) -> DataFrame:
-    """All of them. Without events (`found` None: see verdicts.py) only what the state log alone can show."""
+    """Checks all invariants. Without events (`findings` is None) only those that the state log alone can show."""
     rows = epoch_order(state).unionByName(two_owners(ownership)).unionByName(since_too_early(ownership))
     return rows if findings is None else rows.unionByName(verdicts.broken_rules(findings))
 
@@ -49,7 +49,7 @@ def _row(
 
 
 def epoch_order(state: DataFrame) -> DataFrame:
-    """Consumer groups' records that put the epochs out of order."""
+    """Finds records of consumer groups that put the epochs out of order."""
     in_order = Window.partitionBy(*GROUP).orderBy("offset")
     kind, epoch, lost = F.col("type"), F.col("member_epoch"), F.col("revocation_epoch")
 
@@ -86,7 +86,7 @@ def epoch_order(state: DataFrame) -> DataFrame:
 
 
 def two_owners(ownership: DataFrame) -> DataFrame:
-    """Each partition that two members had at once."""
+    """Finds partitions that two members owned at the same time."""
     detail = F.when(F.col("until_offset").isNull(), "to the end of the log").otherwise(
         F.format_string("until offset %d", F.col("until_offset"))
     )
@@ -96,7 +96,7 @@ def two_owners(ownership: DataFrame) -> DataFrame:
 
 
 def since_too_early(ownership: DataFrame) -> DataFrame:
-    """Assignment epochs that history does not bear out. Later is possible: a partition may be taken and given back."""
+    """Finds assignment epochs earlier than history allows. A later one is legal: a partition may be revoked and reassigned."""
     wrong = F.col("begin_is_known") & (F.col("recorded_epoch") < F.col("acquired_epoch"))
     detail = F.format_string(
         "assignment epoch %d, and it got the partition in %d", F.col("recorded_epoch"), F.col("acquired_epoch")

@@ -1,9 +1,9 @@
-"""The jobs, from arguments to an exit code. Also what `spark-submit` is given:
+"""Runs the jobs: arguments in, exit code out. This is also the script to give to `spark-submit`:
 
-    spark-submit [SETTINGS OF SPARK] .../coordinator/pipeline/job.py audit --log DIR --out DIR
+    spark-submit [SPARK OPTIONS] .../coordinator/pipeline/job.py audit --log DIR --out DIR
 
-Exit codes: 0 done; 1 the audit found something broken, or a job failed; 2 the command line, the source or the folder to
-write to makes no sense, and then nothing was written.
+Exit codes: 0 success; 1 the audit found a broken invariant, or a job failed; 2 the command line, the source or the output
+folder is invalid, and nothing was written.
 """
 
 import argparse
@@ -24,11 +24,11 @@ DONE, FAILED, REFUSED = 0, 1, 2
 
 
 class CannotRun(Exception):
-    """Nothing was written; the text says why."""
+    """The job cannot start. Nothing was written; the message says why."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs a job; returns its exit code."""
+    """Runs a job and returns its exit code."""
     try:
         if options.job == "rehearse":
             return _rehearse(options)
@@ -43,16 +43,14 @@ def _run(options: argparse.Namespace) -> int:
     if getattr(options, "format", None) == DELTA:
         _check_delta(options.out)
     try:
-        from pyspark.errors import AnalysisException  # noqa: PLC0415 - as above
+        from pyspark.errors import AnalysisException  # noqa: PLC0415 - Spark is imported only when a job needs it
 
-        from coordinator.pipeline import sources  # noqa: PLC0415 - what needs Spark is imported when it is wanted
+        from coordinator.pipeline import sources  # noqa: PLC0415 - as above
         from coordinator.pipeline.session import session  # noqa: PLC0415 - as above
         from pyspark_coordinator_log.folders import NoLog  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        raise CannotRun(
-            f"{missing} is not installed; the pipeline is an extra: pip install 'kafka-group-coordinator[pipeline]'"
-        ) from error
+        raise CannotRun(f"{missing} is not installed; run: pip install 'kafka-group-coordinator[pipeline]'") from error
     try:
         if options.log is not None:
             sources.check_log(options.log)
@@ -64,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
     with _steps() as step:
         kafka_settings = dict(_pairs(options.kafka, "--kafka"))
         spark = session(options.master, dict(_pairs(options.conf, "--conf")), quick=options.job != "tables")
-        step("Spark is up")
+        step("Spark has started")
         if options.job == "follow":
             from coordinator.pipeline import follow  # noqa: PLC0415 - as above
 
@@ -107,7 +105,7 @@ def _tables(options: argparse.Namespace, derived: Any, spark: Any, step: Any) ->
 
     store = tables.Store(spark, options.out, options.format)
     for name, frame in tables.write_tables(derived, store):
-        step(f"{name}: " + ("nothing to make it of" if frame is None else "written"))
+        step(f"{name}: " + ("not available from this source" if frame is None else "written"))
     return DONE
 
 
@@ -131,7 +129,7 @@ def _report(options: argparse.Namespace, derived: Any, spark: Any, step: Any) ->
 
     folder = arguments.local_folder(options.out)
     if folder is None:
-        raise CannotRun(f"--out {options.out}: a report is written to a local folder")
+        raise CannotRun(f"--out {options.out}: a report needs a local folder")
     for page in report.write(derived, folder, options.title, step):
         print(page)
     return DONE
@@ -143,44 +141,44 @@ _BATCH = {"tables": _tables, "audit": _audit, "report": _report}
 def _rehearse(options: argparse.Namespace) -> int:
     folder = arguments.local_folder(options.out)
     if folder is None or (folder.exists() and any(folder.iterdir())):
-        raise CannotRun(f"--out {options.out}: it is not an empty local folder")
+        raise CannotRun(f"--out {options.out}: not an empty local folder")
     if min(options.decisions, options.groups, options.shards) < 1 or not 0 <= options.hot <= 1:
-        raise CannotRun("--decisions, --groups and --shards begin at 1, --hot is between 0 and 1")
+        raise CannotRun("--decisions, --groups and --shards must be at least 1, --hot between 0 and 1")
     plan = Plan(
         seed=options.seed, groups=options.groups, decisions=options.decisions, hot=options.hot, shards=options.shards
     )
     truth = write_synthetic_log(folder, plan)
     print(
-        f"{truth['decisions']:,} decisions in {truth['requests']:,} commits, {truth['zombies']:,} of them zombies', "
-        f"{truth['planted_partitions']:,} of those let through"
+        f"{truth['decisions']:,} decisions in {truth['requests']:,} commits, {truth['zombies']:,} of them from zombies, "
+        f"{truth['planted_partitions']:,} of those accepted"
     )
     return DONE
 
 
 def _no_source(error: Exception, version: str) -> str:
-    """Spark's Kafka source is not part of what pip installs."""
+    """Adds a hint if the Kafka connector is missing, which pip does not install with Spark."""
     text = str(error).splitlines()[0]
     if "kafka" not in text:
         return text
     package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
-    return f"Spark has no Kafka source here; it is a package of its own: --conf spark.jars.packages={package}"
+    return f"this Spark has no Kafka source, which is a separate package: --conf spark.jars.packages={package}"
 
 
 def _check_out(out: str) -> None:
     folder = arguments.local_folder(out)
     if folder is not None and folder.exists() and not folder.is_dir():
-        raise CannotRun(f"--out {out}: it is no folder")
+        raise CannotRun(f"--out {out}: not a folder")
 
 
 def _check_delta(out: str) -> None:
     if importlib.util.find_spec("deltalake") is None:
-        raise CannotRun(f"--format {DELTA}: deltalake is not installed: pip install deltalake")
+        raise CannotRun(f"--format {DELTA}: deltalake is not installed; run: pip install deltalake")
     if arguments.local_folder(out) is None:
-        raise CannotRun(f"--out {out}: with --format {DELTA} tables are written to a local folder")
+        raise CannotRun(f"--out {out}: --format {DELTA} needs a local folder")
 
 
 def _read_options(options: argparse.Namespace) -> dict[str, str]:
-    """What the reader of a log folder is told."""
+    """The options for the reader of a log folder, validated."""
     from pyspark_coordinator_log.options import parse  # noqa: PLC0415 - see _run
 
     given = {}
@@ -194,15 +192,15 @@ def _pairs(texts: list[str], flag: str) -> Iterator[tuple[str, str]]:
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator:
-            raise CannotRun(f"{flag} {text}: it has the form KEY=VALUE")
+            raise CannotRun(f"{flag} {text}: must have the form KEY=VALUE")
         yield name, value
 
 
 @contextmanager
 def _steps() -> Iterator[Any]:
-    """Says each step and what it took, on stderr: seconds, and where it can be known CPU seconds of all processes.
+    """Reports each step on stderr with its wall time and, where possible, the CPU time of all processes.
 
-    It cannot under `spark-submit`, where Java is the parent of this process and not its child.
+    CPU time is unknown under `spark-submit`, where the JVM is the parent of this process and not its child.
     """
     from pyspark_coordinator_log.measure import cpu_seconds  # noqa: PLC0415 - see _run
 
@@ -221,11 +219,11 @@ def _steps() -> Iterator[Any]:
 
 
 def main() -> int:
-    """For `spark-submit`."""
+    """Entry point for `spark-submit`."""
     return run(arguments.parse(sys.argv[1:]))
 
 
 if __name__ == "__main__":
     if str(Path(__file__).resolve().parent) == sys.path[0]:
-        sys.path.pop(0)  # our own folder, where a module of ours could be taken for one of the standard library's
+        sys.path.pop(0)  # This folder: its modules could shadow those of the standard library.
     sys.exit(main())

@@ -1,10 +1,10 @@
-"""A batch of decided commits, judged: what verdicts.py says of a commit, for all of a batch at once.
+"""Judges a batch of commits: applies the rules of verdicts.py to all its commits at once.
 
-    CommitDecided events  --judge-->  a row per partition  --findings.py-->  sums per group and policy, and what is broken
-                              ^ Holdings
+    CommitDecided events  --judge-->  one row per partition  --findings.py-->  sums per group and policy, broken invariants
+                              ^ AssignmentHistory
 
-Nothing of Spark is in here. A batch is an Arrow record batch with `EVENTS`, in any order. Where a table has null, the arrays in
-between have NONE, which is less than any number and equal to none of them.
+Spark is not used here. A batch is an Arrow record batch with the columns `EVENTS`, in any order. Where a table has null, the
+NumPy arrays have NONE, which is smaller than every number and equal to none.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,13 +52,13 @@ EVENTS = (
     "member_epoch", "revocation_epoch", "error", "policy", "strict_accepts", "revocation_epoch_accepts",
     "assignment_epoch_accepts", "client_id", "transactional_id", "commit_producer_id", "partitions",
 )  # fmt: skip
-"""The columns of the view `events` that are needed."""
+"""The columns needed from the view `events`."""
 TRUTHS = (SAFE, LOST, AHEAD, NOT_A_MEMBER, UNOWNED, UNCLAIMED, UNKNOWN)
 OUTCOMES = (ACCEPTED, REFUSED, FAILED)
 _SAFE, _LOST, _AHEAD, _NOT_A_MEMBER, _UNOWNED, _UNCLAIMED, _UNKNOWN = range(len(TRUTHS))
 _ACCEPTED, _REFUSED, _FAILED = range(len(OUTCOMES))
 NO_VERDICT = 2
-"""A truth value that is neither 0 nor 1."""
+"""The third value of a verdict, besides 0 and 1."""
 _TEXTS = ("log_id", "group", "member_id", "policy", "client_id", "transactional_id")
 _CODED = (*_TEXTS, "shard", "group_kind", "error")
 
@@ -74,33 +74,33 @@ SCHEMA = pa.schema([
     ("producer_id", pa.int64()), ("truth", pa.string()), ("strict_accepts", pa.bool_()),
     ("revocation_epoch_accepts", pa.bool_()), ("assignment_epoch_accepts", pa.bool_()), ("outcome", pa.string()),
 ])  # fmt: skip
-"""The table commit_verdicts."""
+"""The schema of the table commit_verdicts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of a shard's state log: from where on it is whole, and from where on the holdings are. None: nowhere."""
+    """The offsets from which a shard's state log, and the assignment history made of it, are complete. None: nowhere."""
 
     complete_from: int | None
     settled_from: int | None
 
     @property
     def known_from(self) -> int:
-        """Before this only the event itself can be believed."""
+        """Before this offset only the event itself is reliable."""
         known = self.complete_from if self.settled_from is None else self.settled_from
         return 1 << 62 if known is None else known
 
 
 @dataclass(slots=True)
 class JudgedBatch:
-    """Rows of a batch, a request's one after the other. Those of a request begin at `first` and are `of` it."""
+    """The rows of a batch, grouped by request. `first` is the first row of each request, `of` the request of each row."""
 
     columns: dict[str, Any]
-    """As Arrow has them, texts by their code."""
+    """Arrow columns; text is dictionary-encoded."""
     of: Ints
     first: Ints
     who: list[tuple[Any, ...]]
-    """The different (log_id, shard, group, member) of the requests, and which each has:"""
+    """The distinct (log_id, shard, group, member) of the requests; `of_who` is the index for each request."""
     of_who: Ints
     policy: EncodedColumn
     has_kind: Mask
@@ -111,7 +111,7 @@ class JudgedBatch:
     by_state: Mask
     accepts: tuple[npt.NDArray[np.int8], ...]
     reported_accepts: tuple[npt.NDArray[np.int8], ...]
-    """Of requests."""
+    """Per request."""
     reported_epoch: Ints
     epoch: Ints
     reported_since: Ints
@@ -121,24 +121,24 @@ class JudgedBatch:
         return len(self.of)
 
     def is_truth(self, *words: str) -> Mask:
-        """The rows whose truth is one of these."""
+        """Mask of the rows with one of these values of `truth`."""
         return _among(self.truth, TRUTHS, words)
 
     def is_outcome(self, *words: str) -> Mask:
-        """The rows whose outcome is one of these."""
+        """Mask of the rows with one of these outcomes."""
         return _among(self.outcome, OUTCOMES, words)
 
     def batch(self) -> Any:
-        """The rows, as the table has them but for texts, which are by their code."""
+        """The rows with the columns of the table; text stays dictionary-encoded."""
         return pa.RecordBatch.from_arrays([self.columns[name] for name in SCHEMA.names], SCHEMA.names)
 
     def as_table(self) -> Any:
-        """The rows as the table has them."""
+        """The rows with the exact schema of the table."""
         columns = [self.columns[field.name].cast(field.type) for field in SCHEMA]
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
     def row(self, place: int) -> dict[str, Any]:
-        """A row."""
+        """One row."""
         return {name: column[place].as_py() for name, column in self.columns.items()}
 
 
@@ -148,7 +148,7 @@ def _among(codes: npt.NDArray[np.int8], all_words: Sequence[str], words: Iterabl
 
 
 def judge(batch: Any, history: AssignmentHistory, bounds: Mapping[tuple[str, int], Bounds]) -> JudgedBatch | None:
-    """Every partition of every commit in a batch of events; None if there is none."""
+    """Judges every partition of every commit in a batch of events; None if there are none."""
     batch = _decisions(batch)
     requests = {name: batch.column(name) for name in EVENTS}
     requests["member_id"] = pc.fill_null(requests["member_id"], "")
@@ -162,7 +162,7 @@ def judge(batch: Any, history: AssignmentHistory, bounds: Mapping[tuple[str, int
     kind = EncodedColumn(coded["group_kind"])
     is_classic, is_consumer = _is(kind, CLASSIC), _is(kind, CONSUMER)
     known_from = np.array([bounds.get(each[:2], _NOWHERE).known_from for each in who], np.int64)[of_who]
-    # What a streams group's records know of are tasks; which partitions those read, the event tells.
+    # A streams group's records contain tasks; which partitions those read is only in the event.
     by_state = (position >= known_from) & ~_is(kind, STREAMS)
 
     member = history.numbers(who)[of_who]
@@ -236,18 +236,18 @@ _NOWHERE = Bounds(None, None)
 
 
 def _decisions(batch: Any) -> Any:
-    """The events about commits that could be read."""
+    """The commit events that could be decoded."""
     wanted = pc.and_(pc.equal(batch.column("type"), COMMIT_DECIDED), pc.is_null(batch.column("problem")))
     return batch if pc.all(wanted).as_py() else batch.filter(pc.fill_null(wanted, fill_value=False))
 
 
 def _exploded(lists: Any) -> tuple[Ints, Ints, dict[str, Any]]:
-    """Of lists of structs: the list of each element, the first element of each list, and the elements' fields."""
+    """Flattens lists of structs: the list of each element, the index of each list's first element, and the fields."""
     length = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     elements = lists.flatten()
     names = [elements.type.field(place).name for place in range(elements.type.num_fields)]
     fields = dict(zip(names, elements.flatten(), strict=True))
-    # A request without partitions is nobody's: places are those of the others.
+    # A request without partitions contributes no rows.
     return np.repeat(np.arange(len(length)), length), np.cumsum(length) - length, fields
 
 
@@ -257,7 +257,7 @@ def _is(kind: EncodedColumn, name: str) -> Mask:
 
 
 def _topic_keys(items: Mapping[str, Any], is_classic: Mask) -> Any:
-    """Classic groups' records know a topic by its name, the others by its id."""
+    """Classic groups' records identify a topic by name, all others by id."""
     ids, names = items["topic_id"].dictionary_encode(), items["topic"]
     if not ids.null_count and not is_classic.any():
         return ids
@@ -267,7 +267,7 @@ def _topic_keys(items: Mapping[str, Any], is_classic: Mask) -> Any:
 
 
 def _first_of(text: Any, coded: Any) -> Any:
-    """The text, or where it is null that of the other column."""
+    """The text, or the other column's value where it is null."""
     if text.null_count == len(text):
         return coded
     return pc.coalesce(text, coded.dictionary_decode()).dictionary_encode()
@@ -275,7 +275,7 @@ def _first_of(text: Any, coded: Any) -> Any:
 
 @dataclass(slots=True)
 class _Facts:
-    """What was so: by the state log where it is whole, by the event elsewhere."""
+    """The facts: from the state log where it is complete, else from the event."""
 
     epoch: Ints
     revocation_epoch: Ints
@@ -308,10 +308,10 @@ def _facts(
 
 
 def _truth(commit_epoch: Ints, reported_epoch: Ints, facts: _Facts, is_classic: Mask) -> npt.NDArray[np.int8]:
-    """See the text of verdicts.py. The first that applies."""
+    """Applies the rules listed in verdicts.py; the first match wins."""
     e, now, since = commit_epoch, facts.epoch, facts.since
     nobody = now == NONE
-    # What the event knows of a classic group may be a round that was not written yet.
+    # The event of a classic group may know a generation that was not written to the log yet.
     unwritten = is_classic & (e == reported_epoch) & (e != NONE)
     rules = (
         (nobody & (e < 0), _UNCLAIMED),
@@ -332,7 +332,7 @@ def _truth(commit_epoch: Ints, reported_epoch: Ints, facts: _Facts, is_classic: 
 
 
 def _accepts(commit_epoch: Ints, facts: _Facts) -> tuple[Mask, ...]:
-    """What each of POLICIES says of one partition. They know of ownership what is written in the member's record."""
+    """What each of POLICIES decides for one partition. They see ownership as the member's record has it."""
     e, now, lost = commit_epoch, facts.epoch, facts.revocation_epoch
     is_now = (e == now) & (e != NONE)
     had_it_then = (e < now) & facts.is_owned & (facts.recorded != NONE) & (facts.recorded <= e)
@@ -340,7 +340,7 @@ def _accepts(commit_epoch: Ints, facts: _Facts) -> tuple[Mask, ...]:
 
 
 def _outcome(error: EncodedColumn, request_error: EncodedColumn, of: Ints) -> npt.NDArray[np.int8]:
-    """accepted; refused, because of who asked; failed, because of what was asked."""
+    """accepted; refused because of who sent it; failed because of what it contained."""
     own = error.mapped([value in FENCING_ERRORS for value in error.values], 0) > 0
     fenced = request_error.mapped([value in FENCING_ERRORS for value in request_error.values], -1)[of]
     refused = np.where(fenced >= 0, fenced > 0, own)

@@ -1,7 +1,7 @@
-"""HTML and SVG as values: text is escaped because it is text, not because somebody thought of it.
+"""HTML and SVG as values, so that escaping cannot be forgotten.
 
-`tag("td", name)` escapes the name; only what `tag` made itself goes in as it is. Group, member and topic names are whatever a
-client sent, so characters that do not show, or that turn the direction of text around them, are shown by their number.
+`tag("td", name)` escapes the name; only the results of `tag` are inserted verbatim. Group, member and topic names are chosen
+by clients, so invisible characters, and those that change the direction of text, are shown as code points.
 """
 
 import unicodedata
@@ -13,13 +13,16 @@ Child = "Markup | str | int | None"
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """Text that is markup already and must not be escaped."""
 
     __slots__ = ()
 
 
 def tag(name: str, /, *children: "Markup | str | int | None", **attributes: object) -> Markup:
-    """An element. None is no child; an attribute's underscores are hyphens, and one at its end is left out."""
+    """Builds an element. A child that is None is skipped.
+
+    Underscores in attribute names become hyphens; a trailing one is dropped.
+    """
     parts = [f"<{name}"]
     for key, value in attributes.items():
         if value is not None:
@@ -33,7 +36,7 @@ def tag(name: str, /, *children: "Markup | str | int | None", **attributes: obje
 
 
 def join(*children: "Markup | str | int | None") -> Markup:
-    """Children one after the other."""
+    """Concatenates children."""
     return Markup(
         "".join(
             each if isinstance(each, Markup) else escape(visible(str(each))) for each in children if each is not None
@@ -42,7 +45,7 @@ def join(*children: "Markup | str | int | None") -> Markup:
 
 
 def visible(text: str) -> str:
-    """Every character shows: what does not by itself is written as its number."""
+    """Replaces characters that would be invisible by their code points."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -54,7 +57,7 @@ def visible(text: str) -> str:
 
 
 def page(title: str, style: str, *body: "Markup | str | int | None") -> str:
-    """A whole document that needs nothing but itself, and may load nothing."""
+    """Builds a complete, self-contained document that is not allowed to load anything."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),

@@ -1,6 +1,6 @@
-"""The pages of the report: what was collected (report.py) as HTML.
+"""Renders the pages of the report as HTML. What they show is collected in report.py.
 
-One file each, without scripts, that loads nothing. A list that was cut says how long it was.
+Each page is one file without scripts that loads nothing. A truncated list states its full length.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from coordinator.pipeline.markup import Markup, join, page, tag
 from coordinator.pipeline.vocabulary import IN_FORCE, UNOWNED
 
 PARTITIONS_MAX = 200
-"""From here on only partitions whose owner changed are drawn."""
+"""Above this number, only partitions that changed owner are drawn."""
 REBALANCES_MAX, INTERVALS_MAX, MARKS_MAX, BROKEN_MAX, MEMBERS_MAX = 1_000, 20_000, 2_000, 500, 300
 INDEX = "index.html"
 Row = Mapping[str, Any]
@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 @dataclass(slots=True)
 class GroupData:
-    """What there is to show of one group."""
+    """The data shown for one group."""
 
     group: Row
     rebalances: list[Row] = field(default_factory=list)
@@ -35,7 +35,7 @@ class GroupData:
     members: list[Row] = field(default_factory=list)
     gaps: list[Row] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    """How many rows there are in all, of lists that were cut."""
+    """The full lengths of lists that may be truncated."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -47,7 +47,7 @@ class GroupData:
 
 
 def file_name(key: Sequence[Any]) -> str:
-    """Readable as far as it may be, and one for each group."""
+    """A readable file name that is unique for each group."""
     text = re.sub(r"[^A-Za-z0-9._-]+", "-", str(key[-1])).strip("-.")[:60]
     mark = hashlib.sha256("\0".join(map(str, key)).encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"group-{text or 'unnamed'}-{mark}.html"
@@ -57,7 +57,7 @@ def file_name(key: Sequence[Any]) -> str:
 
 
 def group_page(found: GroupData, title: str, index: str | None, *, has_events: bool) -> str:
-    """The page of one group."""
+    """Renders the page of one group."""
     axis = _axis(found)
     group = found.group
     kind = group["kind"]
@@ -73,10 +73,10 @@ def group_page(found: GroupData, title: str, index: str | None, *, has_events: b
         _figures(found, has_events=has_events),
         *_notes(found, has_events=has_events),
         _section("Epochs and rebalances", _epochs(found, axis)),
-        _section("Who had which partition", *_ownership(found, axis)),
-        _section("What is broken, and where to look", *_broken(found)),
-        _section("Fencing policies, replayed", *_policies(found.policies, has_events=has_events, kind=kind)),
-        _section("Commits of partitions that were not the member's", *_marks(found, has_events=has_events)),
+        _section("Partition ownership", *_ownership(found, axis)),
+        _section("Broken invariants", *_broken(found)),
+        _section("Replay of the fencing policies", *_policies(found.policies, has_events=has_events, kind=kind)),
+        _section("Commits of partitions the member did not own", *_marks(found, has_events=has_events)),
         _section("Rebalances", *_rebalances(found)),
         _section("Members", *_members(found)),
         _footer(),
@@ -92,7 +92,7 @@ def _axis(found: GroupData) -> Axis:
     if not times:
         return Axis(found.group["first_ms"] or 0, (found.group["last_ms"] or 0) + 1)
     first, last = min(times), max(times)
-    # What is still open at the end is seen to be.
+    # Leaves room on the right, so that intervals still open at the end are visible.
     return Axis(first, last + max((last - first) // 50, 1))
 
 
@@ -107,11 +107,11 @@ def _figures(found: GroupData, *, has_events: bool) -> Markup:
     broken = found.counts.get("broken", 0)
     figures = [
         ("rebalances", f"{found.counts.get('rebalances', 0):,}", ""),
-        ("longest", duration(lengths[-1]) if lengths else "not known", ""),
+        ("longest", duration(lengths[-1]) if lengths else "unknown", ""),
         ("members seen", f"{found.counts.get('members', 0):,}", ""),
-        ("zombie commits let through", f"{through:,}" if has_events else "not known", "bad" if through else ""),
-        ("zombie commits refused", f"{len(zombies) - through:,}" if has_events else "not known", ""),
-        ("rules broken", f"{broken:,}", "bad" if broken else "good"),
+        ("zombie commits accepted", f"{through:,}" if has_events else "unknown", "bad" if through else ""),
+        ("zombie commits refused", f"{len(zombies) - through:,}" if has_events else "unknown", ""),
+        ("broken invariants", f"{broken:,}", "bad" if broken else "good"),
     ]
     return tag(
         "dl",
@@ -124,8 +124,8 @@ def _notes(found: GroupData, *, has_events: bool) -> Iterator[Markup]:
     if not has_events:
         yield tag(
             "p",
-            "This log has no events: who committed what, what was refused, and why the group rebalanced is not in it. "
-            "What is not known is left out.",
+            "This log has no events, so it does not show who committed what, what was refused, or why the group rebalanced. "
+            "Unknown values are left out.",
             class_="note",
         )
     for gap in found.gaps:
@@ -133,20 +133,20 @@ def _notes(found: GroupData, *, has_events: bool) -> Iterator[Markup]:
         yield tag(
             "p",
             f"Events {gap['what']} in this shard from state offset {gap['from_state_offset']:,} to {end}: {gap['detail']}. "
-            "What happened there is not whole below.",
+            "Results for that stretch are incomplete.",
             class_="note",
         )
     for name, most in (("rebalances", REBALANCES_MAX), ("marks", MARKS_MAX), ("broken", BROKEN_MAX),
                        ("ownership", INTERVALS_MAX), ("members", MEMBERS_MAX)):  # fmt: skip
         if found.counts.get(name, 0) > most:
-            said = {"marks": "commits", "broken": "broken rules"}.get(name, name)
-            yield tag("p", f"Of {found.counts[name]:,} {said} {most:,} are shown; the tables have all.", class_="note")
+            said = {"marks": "commits", "broken": "broken invariants"}.get(name, name)
+            yield tag("p", f"Showing {most:,} of {found.counts[name]:,} {said}; the tables have all.", class_="note")
 
 
 def _epochs(found: GroupData, axis: Axis) -> Markup | None:
     rows = sorted((row for row in found.rebalances if row["time_ms"] is not None), key=_in_order)
     if not rows:
-        return tag("p", "No rebalance is in the log.", class_="nothing")
+        return tag("p", "The log contains no rebalance.", class_="nothing")
     steps = [
         (row["time_ms"], row["epoch"], f"epoch {row['epoch']} at {clock(row['time_ms'])}, offset {row['offset']}")
         for row in rows
@@ -156,8 +156,8 @@ def _epochs(found: GroupData, axis: Axis) -> Markup | None:
         (
             row["time_ms"],
             row["duration_ms"],
-            row["cause"] or "cause not known",
-            f"epoch {row['epoch']}: {row['cause'] or 'cause not known'}, {_lasted(row)}",
+            row["cause"] or "unknown cause",
+            f"epoch {row['epoch']}: {row['cause'] or 'unknown cause'}, {_lasted(row)}",
         )
         for row in rows
     ]
@@ -174,8 +174,8 @@ def _lasted(row: Row) -> str:
     if row["duration_ms"] is not None:
         return duration(row["duration_ms"])
     if row["superseded"]:
-        return "overtaken by the next"
-    return "duration not known" if row["completed"] else "not completed"
+        return "superseded"
+    return "duration unknown" if row["completed"] else "not completed"
 
 
 def _partition(row: Row) -> str:
@@ -184,13 +184,13 @@ def _partition(row: Row) -> str:
 
 def _ownership(found: GroupData, axis: Axis) -> Iterator[Markup]:
     if not found.ownership:
-        yield tag("p", "No assignment is in the log that could be read.", class_="nothing")
+        yield tag("p", "The log contains no readable assignment.", class_="nothing")
         return
     first = found.ownership[0]
     if first["partitions"] > PARTITIONS_MAX:
         yield tag(
             "p",
-            f"Of {first['partitions']:,} partitions the {first['moving']:,} are drawn whose owner changed.",
+            f"Showing the {first['moving']:,} of {first['partitions']:,} partitions that changed owner.",
             class_="note",
         )
     by_partition: dict[tuple[str, int], list[Row]] = {}
@@ -217,7 +217,7 @@ def _ownership(found: GroupData, axis: Axis) -> Iterator[Markup]:
         yield drawing.legend({name: (colours.of(name), colours.is_repeated(name)) for name in names})
     yield tag(
         "p",
-        "A red cross is a zombie's commit that was let through, a ring one that was refused. Two bars in one row at a "
+        "A red cross is an accepted zombie commit, a ring a refused one. Two bars in one row at the same "
         "time are two owners.",
         class_="key",
     )
@@ -267,9 +267,9 @@ def _rebalances(found: GroupData) -> Iterator[Markup]:
         return
     causes: dict[str, list[int | None]] = {}
     for row in rows:
-        causes.setdefault(row["cause"] or "not known", []).append(row["duration_ms"])
+        causes.setdefault(row["cause"] or "unknown", []).append(row["duration_ms"])
     yield _table(
-        ("cause", "how often", "in all", "longest"),
+        ("cause", "count", "total", "longest"),
         (
             (cause, f"{len(lengths):,}", duration(sum(each for each in lengths if each is not None)),
              duration(max((each for each in lengths if each is not None), default=None)))
@@ -277,7 +277,7 @@ def _rebalances(found: GroupData) -> Iterator[Markup]:
         ),
         (1, 2, 3),
     )  # fmt: skip
-    heads = ("began (UTC)", "epoch", "cause", "whose doing", "in the client's words", "took", "waited longest for", "members",
+    heads = ("began (UTC)", "epoch", "cause", "triggered by", "client's reason", "duration", "slowest member", "members",
              "offset")  # fmt: skip
     yield _table(
         heads,
@@ -285,7 +285,7 @@ def _rebalances(found: GroupData) -> Iterator[Markup]:
             (
                 clock(row["time_ms"]),
                 row["epoch"],
-                row["cause"] or tag("i", "not known"),
+                row["cause"] or tag("i", "unknown"),
                 row["cause_member_id"],
                 row["reason"],
                 _lasted(row),
@@ -306,7 +306,11 @@ def _policies(rows: Sequence[Row], *, has_events: bool, kind: str | None) -> Ite
         yield tag("p", "The log has no events, so no policy can be replayed.", class_="nothing")
         return
     if not rows:
-        text = "A classic group has no policy." if kind == "classic" else "No member of a consumer group committed."
+        text = (
+            "Classic groups have no fencing policy."
+            if kind == "classic"
+            else "No member of a consumer group committed."
+        )
         yield tag("p", text, class_="nothing")
         return
     order = {name: place for place, name in enumerate((IN_FORCE, "strict", "revocation_epoch", "assignment_epoch"))}
@@ -314,12 +318,12 @@ def _policies(rows: Sequence[Row], *, has_events: bool, kind: str | None) -> Ite
     most = max(1, *(row["refused_wrongly"] + row["accepted_zombies"] for row in shown))
     yield tag(
         "p",
-        "Each request that a member made was decided again under each policy, on what the log says was so at that moment. "
-        "Rightly refused are requests with a partition that the member had lost, or that went to somebody else and came back.",
+        "Each member's request was decided again under each policy, on the state that the log shows for that moment. "
+        "A refusal is right if the member had lost some partition of the request, or had lost it and got it back.",
     )
     yield _table(
-        ("policy", "requests", "refused", "rightly", "wrongly", "zombies let through", "with unowned partitions",
-         "errors either way"),
+        ("policy", "requests", "refused", "rightly", "wrongly", "zombies accepted", "with unowned partitions",
+         "wrong decisions"),
         (
             (
                 _policy_name(row),
@@ -341,7 +345,7 @@ def _policy_name(row: Row) -> Markup | str:
     if row["replayed"] != IN_FORCE:
         return str(row["replayed"]).replace("_", "-")
     policy = row.get("policy_in_force")
-    return tag("b", f"as it was ({policy})" if policy else "as it was")
+    return tag("b", f"in force ({policy})" if policy else "in force")
 
 
 def _marked(count: int, mark: str) -> Markup:
@@ -361,11 +365,9 @@ def _bar(row: Row, most: int) -> Markup:
 
 def _broken(found: GroupData) -> Iterator[Markup]:
     if not found.broken:
-        yield tag(
-            "p", "Nothing: no epoch out of order, no partition with two owners, no zombie let through.", class_="good"
-        )
+        yield tag("p", "None: no epoch out of order, no partition with two owners, no zombie accepted.", class_="good")
         return
-    heads = ("rule", "log", "offset", "until", "time (UTC)", "member", "other member", "partition", "what")
+    heads = ("rule", "log", "offset", "until", "time (UTC)", "member", "other member", "partition", "detail")
     topics = {str(row["topic_key"]): _partition(row).rpartition("-")[0] for row in found.ownership}
     yield _table(
         heads,
@@ -396,11 +398,11 @@ def _marks(found: GroupData, *, has_events: bool) -> Iterator[Markup]:
     if not found.marks:
         yield tag("p", "None.", class_="nothing")
         return
-    heads = ("time (UTC)", "event", "state offset", "member", "partition", "committed", "with epoch", "its epoch was",
-             "its since", "it was", "outcome")  # fmt: skip
+    heads = ("time (UTC)", "event", "state offset", "member", "partition", "committed", "with epoch", "member epoch",
+             "owned since", "verdict", "outcome")  # fmt: skip
     shown = sorted(found.marks, key=lambda row: (row["outcome"], row["offset"]))[:BROKEN_MAX]
     if len(shown) < len(found.marks):
-        yield tag("p", f"Of {len(found.marks):,} the first {len(shown):,} are listed.", class_="note")
+        yield tag("p", f"Showing the first {len(shown):,} of {len(found.marks):,}.", class_="note")
     yield _table(
         heads,
         (
@@ -417,7 +419,7 @@ def _marks(found: GroupData, *, has_events: bool) -> Iterator[Markup]:
 
 
 def _outcome(row: Row) -> str:
-    return "let through" if row["outcome"] == "accepted" else f"{row['outcome']}: {row['error']}"
+    return "accepted" if row["outcome"] == "accepted" else f"{row['outcome']}: {row['error']}"
 
 
 def _members(found: GroupData) -> Iterator[Markup]:
@@ -429,7 +431,7 @@ def _members(found: GroupData) -> Iterator[Markup]:
         (
             (
                 row["member_id"], row["instance_id"], row["client_id"], row["client_host"], clock(row["from_ms"]),
-                clock(row["to_ms"]) or "still in", row["first_epoch"], row["last_epoch"],
+                clock(row["to_ms"]) or "still a member", row["first_epoch"], row["last_epoch"],
             )
             for row in sorted(found.members, key=lambda row: row["from_ms"])
         ),
@@ -437,19 +439,19 @@ def _members(found: GroupData) -> Iterator[Markup]:
     )  # fmt: skip
 
 
-# --- the fleet's page -------------------------------------------------------------------------------------------------
+# --- the index page -----------------------------------------------------------------------------------------------------
 
 
 def fleet_page(
     groups: Sequence[Row], count: int, paged: set[tuple[Any, ...]], policies: Sequence[Row] | None,
     gaps: Sequence[Row] | None, title: str,
 ) -> str:  # fmt: skip
-    """The index of all groups."""
+    """Renders the index of all groups."""
     broken = sum(row["broken"] or 0 for row in groups)
     figures = [
         ("groups", f"{count:,}", ""),
         ("rebalances", f"{sum(row['rebalances'] or 0 for row in groups):,}", ""),
-        ("rules broken", f"{broken:,}", "bad" if broken else "good"),
+        ("broken invariants", f"{broken:,}", "bad" if broken else "good"),
         ("gaps in the events", "no events" if gaps is None else f"{len(gaps):,}", "warn" if gaps else ""),
     ]
     rows = []
@@ -463,10 +465,10 @@ def fleet_page(
         ))  # fmt: skip
     notes = []
     if count > len(groups):
-        notes.append(tag("p", f"Of {count:,} groups {len(groups):,} are listed.", class_="note"))
+        notes.append(tag("p", f"Showing {len(groups):,} of {count:,} groups.", class_="note"))
     if count > len(paged):
-        notes.append(tag("p", f"{len(paged):,} groups have a page: those with most that is broken, then with most "
-                              "rebalances. Others: --group.", class_="note"))  # fmt: skip
+        notes.append(tag("p", f"{len(paged):,} groups have a page: those with the most broken invariants, then the most "
+                              "rebalances. Use --group for others.", class_="note"))  # fmt: skip
     body = [
         tag("h1", "Consumer groups"),
         tag("p", title, class_="about"),
@@ -476,9 +478,9 @@ def fleet_page(
         _section("Groups", _table(
             ("group", "kind", "shard", "members", "rebalances", "offsets", "broken", "first (UTC)", "last"), rows,
             (2, 3, 4, 5, 6))),
-        _section("Fencing policies, replayed, all groups together",
+        _section("Replay of the fencing policies, all groups",
                  *_policies(policies or [], has_events=policies is not None, kind=None)),
-        _section("Where the events are silent", *_gaps(gaps)),
+        _section("Missing events", *_gaps(gaps)),
         _footer(),
     ]  # fmt: skip
     return page("Consumer groups - report", STYLE, *body)
@@ -488,7 +490,7 @@ def _gaps(gaps: Sequence[Row] | None) -> Iterator[Markup]:
     if gaps is None:
         yield tag("p", "There is no event log.", class_="nothing")
     elif not gaps:
-        yield tag("p", "Nowhere: every record of the state log has its events.", class_="good")
+        yield tag("p", "None: the events cover the whole state log.", class_="good")
     else:
         yield _table(
             ("shard", "from state offset", "to", "events", "why", "time (UTC)"),
@@ -505,7 +507,7 @@ def _gaps(gaps: Sequence[Row] | None) -> Iterator[Markup]:
 def _footer() -> Markup:
     return tag(
         "footer",
-        "Order is the log's offset, never the clock; times are the server's. A decision is judged by the records before its "
+        "Order follows log offsets, never the clock; times are the server's. A decision is judged by the records before its "
         "state offset.",
     )
 

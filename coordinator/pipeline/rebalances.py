@@ -1,12 +1,12 @@
-"""The epochs and generations of a group: when, why, how long, and who was waited for.
+"""The epochs and generations of a group: when they began, why, how long they took, and which member was slowest.
 
-The state log has a record for every group epoch (consumer groups) and every generation (classic ones): that is the list.
-What it does not have, the event log does: the cause, the member that began it and in whose words, how long it took and whom
-it waited for. Where there are no events, a consumer group's records still show a good part of it: who came or went since
-the epoch before, and when each member came to rest at the epoch. Of a classic generation without events nothing is known but
-who is in it; then cause and duration are null.
+The state log has a record for every group epoch (consumer groups) and every generation (classic groups), which gives the
+list. The event log adds the cause, the member that triggered it and the reason its client gave, the duration, and how long
+each member was waited for. Without events, the records of a consumer group still show who joined or left since the previous
+epoch, and when each member reached the new one. For a classic generation without events only the membership is known, so
+cause and duration are null.
 
-An epoch that was overtaken by the next one before everybody had reached it is `superseded` and has no duration.
+An epoch that the next one overtook before every member had reached it is `superseded` and has no duration.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -22,12 +22,12 @@ _NO_TIME = -1
 
 
 def epochs(state: DataFrame) -> DataFrame:
-    """One row per group epoch and per generation, in the order of the log."""
+    """One row per group epoch and per generation, in log order."""
     return _consumer_epochs(state).unionByName(_classic_generations(state))
 
 
 def _consumer_epochs(state: DataFrame) -> DataFrame:
-    """`members`: how many there were when the epoch began. `change`: what its members did since the epoch before."""
+    """`members`: the number of members when the epoch began. `change`: the last membership change since the previous epoch."""
     by_member = Window.partitionBy(*MEMBER).orderBy("offset")
     by_group = Window.partitionBy(*GROUP).orderBy("offset")
     memberships = (
@@ -68,7 +68,7 @@ def _consumer_epochs(state: DataFrame) -> DataFrame:
         .withColumn("previous", F.last(F.when(is_epoch, F.struct("epoch", "offset")), True).over(
             by_group.rowsBetween(Window.unboundedPreceding, -1)))
     )  # fmt: skip
-    # A target names its epoch, so the epochs and their targets meet by number and not by place.
+    # A target assignment names its epoch, so epochs and targets are joined by number, not by position.
     targets = (
         walked.where((F.col("type") == TARGET_EPOCH) & ~F.col("tombstone"))
         .groupBy(*GROUP, "epoch")
@@ -91,7 +91,7 @@ def _consumer_epochs(state: DataFrame) -> DataFrame:
 
 
 def _classic_generations(state: DataFrame) -> DataFrame:
-    """A record with the generation of the one before it (a static member replaced, an offset's group) begins none."""
+    """A record that repeats the previous generation (a static member replaced, an offset stored) starts no new one."""
     by_group = Window.partitionBy(*GROUP).orderBy("offset")
     return (
         readable(state)
@@ -113,9 +113,9 @@ def _classic_generations(state: DataFrame) -> DataFrame:
 
 
 def rebalances(epoch_rows: DataFrame, members: DataFrame, events: DataFrame | None) -> DataFrame:
-    """One row per epoch or generation, and per rebalance that was told of and came to no record.
+    """One row per epoch or generation, and per rebalance that has events but no record.
 
-    `duration_ms` and `slowest_member` are the event's where there is one, else what the records of the members show.
+    `duration_ms` and `slowest_member` come from the event if there is one, else from the members' records.
     """
     from_state = _from_state(epoch_rows, members)
     if events is None:
@@ -132,7 +132,7 @@ _EVENT_COLUMNS = {
 
 
 def _from_state(epoch_rows: DataFrame, members: DataFrame) -> DataFrame:
-    """When the members of a consumer group came to rest at each epoch, if they did before the next one."""
+    """When the members of a consumer group reached each epoch, if they did so before the next one began."""
     arrivals = (
         members.where((F.col("kind") == CONSUMER) & (F.col("state") == "STABLE"))
         .groupBy(*MEMBER, "epoch")
@@ -152,7 +152,7 @@ def _from_state(epoch_rows: DataFrame, members: DataFrame) -> DataFrame:
 
 
 def _from_events(events: DataFrame) -> DataFrame:
-    """Start and end of a rebalance, found by the epoch that it leads to. A rebalance may be told to start more than once."""
+    """Start and end of each rebalance, by the epoch it leads to. A rebalance may have several start events."""
     rows = readable(events).where(F.col("type").isin(STARTED, COMPLETED))
     is_end, is_start = F.col("type") == COMPLETED, F.col("type") == STARTED
     return rows.groupBy(*GROUP, F.col("group_kind").alias("kind"), "epoch").agg(

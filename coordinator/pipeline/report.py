@@ -1,12 +1,12 @@
-"""The report: one static HTML file per group, and an index where there are several. Here is what they show; pages.py is how.
+"""The report: one static HTML file per group, and an index if there are several. This module collects what pages.py renders.
 
-It is to be opened from a disk, sent in a mail and printed: one file, no scripts, nothing loaded. A group's page answers, from
-top to bottom, what one asks in this order: is anything wrong; when did it rebalance; who had which partition; what is
-broken, and at which offset of the log; what would another fencing policy have done; which commits were zombies'; why each
-rebalance was, and how long it took.
+A page can be opened from disk, sent by mail and printed: one file, no scripts, nothing loaded. It answers, from top to
+bottom: is anything wrong; when did the group rebalance; who owned which partition; which invariants are broken, and at which
+log offset; what would another fencing policy have done; which commits came from zombies; why each rebalance happened and
+how long it took.
 
-A page is bounded. Of a group with many partitions those are drawn whose owner changed; of long lists the worst or the newest
-are shown, and the page says how many there are. The whole is in the tables.
+The size of a page is bounded. For a group with many partitions, only those that changed owner are drawn; long lists show the
+worst or newest entries and state the full length. The tables have everything.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,12 +24,12 @@ from coordinator.pipeline.tables import Derived, Store
 from coordinator.pipeline.vocabulary import UNOWNED, ZOMBIES
 
 GROUPS_MAX = 200
-"""Pages that one job writes: those of the groups with most that is broken, then with most rebalances."""
+"""Maximum number of group pages: groups with the most broken invariants first, then those with the most rebalances."""
 INDEX_MAX = 5_000
 
 
 def write(derived: Derived, folder: Path, title: str | None, step: Callable[[str], None]) -> Iterator[Path]:
-    """Writes the pages, yielding each. One group: its page alone."""
+    """Writes the pages and yields their paths. If there is only one group, there is no index."""
     folder.mkdir(parents=True, exist_ok=True)
     derived.keep = lambda _, frame: materialize(frame)
     spark = derived.source.state.sparkSession
@@ -137,9 +137,9 @@ def _collect(derived: Derived, groups: list[pages.Row]) -> list[pages.GroupData]
 
 
 def _partitions_to_draw(ownership: DataFrame) -> DataFrame:
-    """All partitions of a group that has few; of one that has many, those whose owner changed.
+    """All partitions of a small group; for a large one, those that changed owner.
 
-    Adds `partitions` (of the group in all), `owners` and `moving`.
+    Adds `partitions` (number of partitions in the group), `owners` and `moving` (number that changed owner).
     """
     by_partition = ownership.groupBy(*GROUP, "topic_key", "partition").agg(
         F.count_distinct("member_id").alias("owners")

@@ -1,7 +1,7 @@
-"""A Spark session for a job, or the one that there is.
+"""Creates the Spark session of a job, or uses the existing one.
 
-Under `spark-submit` the cluster's settings are there before we are; by itself a job runs on this machine. What is set here
-is what the jobs' results depend on (UTC, since days are cut by it) and what makes a laptop bearable; `--conf` overrides all.
+Under `spark-submit` the cluster's settings are already in place; otherwise a job runs on this machine. The settings here are
+those that results depend on (UTC, because days are cut by it) and those that suit a laptop. `--conf` overrides them all.
 """
 
 import os
@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 from pyspark_coordinator_log import JAVA_OPTIONS
 
 WORKER_WITHIN_S = 60
-"""How long Spark and its Python workers wait for each other's first word; on a busy machine its own 15 are not enough."""
+"""How long Spark and its Python workers wait for each other. Spark's own 15 seconds are too short on a busy machine."""
 DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.python.authenticate.socketTimeout": f"{WORKER_WITHIN_S}s",
-    # Or the Kafka source reads nothing of an internal topic, and does not say so (pyspark_coordinator_log/kafka.py).
+    # Without it the Kafka source silently reads nothing from an internal topic (see pyspark_coordinator_log/kafka.py).
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
 }
 LOCAL = {
@@ -29,22 +29,22 @@ LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
-    # Each action tells listeners its whole plan as text; nobody here listens.
+    # Every action renders its whole plan as text for listeners; there are none.
     "spark.sql.maxPlanStringLength": "0",
 }
-"""Where driver and executors are this process."""
+"""For a driver and executors in this process."""
 QUICK = {
     "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 }
-"""For jobs whose work is done in Python: what Java's second compiler would take is more than it would save.
+"""For jobs that do most of their work in Python: the JVM's second compiler would cost more than it saves.
 
-The classes are Spark's own, from where pip put them: what it takes to verify all of them is a part in six of its start.
+The classes are Spark's own, as pip installed them, and verifying them takes a sixth of the start-up time.
 """
 
 
 def session(master: str | None, settings: dict[str, str], *, quick: bool = False) -> SparkSession:
-    """The session; `settings` are the user's own, and `quick` is for a job of which Java does little."""
+    """Returns the session. `settings` are the user's own; `quick` suits a job with little work for the JVM."""
     builder = SparkSession.builder.appName("kafka-group-coordinator")
     submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
     if master is None and not submitted:
@@ -55,7 +55,7 @@ def session(master: str | None, settings: dict[str, str], *, quick: bool = False
         builder = builder.master(master)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            # Workers, and whoever looks for data sources: not the first python3 of the PATH, which knows none of this.
+            # For workers and data source lookup: the Python that has this package, not the first python3 in PATH.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             values |= LOCAL | (QUICK if quick else {})
     for name, value in (values | settings).items():

@@ -1,11 +1,11 @@
-"""Where the rows come from, and what can be asked of them.
+"""Where the rows come from, and what each source can provide.
 
-    a log folder      state log and event log, ours; or the state log alone, a Kafka broker's
-    a Kafka cluster   its topics through Spark's Kafka source: no control records, and events only of our server
+    a log folder      our state log and event log, or a Kafka broker's state log alone
+    a Kafka cluster   its topics, through Spark's Kafka source: no control records, and events only from our server
     an archive        what `follow` has kept of either (follow.py)
 
-What a source cannot tell is None here, and nobody puts anything in its place. Events that never came true (gaps.py) are
-taken out at this door, so that nobody meets them behind it.
+What a source cannot provide is None, never a substitute. Events whose decisions never took effect (gaps.py) are dropped
+here, so that no other module sees them.
 """
 
 import json
@@ -52,7 +52,7 @@ STATE_COLUMNS = (
 EVENT_COLUMNS = (
     *_PLACE, *_COMMON, "state_offset", "time_ms", "cause", "reason", "duration_ms", "member_count", "waited_for",
 )  # fmt: skip
-"""Of the events about rebalances; those about commits are read where they are judged."""
+"""Columns of the events about rebalances; commit events are read where they are judged."""
 COMMIT_COLUMNS = (
     *_PLACE, "group", "topic", "topic_id", "partition", "committed_offset", "leader_epoch_committed", "metadata",
     "commit_timestamp_ms", "expire_timestamp_ms", "value_version", "producer_id", "producer_epoch", "is_transactional",
@@ -63,34 +63,34 @@ RAW_COLUMNS = (*_PLACE, "key", "value", "key_type")
 COMPLETE_FROM = "log_id string, shard int, complete_from bigint"
 KAFKA_WITHIN_S = 10.0
 KAFKA_LOG = "kafka"
-"""The `log_id` of what came through a consumer, which is not told whose log it is."""
+"""The `log_id` of rows read through a consumer, which does not show the cluster's id."""
 ARCHIVE_NOTE = "archive.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSource:
-    """The views of a log (columns.py of `pyspark_coordinator_log`), and where they are whole.
+    """The views of a log (columns.py of `pyspark_coordinator_log`), and from where on they are complete.
 
-    `events` is None where there is no event log, `markers` (control records) None where they cannot be seen.
-    `complete_from`: (log_id, shard, complete_from), before which the state log was compacted or deleted.
+    `events` is None without an event log, and `markers` (control records) is None if they cannot be read. `complete_from`:
+    (log_id, shard, complete_from); before that offset the state log was compacted or deleted.
     """
 
     name: str
     state: DataFrame
     commits: DataFrame
     events: DataFrame | None
-    """At least those about rebalances."""
+    """At least the events about rebalances."""
     commit_events: "CommitEvents | None"
-    """The events about commits, for those who judge them."""
+    """The events about commits, for verdicts.py."""
     markers: DataFrame | None
     openings: DataFrame | None
-    """The events of the event log about itself."""
+    """The event log's entries about itself."""
     first_events: DataFrame | None
-    """(log_id, shard, first_offset, first_state_offset): the oldest event that is still there."""
+    """(log_id, shard, first_offset, first_state_offset) of the oldest event still there."""
     complete_from: DataFrame
 
     def for_groups(self, groups: Sequence[str]) -> "LogSource":
-        """What is about these groups; all of it if there are none. Gaps and markers are nobody's, and stay."""
+        """The rows of these groups; all rows if the list is empty. Gaps and markers belong to no group and stay."""
         if not groups:
             return self
 
@@ -104,40 +104,40 @@ class LogSource:
 
 
 class CommitEvents(Protocol):
-    """Events, wherever they are, to be gone through by a function of Arrow batches (see verdicts.py)."""
+    """Commit events, to be processed by a function over Arrow batches (see verdicts.py)."""
 
     def __call__(self, function: Callable[[ArrowBatches], ArrowBatches], schema: StructType) -> DataFrame:
-        """What the function makes of batches with the columns `judging.EVENTS`."""
+        """Applies the function to batches with the columns `judging.EVENTS`."""
 
     def for_groups(self, groups: Sequence[str]) -> "CommitEvents":
-        """Those of some groups."""
+        """Only the events of some groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitEventRows:
-    """Events that Spark has."""
+    """Commit events in a DataFrame."""
 
     events: DataFrame
 
     def __call__(self, function: Callable[[ArrowBatches], ArrowBatches], schema: StructType) -> DataFrame:
-        """As `Decided`."""
+        """As `CommitEvents`."""
         return self.events.where(F.col("type") == COMMIT_DECIDED).select(*judging.EVENTS).mapInArrow(function, schema)
 
     def for_groups(self, groups: Sequence[str]) -> CommitEvents:
-        """As `Decided`."""
+        """As `CommitEvents`."""
         return CommitEventRows(self.events.where(F.col("group").isin(*groups)))
 
 
 @dataclass(frozen=True, slots=True)
 class CommitEventsInLog:
-    """Events in a log's files: a task reads them itself, and Spark sees only what comes of them."""
+    """Commit events in log files. The tasks read them directly, so Spark sees only the results."""
 
     spark: SparkSession
     options: Mapping[str, str]
     undone: Sequence[gaps.Undone]
 
     def __call__(self, function: Callable[[ArrowBatches], ArrowBatches], schema: StructType) -> DataFrame:
-        """As `Decided`."""
+        """As `CommitEvents`."""
         undone = tuple(self.undone)
 
         def confirmed_only(events: ArrowBatches) -> ArrowBatches:
@@ -146,7 +146,7 @@ class CommitEventsInLog:
         return _in_tasks(self.spark, {**self.options, "view": columns.EVENTS}, judging.EVENTS, confirmed_only, schema)
 
     def for_groups(self, groups: Sequence[str]) -> CommitEvents:
-        """As `Decided`."""
+        """As `CommitEvents`."""
         return replace(self, options={**self.options, "groups": json.dumps(list(groups))})
 
 
@@ -154,10 +154,10 @@ def _in_tasks(
     spark: SparkSession, options: Mapping[str, str], names: Sequence[str], function: Callable[[ArrowBatches], ArrowBatches],
     schema: StructType,
 ) -> DataFrame:  # fmt: skip
-    """What a function makes of a view's batches, in the tasks that read them: what it leaves out Spark need not take apart.
+    """Applies a function to a view's batches inside the tasks that read them, so that Spark never sees rows it does not need.
 
-    The data source does the same for all who have none but Spark; it has Python processes of its own to find it, to make it and
-    to plan it, which take longer than to read a small log.
+    The data source would do the same, but starts Python processes to look it up, create it and plan it, which takes longer than
+    reading a small log.
     """
     parsed = parse(options)
     tasks, how = planning.tasks(parsed), parsed.reading(names)
@@ -181,11 +181,11 @@ def check_log(path: str) -> None:
 def check_archive(path: str) -> None:
     """Raises NoLog unless `follow` wrote there."""
     if not (Path(path) / ARCHIVE_NOTE).is_file():
-        raise NoLog(f"{path} holds no {ARCHIVE_NOTE}: it is no archive")
+        raise NoLog(f"{path} is not an archive: it has no {ARCHIVE_NOTE}")
 
 
 def from_log(spark: SparkSession, path: str, options: dict[str, str]) -> LogSource:
-    """A data folder, or the folder of one shard. Raises NoLog before anything is read."""
+    """Reads a data folder, or the folder of one shard. Raises NoLog before anything is read."""
     state = open_folder(path, STATE_TOPIC)
     bounds = [(state.log_id(), shard, complete_from(folder)) for shard, folder in state.shards.items()]
     return LogSource(
@@ -199,9 +199,9 @@ def from_log(spark: SparkSession, path: str, options: dict[str, str]) -> LogSour
 
 
 def from_kafka(spark: SparkSession, bootstrap: str, settings: Mapping[str, str]) -> LogSource:
-    """The coordinator's topics of a cluster. `settings` are the connector's own, under their names.
+    """Reads the coordinator's topics of a cluster. `settings` are options of the Kafka connector.
 
-    What was compacted away is not known, so nothing is taken for the beginning of anything. Raises NoTopic.
+    It is unknown what was compacted away, so no history counts as complete. Raises NoTopic.
     """
     counts = kafka_partitions(bootstrap)
     state = adapter.read_offsets_topic(spark, bootstrap, counts[STATE_TOPIC], options=settings)
@@ -228,11 +228,11 @@ def from_kafka(spark: SparkSession, bootstrap: str, settings: Mapping[str, str])
 
 
 class NoTopic(Exception):
-    """The cluster cannot be asked, or has no `__consumer_offsets`; the text says which."""
+    """The cluster is unreachable or has no `__consumer_offsets`; the message says which."""
 
 
 def kafka_partitions(bootstrap: str) -> dict[str, int]:
-    """How many partitions the coordinator's topics have, of those that there are."""
+    """The partition counts of those coordinator topics that exist."""
     try:
         with Client(bootstrap, KAFKA_WITHIN_S) as client:
             found = client.metadata([STATE_TOPIC, EVENT_TOPIC])
@@ -240,7 +240,7 @@ def kafka_partitions(bootstrap: str) -> dict[str, int]:
         raise NoTopic(str(error)) from error
     counts = {topic.name: len(topic.partitions) for topic in found.topics if topic.name and topic.partitions}
     if STATE_TOPIC not in counts:
-        raise NoTopic(f"{bootstrap} has no topic {STATE_TOPIC} (yet: a cluster without groups has none)")
+        raise NoTopic(f"{bootstrap} has no topic {STATE_TOPIC} (Kafka creates it with the first group)")
     return counts
 
 
@@ -260,14 +260,14 @@ def event_folder(path: str) -> DataFolder | None:
 
 
 def complete_from(folder: ShardFolder) -> int:
-    """Where a state log begins to be whole: behind what was compacted, and what was deleted."""
+    """The offset from which a state log is complete: after what was compacted or deleted."""
     noted, segments = folder.server_checkpoint(), folder.segments()
     start = max(segments[0].base_offset if segments else 0, 0 if noted is None else noted.start_offset)
     return max(folder.clean_offset(), start)
 
 
 def _view(spark: SparkSession, path: str, view: str, options: dict[str, str], names: Sequence[str]) -> DataFrame:
-    """A view, of it these columns: the reader makes no others, and each that it need not make is time saved."""
+    """A view with only these columns. Columns that are not requested are not decoded."""
     view_options = {**options, "path": path, "view": view}
     return _in_tasks(spark, view_options, names, lambda records: records, _fields(view, names))
 
@@ -300,13 +300,13 @@ def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str
 
 
 def _types(names: Sequence[str]) -> str:
-    """The numbers of record types, as an option has them."""
+    """The numbers of record types, as the option `keyTypes` takes them."""
     numbers = {name.removesuffix("Key"): number for number, name in messages.key_names().items()}
     return ",".join(str(numbers[name]) for name in names)
 
 
 def _first_event(shard: ShardFolder) -> tuple[int, int | None] | None:
-    """Offset and state offset of a log's oldest event. Only a log whose beginning was deleted need be looked into."""
+    """Offset and state offset of a log's oldest event. Only a log whose beginning was deleted needs to be opened."""
     segments = [segment for segment in shard.segments() if segment.size_bytes]
     if not segments:
         return None
@@ -334,12 +334,12 @@ def _bytes(value: bytearray | None) -> bytes | None:
 
 
 def from_archive(spark: SparkSession, path: str) -> LogSource:
-    """What `follow` kept. Raises NoLog if it kept nothing."""
+    """Reads what `follow` kept. Raises NoLog if there is nothing."""
     check_archive(path)
     note = json.loads((Path(path) / ARCHIVE_NOTE).read_text())
 
     def kept(view: str, folder: str) -> DataFrame:
-        # Its schema is given: a column that a batch has not is null, and no file need be opened to know it.
+        # With an explicit schema no file is opened to infer it, and columns a batch lacks are null.
         return spark.read.schema(columns.ddl(view)).parquet(f"{path}/{folder}")
 
     history = kept(columns.HISTORY, columns.HISTORY)
@@ -364,7 +364,7 @@ def from_archive(spark: SparkSession, path: str) -> LogSource:
 
 
 def event_gaps(source: LogSource) -> DataFrame | None:
-    """Where the events are silent; None if there is no event log at all."""
+    """Where events are missing; None if there is no event log."""
     if source.openings is None or source.first_events is None:
         return None
     return gaps.event_gaps(source.openings, source.first_events)

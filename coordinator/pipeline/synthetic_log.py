@@ -1,13 +1,12 @@
-"""A log with a known truth: groups that never were, their rebalances and commits, with planted zombies.
+"""Generates a log with a known truth: invented groups with rebalances and commits, and planted zombies.
 
-What this is for: to see the tables and the report before there is a log to read, to size a cluster, and to measure. The
-groups behave as the consumer protocol has it: a rebalance moves partitions by way of unrevoked and unreleased members,
-commits are on their way while an epoch moves on, members go on committing what was taken from them, or what was never theirs.
-The rules are applied by the simplest code that has them, not by the server's, so that a mistake of the server's is none of
-the truth's.
+Use it to see the tables and the report before there is a real log, to size a cluster, and for measurements. The groups follow
+the consumer protocol: a rebalance moves partitions through unrevoked and unreleased members, commits are in flight while the
+epoch changes, and members keep committing partitions they have lost or never owned. The rules are implemented here as simply
+as possible and independently of the server, so that a bug in the server cannot hide in the expected result.
 
-A commit that must be refused is let through on purpose with a small probability; those are `planted` in truth.json, by shard
-and offset of the event. Everything follows from the seed.
+With a small probability a commit that should be refused is accepted on purpose. truth.json lists those as `planted`, by shard
+and event offset. The seed determines everything.
 """
 
 import json
@@ -51,7 +50,7 @@ CONSUMER = 1
 POLICY = "revocation-epoch"
 HOT_MEMBERS, HOT_PARTITIONS = 120, 1000
 STEPS_TO_JOIN = 0.0004
-"""How probable it is that a step of a group is a member's coming, or going: a rebalance in about 1,200 commits."""
+"""Probability that a step is a join (and again, a leave): about one rebalance in 1,200 commits."""
 _Assigned = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
 _Target = ConsumerGroupTargetAssignmentMemberValue.TopicPartition
 _Topic = CommitDecidedValue.TopicOffsets
@@ -60,7 +59,7 @@ _Partition = CommitDecidedValue.PartitionOffset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to make. `decisions`: commits of one partition; `hot`: the part of them that is in one group."""
+    """What to generate. `decisions`: commits of single partitions; `hot`: the share of them in one group."""
 
     seed: int = 11
     groups: int = 200
@@ -68,11 +67,11 @@ class Plan:
     hot: float = 0.3
     shards: int = 4
     planted: float = 0.05
-    """How probable it is that a commit that must be refused is let through."""
+    """Probability of accepting a commit that should be refused."""
 
 
 class _ShardLog:
-    """One folder; records are written in batches as they come."""
+    """One partition folder. Records are written in batches, in order."""
 
     def __init__(self, folder: Path, clock: Callable[[], int]) -> None:
         folder.mkdir(parents=True)
@@ -101,7 +100,7 @@ class _ShardLog:
 
 @dataclass(slots=True)
 class _Member:
-    """`held` and `pending`: partition -> the epoch since when."""
+    """`held` and `pending`: partition -> the epoch since which the member has it."""
 
     epoch: int = 0
     previous: int = -1
@@ -116,7 +115,7 @@ class _Member:
 class _Generator:
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.plan = plan
-        self.chance = random.Random(plan.seed)  # noqa: S311 - chance that can be repeated is the point
+        self.chance = random.Random(plan.seed)  # noqa: S311 - it must be repeatable
         self.now_ms = START_MS
         self.serde = Serde(Codec.of(), _KEYS)
         self.state = [_ShardLog(folder / f"__consumer_offsets-{i}", self._clock) for i in range(plan.shards)]
@@ -163,7 +162,7 @@ class _Group:
         self.epoch = 0
         self.join(members)
 
-    # --- the group's life -------------------------------------------------------------------------------------------
+    # --- the life of the group ----------------------------------------------------------------------------------------
 
     def step(self) -> None:
         chance = self.generator.chance.random()
@@ -235,7 +234,7 @@ class _Group:
             self.commit(name, old, partitions)
 
     def _reconcile(self, name: str, wanted: set[int], free: set[int]) -> Iterator[tuple[str, int, list[int]]]:
-        """One member's way to the target; yields commits that it has under way."""
+        """Moves one member towards its target; yields the commits it has in flight."""
         chance, member = self.generator.chance, self.members[name]
         lost = [partition for partition in member.held if partition not in wanted]
         old = member.epoch
@@ -259,7 +258,7 @@ class _Group:
         self.current(name, STABLE if member.held.keys() == wanted else UNRELEASED)
 
     def _target(self) -> dict[str, set[int]]:
-        """Sticky and even."""
+        """A sticky, balanced assignment."""
         names = sorted(self.members)
         quota, more = divmod(self.partitions, len(names)) if names else (0, 0)
         free = set(range(self.partitions))
@@ -273,7 +272,7 @@ class _Group:
                 target[name].add(left.pop())
         return target
 
-    # --- what is written --------------------------------------------------------------------------------------------
+    # --- writing -----------------------------------------------------------------------------------------------------
 
     def record(self, key: messages.Message, value: messages.Message | None) -> None:
         self.state.append(*self.generator.serde.encode(Record(key, value)))
@@ -306,7 +305,7 @@ class _Group:
             epoch == now or (member is not None and 0 <= member.lost < epoch < now and had),
             epoch == now or (member is not None and epoch < now and had),
         )
-        # At its epoch a member may commit what is not its own: no policy looks, and it is no zombie.
+        # A member at the current epoch may commit partitions it does not own: no policy checks that, and it is no zombie.
         zombies = 0 if epoch == now else sum(each is None or each > epoch for each in since)
         error = (
             0 if after_loss else int(ErrorCode.UNKNOWN_MEMBER_ID if member is None else ErrorCode.STALE_MEMBER_EPOCH)
@@ -354,7 +353,7 @@ _KEYS = (
 
 
 def write_synthetic_log(folder: Path, plan: Plan) -> dict[str, object]:
-    """Writes the log and truth.json beside it; returns the truth."""
+    """Writes the log, and truth.json beside it; returns the truth."""
     generator = _Generator(folder, plan)
     generator.run()
     truth: dict[str, object] = {

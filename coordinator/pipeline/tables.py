@@ -1,11 +1,11 @@
-"""The tables: what is in each, and how they are written.
+"""The tables: how each is derived, and how they are written.
 
-Each is a function of the evidence and of the tables before it, so that a table that is written once can be read by the next
-instead of being computed again. They are Parquet, partitioned by `day` (UTC, of when the row began), one folder a table;
-with `delta` they are Delta tables of the same columns, written through delta-rs, which needs no JVM packages.
+Each table is a function of the source and of earlier tables, so a table that has been written can be read back instead of
+being computed again. The format is Parquet, one folder per table, partitioned by `day` (UTC, when the row began); with
+`delta` the same columns are written as Delta tables through delta-rs, which needs no JVM packages.
 
-A folder is replaced as a whole: the new one is written beside it and takes its name when it is complete, so a job that
-dies leaves the tables of the one before.
+A folder is replaced as a whole: the new one is written beside it and renamed when complete, so a job that dies leaves the
+previous tables intact.
 """
 
 import shutil
@@ -33,10 +33,10 @@ from coordinator.pipeline.sources import LogSource
 
 @dataclass(kw_only=True)
 class Derived:
-    """Everything that follows from the evidence, each made when it is first asked for.
+    """Everything derived from the source; each frame is computed on first use.
 
-    With `keep` a frame is put where it need not be made again (written and read back, if it is a table), and what follows is
-    made of that. With `judge` the verdicts are written while it is found what follows from them.
+    `keep` stores a frame so that it is not computed again (a table is written and read back), and later steps use the result.
+    `judge` writes the verdicts and collects the findings in one pass.
     """
 
     source: LogSource
@@ -45,7 +45,7 @@ class Derived:
 
     @cached_property
     def state(self) -> DataFrame:
-        """The state log without its offsets, of which it mostly consists: it is gone through once."""
+        """The state log without commits, which make up most of it. It is scanned once."""
         return self.keep("state", self.source.state)
 
     @cached_property
@@ -72,7 +72,7 @@ class Derived:
 
     @cached_property
     def _judged(self) -> tuple[DataFrame, DataFrame] | None:
-        """The verdicts, and what was found in them."""
+        """The verdicts, and the findings derived from them."""
         source = self.source
         if source.commit_events is None:
             return None
@@ -87,7 +87,7 @@ class Derived:
 
     @cached_property
     def findings(self) -> DataFrame | None:
-        """See findings.FOUND."""
+        """See findings.FINDINGS."""
         return None if self._judged is None else self._judged[1]
 
     @cached_property
@@ -122,7 +122,7 @@ class Derived:
 
     @cached_property
     def topics(self) -> DataFrame:
-        """(topic_key, topic): the names of topics that records know by their id."""
+        """(topic_key, topic): names of the topics that records identify by id."""
         named = [self.offset_commits.select(F.col("topic_id").alias("topic_key"), "topic")]
         if self.commit_verdicts is not None:
             named.append(self.commit_verdicts.select("topic_key", "topic"))
@@ -136,7 +136,7 @@ class Derived:
 
     @cached_property
     def groups(self) -> DataFrame:
-        """One row per group: what there is of it."""
+        """One row per group, with counts."""
         members = self.member_intervals.groupBy(*GROUP).agg(
             F.max_by("kind", "from_offset").alias("kind"),
             F.count_distinct("member_id").alias("members"),
@@ -152,7 +152,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that users get: its name, and the column (milliseconds) that says its day."""
+    """A table for users: its name, and the millisecond column that determines `day`."""
 
     name: str
     time_column: str | None
@@ -172,8 +172,9 @@ TABLES = (
     Table("topics", None),
     Table("groups", "first_ms"),
 )
-"""In the order in which they are made. `commit_verdicts`, `policy_replay` and `event_gaps` need events, `transactions`
-control records; where there are none there is no such table."""
+"""In the order in which they are written. `commit_verdicts`, `policy_replay` and `event_gaps` need events, and `transactions`
+control records; without those the table does not exist.
+"""
 BY_NAME = {table.name: table for table in TABLES}
 
 
@@ -189,17 +190,17 @@ class Store:
         return f"{self._folder}/{name}"
 
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
-        """Writes a table; puts away what is none."""
+        """Writes a frame that is a table; materializes any other."""
         return self.write(name, frame) if name in BY_NAME else materialize(frame)
 
     def write(self, name: str, frame: DataFrame) -> DataFrame:
-        """Writes a table, replacing what was there; returns it as it is read back."""
+        """Writes a table, replacing the previous one, and returns it as read back."""
         time_column = BY_NAME[name].time_column
         dated = frame
         if time_column is not None:
             dated = frame.withColumn(DAY, F.to_date(F.timestamp_millis(time_column)))
         if self._is_remote:
-            # Not a file system whose folders we can rename: Spark's own commit protocol has to do.
+            # Folders cannot be renamed on a remote file system, so this relies on Spark's own commit protocol.
             self._save(dated, self.path(name), time_column)
         else:
             with self._replaced(name, to_arrow_schema(frame.schema)) as new:
@@ -207,7 +208,7 @@ class Store:
         return self.read(name, frame.schema)
 
     def judge(self, judging: verdicts.VerdictPass) -> tuple[DataFrame, DataFrame]:
-        """Writes the verdicts; returns them, and what was found in them."""
+        """Writes the verdicts; returns them and the findings."""
         name = "commit_verdicts"
         if self._is_remote or not is_local(self._spark):
             return self.write(name, judging.rows()), materialize(judging.findings())
@@ -221,14 +222,14 @@ class Store:
 
     @contextmanager
     def _replaced(self, name: str, schema: pa.Schema) -> Iterator[Path]:
-        """A folder for a table's files, which takes the place of what was there. The schema is without its day."""
+        """Yields a new folder for a table's files, which then replaces the old one. `schema` is without `day`."""
         path = Path(self.path(name)).absolute()
         new = path.with_name(f".{name}.new")
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
         yield new
         if next(new.rglob("*.parquet"), None) is None:
-            # A folder without a file could not say what the columns of its table are.
+            # An empty folder would not show the columns of its table.
             pq.write_table(schema.empty_table(), new / "none.parquet")
         if self._format == DELTA:
             _to_delta(new, str(path), schema, is_by_day=BY_NAME[name].time_column is not None)
@@ -244,7 +245,7 @@ class Store:
         writer.parquet(path)
 
     def read(self, name: str, schema: StructType) -> DataFrame:
-        """The table; the schema is without its day."""
+        """Reads a table; `schema` is without `day`."""
         if self._format == DELTA:
             files = _delta_files(self.path(name))
             made = self._spark.createDataFrame([], schema)
@@ -255,14 +256,14 @@ class Store:
         return made.drop(DAY)
 
     def remove(self, name: str) -> None:
-        """A table that this evidence has not got: that of an earlier job would be taken for its own."""
+        """Removes a table that this source does not have, so that a previous job's is not mistaken for it."""
         if not self._is_remote:
             shutil.rmtree(self.path(name), ignore_errors=True)
 
 
 def _to_delta(parquet: Path, path: str, schema: pa.Schema, *, is_by_day: bool) -> None:
-    import pyarrow.dataset as ds  # noqa: PLC0415 - only where it is asked for
-    from deltalake import write_deltalake  # noqa: PLC0415 - as above, and it is an extra of its own
+    import pyarrow.dataset as ds  # noqa: PLC0415 - only needed for this format
+    from deltalake import write_deltalake  # noqa: PLC0415 - as above, and not always installed
 
     day = pa.field(DAY, pa.date32())
     rows = ds.dataset(
@@ -287,7 +288,7 @@ def _delta_files(path: str) -> list[str]:
 
 
 def write_tables(derived: Derived, store: Store) -> Iterator[tuple[str, DataFrame | None]]:
-    """Writes every table, yielding each when it is done; None for one that the evidence has not got."""
+    """Writes every table and yields it when done; None for a table that this source does not have."""
     derived.keep, derived.judge = store.keep, store.judge
     for table in TABLES:
         frame = getattr(derived, table.name)

@@ -1,12 +1,12 @@
-"""What became of offsets that were committed in transactions.
+"""The outcome of offsets committed in transactions.
 
-Such a commit is in the log at once and means nothing until the producer's transaction ends: it takes effect at the next
-control record of the same producer in the same shard, which says committed or aborted. Without one the transaction is still
-open, as far as this log goes, and the offset pending.
+Such a commit is in the log immediately but has no effect until the producer's transaction ends. The next control record of
+the same producer in the same shard says whether it was committed or aborted. If there is none, the transaction is still
+open as far as this log goes, and the offset is pending.
 
-Walked from the end to the beginning, the marker that a commit meets is the last one seen; walked forwards, each commit would
-look through all that follows. Rows that came through a consumer (Spark's Kafka source) do not say what was transactional and
-show no control records: their outcome is null.
+The log is scanned backwards, so that a commit's marker is the last one seen; scanned forwards, each commit would have to
+search everything after it. Rows read through a consumer (Spark's Kafka source) do not show what was transactional and
+contain no control records, so their outcome is null.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -22,7 +22,7 @@ PRODUCER = (*SHARD, "producer_id")
 def offset_commits(commits: DataFrame, markers: DataFrame | None) -> DataFrame:
     """Every committed offset and tombstone with its outcome: plain (no transaction), committed, aborted, pending.
 
-    `effective_offset` is where in the log it took effect; null if it did not.
+    `effective_offset`: the log offset at which it took effect; null if it did not.
     """
     rows = readable(commits).select(
         *GROUP, "topic", "topic_id", "partition", "offset", F.col("timestamp_ms").alias("time_ms"), "committed_offset",
@@ -58,9 +58,9 @@ def offset_commits(commits: DataFrame, markers: DataFrame | None) -> DataFrame:
 
 
 def transactions(offsets: DataFrame) -> DataFrame:
-    """One row per producer, end and group: what a transaction did to a group's offsets.
+    """One row per producer, outcome and group: what a transaction did to the group's offsets.
 
-    Commits of a producer that met the same marker are of one transaction.
+    Commits of a producer with the same end marker belong to one transaction.
     """
     return (
         offsets.where(F.col("outcome").isin(COMMITTED, ABORTED, PENDING))

@@ -1,26 +1,25 @@
-"""Every commit that was decided, beside what history says about it.
+"""Verdicts: every decided commit, compared with what history says about it.
 
-The event log says who committed what with which epoch, and what was answered. The state log says, independently, what the
-member's epoch was at that moment and since when each partition was its. Put together, a commit of a partition is
+The event log records who committed what with which epoch, and the response. Independently, the state log shows the member's
+epoch at that moment, and since when it owned each partition. Together they classify each partition of a commit:
 
-    safe            the member had the partition in the epoch it commits with, and has had it ever since
-    lost            it has it not, or got it again later: what it says may be older than what the next owner said (a zombie)
-    ahead           its epoch is not the member's, and not an earlier one either (a zombie)
-    not a member    nobody by that id was in the group (a zombie)
-    unowned         its epoch is the member's of that moment, and the partition is not: every policy lets it through
-    unclaimed       it does not claim to come from a member: a simple consumer, an admin's tool; not judged
-    unknown         the log cannot say: a compacted past, an assignment in a protocol that nobody here knows, a classic
-                    round that was not written yet
+    safe            the member owned the partition in the epoch it commits with, and has owned it ever since
+    lost            the member does not own it, or got it back later: the commit may be older than the next owner's (a zombie)
+    ahead           the epoch is later than the member's (a zombie)
+    not a member    no member with that id is in the group (a zombie)
+    unowned         the epoch is current but the member does not own the partition; every policy accepts this
+    unclaimed       not sent as a member (a simple consumer, an admin tool); not judged
+    unknown         the log cannot tell: a compacted past, an unknown assignment protocol, a classic generation not yet written
 
-The policies are replayed on the same facts (groups/fencing.py has their words). A request is one decision, since one
-partition that fails fails all of it; a policy refuses *rightly* if some partition of the request is a zombie's (or unowned,
-where the group's settings look at that), and *wrongly* if none is. What history has is used before what the event tells; where
-the state log was compacted, and for streams groups, whose records know tasks and not partitions, only the event is left, and
-`evidence` says so.
+The policies (defined in groups/fencing.py) are replayed on the same facts. A request is one decision, because one fenced
+partition fails the whole request. A refusal is *right* if some partition of the request came from a zombie (or is unowned,
+where the group requires ownership), else *wrong*. History takes precedence over the event. Where the state log was compacted,
+and for streams groups, whose records contain tasks instead of partitions, only the event is available; the column `evidence`
+says which was used.
 
-Where the commits are, there they are judged: their intervals (holdings.py) are sent to the tasks that read them, and each
-batch is judged as it is read (judging.py). No commit is sorted, moved, or looked at twice: the sums of policy_replay, what is
-broken (findings.py), and the table itself come of one pass. The rules are there; what is here is the pass.
+Commits are judged where they are read: the intervals (assignment_history.py) are broadcast to the tasks, which judge each
+batch as they read it (judging.py). No commit is sorted, moved or read twice: the sums of policy_replay, the broken
+invariants (findings.py) and the table itself come from one pass, which this module implements.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,20 +41,19 @@ from coordinator.pipeline.findings import FINDINGS, Findings, Sums
 from coordinator.pipeline.judging import Bounds, JudgedBatch, judge
 
 ArrowBatches = Iterator[Any]
-"""Of Arrow."""
+"""Of Arrow record batches."""
 CommitEvents = Callable[[Callable[[ArrowBatches], ArrowBatches], StructType], DataFrame]
-"""Applies a function to the batches of the events, wherever those are: `judging.EVENTS` in, rows of the schema out."""
+"""Applies a function to the batches of commit events, wherever they are: `judging.EVENTS` in, rows of the schema out."""
 _TIME = "time_ms"
 _SOUGHT = ("shard", "group", "offset", "state_offset", _TIME, "truth", "outcome")
 
 
 @dataclass(frozen=True)
 class VerdictPass:
-    """The commits that were decided, to be judged.
+    """One pass over the decided commits.
 
-    `members` are member intervals and `runs` is what they held (intervals.py). `complete_from` may have a column
-    `settled_from`: what those say of the state before that offset is not whole, though they say how each ownership began
-    that was left then.
+    `members`: member intervals; `runs`: what the members held (intervals.py). `complete_from` may have a column `settled_from`:
+    the intervals do not cover the state before that offset, except that they say how each ownership still open then began.
     """
 
     commit_events: CommitEvents
@@ -88,7 +86,7 @@ class VerdictPass:
         return self.commit_events(verdict_rows, from_arrow_schema(judging.SCHEMA))
 
     def findings(self, into: Path | None = None) -> DataFrame:
-        """What follows from the rows (findings.FOUND). With a folder, the tasks write the rows there, as files by day."""
+        """The findings (findings.FINDINGS). With a folder, the tasks also write the rows there, by day."""
         judged = self._judged()
 
         def collected(events: ArrowBatches) -> ArrowBatches:
@@ -122,10 +120,10 @@ class VerdictPass:
 
 
 def sums(findings: DataFrame) -> Sums:
-    """What the tasks summed up."""
+    """The sums of all tasks."""
     return Sums(findings.where("sums is not null").select("sums.*").toArrow())
 
 
 def broken_rules(findings: DataFrame) -> DataFrame:
-    """Rows of invariants_broken."""
+    """The rows of invariants_broken that come from commits."""
     return findings.where("broken is not null").select("broken.*")

@@ -11,7 +11,7 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
-from coordinator.transactions.listing import filters, found
+from coordinator.transactions.listing import matching, parse_filters
 from coordinator.transactions.transaction import NAMES
 from coordinator.transactions.transactions import Transactions
 
@@ -20,14 +20,14 @@ _State = ListTransactionsResponse.TransactionState
 
 def handle(server: Server, exchange: Exchange[ListTransactionsRequest]) -> None:
     request = exchange.request
-    passing, unknown = filters(
+    filters, unknown = parse_filters(
         request.state_filters, request.producer_id_filters, request.duration_filter, request.transactional_id_pattern
     )
 
     def view(transactions: Transactions, now_ms: int) -> list[_State]:
         return [
             _State(transaction.transactional_id, transaction.producer_id, NAMES[transaction.state])
-            for transaction in found(transactions, passing, now_ms)
+            for transaction in matching(transactions, filters, now_ms)
         ]
 
     def combine(parts: list[list[_State]]) -> ListTransactionsResponse:

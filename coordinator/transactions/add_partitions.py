@@ -1,8 +1,8 @@
-"""Partitions join a transaction; with the first one it begins.
+"""Adds partitions to a transaction; the first one begins it (TransactionCoordinator.handleAddPartitionsToTransaction).
 
-Three requests lead here: AddPartitionsToTxn of a client, AddOffsetsToTxn (the partition of `__consumer_offsets` that the
-group lives in), and the first transactional write to a partition, which adds it by itself (transaction.version 2). The answer
-to a partition that is in already costs no record.
+Three requests lead here: a client's AddPartitionsToTxn, AddOffsetsToTxn (which adds the partition of `__consumer_offsets` that
+has the group), and the first transactional write to a partition, which adds it implicitly (transaction.version 2). Adding
+partitions that are all in the transaction already writes no record.
 """
 
 from collections.abc import Sequence
@@ -20,20 +20,27 @@ if TYPE_CHECKING:
 
 
 class Addition(NamedTuple):
-    """Which partitions join, or are looked for in, whose transaction."""
+    """The partitions to add to a producer's transaction, or to look for in it (verify.py)."""
 
     transactional_id: str
     producer: Producer
     partitions: Sequence[Partition]
     client_version: int
-    """The `transaction.version` that the client's request shows."""
+    """The `transaction.version` that the version of the client's request implies."""
 
 
-def add_partitions(transactions: "Transactions", addition: Addition, _call: RequestContext, now_ms: int) -> Result:
-    """Replies DONE. Raises KafkaError if nothing is added."""
-    transaction = known(transactions, addition)
+def add_partitions(transactions: "Transactions", addition: Addition, _context: RequestContext, now_ms: int) -> Result:
+    """Replies DONE.
+
+    Raises:
+        INVALID_REQUEST              the transactional id is empty
+        INVALID_PRODUCER_ID_MAPPING  the transactional id is unknown, or belongs to another producer id
+        PRODUCER_FENCED              the producer's epoch is not the current one
+        CONCURRENT_TRANSACTIONS      the end of the previous transaction is still being delivered
+    """
+    transaction = find(transactions, addition)
     if transaction.state in PREPARED:
-        # Before the producer is looked at: it may be the next one already, whose id takes over at the completion.
+        # Checked before the producer: it may already be the next one, whose id takes effect at the completion.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     check_producer(transactions, transaction, addition.producer)
     if transaction.state is State.ONGOING and transaction.partitions.issuperset(addition.partitions):
@@ -50,8 +57,8 @@ def add_partitions(transactions: "Transactions", addition: Addition, _call: Requ
     return Result(DONE, [transaction_record(ongoing, transactions.config.transaction_version)])
 
 
-def known(transactions: "Transactions", addition: Addition) -> Transaction:
-    """The transaction that is meant. Raises KafkaError if there is none."""
+def find(transactions: "Transactions", addition: Addition) -> Transaction:
+    """Returns the transaction. Raises INVALID_REQUEST or INVALID_PRODUCER_ID_MAPPING."""
     if not addition.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     transaction = transactions.by_id.get(addition.transactional_id)
@@ -61,7 +68,7 @@ def known(transactions: "Transactions", addition: Addition) -> Transaction:
 
 
 def check_producer(transactions: "Transactions", transaction: Transaction, producer: Producer) -> None:
-    """Raises KafkaError unless the producer is the one of this transactional id."""
+    """Raises INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED unless this is the producer of the transactional id."""
     if transaction.producer_id != producer.id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.epoch != producer.epoch:

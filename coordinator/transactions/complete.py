@@ -1,7 +1,7 @@
-"""The completion of a transaction: every partition has its marker.
+"""Completes a transaction: every partition has its marker (TransactionMetadata.prepareComplete).
 
-The news may come late: from before a reload, when the transaction is complete already or its id has begun another one. It is
-about the producer epoch of the marker, and counts only for a transaction that is still prepared with just that.
+The request may come late, from before a reload, when the transaction is already complete or its id has begun another one. So it
+names the producer epoch of the marker, and only counts for a transaction that is still prepared with exactly that epoch.
 """
 
 from dataclasses import replace
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 
 class Completion(NamedTuple):
-    """Which transaction has all its markers."""
+    """The transaction whose markers are all written."""
 
     transactional_id: str
     producer_id: int
     epoch: int
 
 
-def complete(transactions: "Transactions", completion: Completion, _call: RequestContext, now_ms: int) -> Result:
+def complete(transactions: "Transactions", completion: Completion, _context: RequestContext, now_ms: int) -> Result:
+    """Replies DONE, also to a request that no longer applies. Raises nothing."""
     prepared = transactions.by_id.get(completion.transactional_id)
     if (
         prepared is None

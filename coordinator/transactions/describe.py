@@ -1,6 +1,6 @@
-"""DescribeTransactions: the state of single transactional ids, with the partitions of the transaction.
+"""DescribeTransactions: the state of transactional ids (TransactionCoordinator.handleDescribeTransactions).
 
-Of a prepared transaction only the partitions without their marker are shown: what its end still waits for.
+A prepared transaction is shown with the partitions that have no marker yet: its end is waiting for those.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,9 +19,9 @@ _Topic = DescribeTransactionsResponse.TopicData
 
 
 def describe(
-    transactions: "Transactions", transactional_ids: Sequence[str], _call: RequestContext, _now_ms: int
+    transactions: "Transactions", transactional_ids: Sequence[str], _context: RequestContext, _now_ms: int
 ) -> Result:
-    """Of the ids of this shard."""
+    """Describes ids of this shard. Their own errors are INVALID_REQUEST (empty) and TRANSACTIONAL_ID_NOT_FOUND."""
     states = []
     for transactional_id in transactional_ids:
         transaction = transactions.by_id.get(transactional_id)
@@ -35,7 +35,7 @@ def describe(
 
 
 def partitions_left(transactions: "Transactions", transaction: Transaction) -> Iterable[Partition]:
-    """The partitions of the transaction; of a prepared one, those that still wait for their marker."""
+    """The partitions of the transaction; if it is prepared, those without their marker."""
     return transactions.undelivered.get(transaction.transactional_id, transaction.partitions)
 
 

@@ -1,11 +1,11 @@
-"""EndTxn: the producer commits or aborts its transaction.
+"""EndTxn: the producer commits or aborts its transaction (TransactionCoordinator.handleEndTransaction).
 
-The answer leaves when the decision is durable; the markers follow, as in Kafka, so a producer that begins again at once may
-meet CONCURRENT_TRANSACTIONS for a moment.
+The response is sent when the decision is durable, and the markers follow, as in Kafka. So a producer that begins its next
+transaction at once may get CONCURRENT_TRANSACTIONS for a moment.
 
-A lost answer makes the client repeat its request. Below version 2 the epoch stays, so the state alone tells a repetition:
-CompleteCommit agrees to a commit. In version 2 the epoch has grown at the end, so a repetition names the epoch before (or,
-after the last epoch, the producer id before), and the current epoch means *this* transaction:
+If the response is lost the client repeats its request. Below version 2 the epoch does not change, so a repetition can only be
+recognised by the state: a commit agrees with CompleteCommit. In version 2 the epoch grows at the end. So a repetition has the
+previous epoch (or, after the last epoch, the previous producer id), and the current epoch means *this* transaction:
 
                       abort                    commit
                   repeated   current      repeated   current
@@ -13,7 +13,8 @@ after the last epoch, the producer id before), and the current epoch means *this
     CompleteAbort   NONE     bumped       INVALID    INVALID_TXN_STATE
     CompleteCommit INVALID   bumped         NONE     INVALID_TXN_STATE
 
-"bumped": an abort of nothing. A client that cannot know whether its transaction ever began may ask for it.
+"fenced": PRODUCER_FENCED. "INVALID": INVALID_TXN_STATE. "bumped": there is nothing to abort, but the epoch grows; a client that
+cannot know whether its transaction ever began may ask for this.
 """
 
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import EndTxnRequest, EndTxnResponse
 from coordinator.runtime.result import RequestContext, Result
-from coordinator.transactions.prepare import CLIENT, decided, producer_after
+from coordinator.transactions.prepare import CLIENT, prepare, producer_after
 from coordinator.transactions.records import transaction_record
 from coordinator.transactions.transaction import (
     EPOCH_BUMPS_SINCE,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from coordinator.transactions.transactions import Transactions
 
 EPOCH_IN_ANSWER_SINCE = 5
-"""The version by which a client says that it takes new epochs (transaction.version 2)."""
+"""From this version on the client takes a new epoch from the response (transaction.version 2)."""
 
 _AGREES = {
     State.COMPLETE_COMMIT: True,
@@ -48,23 +49,33 @@ _AGREES = {
 
 
 def end(transactions: "Transactions", request: EndTxnRequest, context: RequestContext, now_ms: int) -> Result:
+    """Decides the outcome of a transaction and starts the delivery of its markers.
+
+    Raises:
+        INVALID_REQUEST               the transactional id is empty
+        INVALID_PRODUCER_ID_MAPPING   the transactional id is unknown, or belongs to another producer id
+        PRODUCER_FENCED               the producer's epoch is not the current one
+        CONCURRENT_TRANSACTIONS       the end of the transaction is still being delivered
+        INVALID_TXN_STATE             there is no transaction to end, or it ended in the other way
+        COORDINATOR_LOAD_IN_PROGRESS  a new producer id is needed and none is ready
+    """
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     transaction = transactions.by_id.get(request.transactional_id)
     if transaction is None:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     bumps = context.api_version >= EPOCH_IN_ANSWER_SINCE
-    check = _is_done_with_bumps if bumps else _is_done
+    check = _has_ended_with_bumps if bumps else _has_ended
     try:
-        done = check(transaction, request)
+        has_ended = check(transaction, request)
     except KafkaError as error:
         if error.code is ErrorCode.PRODUCER_FENCED:
             transactions.count_fenced("EndTxn")
         raise
-    if done:
+    if has_ended:
         producer = (transaction.producer_id, transaction.epoch) if bumps else (NO_PRODUCER_ID, NO_EPOCH)
         return Result(EndTxnResponse(producer_id=producer[0], producer_epoch=producer[1]))
-    prepared = decided(
+    prepared = prepare(
         transactions,
         transaction,
         commit=request.committed,
@@ -80,8 +91,8 @@ def end(transactions: "Transactions", request: EndTxnRequest, context: RequestCo
     )
 
 
-def _is_done(transaction: Transaction, request: EndTxnRequest) -> bool:
-    """Whether the transaction has ended so already, for a client that keeps its epoch. Raises KafkaError if it cannot end."""
+def _has_ended(transaction: Transaction, request: EndTxnRequest) -> bool:
+    """Whether the transaction has already ended in this way, for a client that keeps its epoch. Raises if it cannot end."""
     if transaction.producer_id != request.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.epoch != request.producer_epoch:
@@ -95,18 +106,18 @@ def _is_done(transaction: Transaction, request: EndTxnRequest) -> bool:
     return True
 
 
-def _is_done_with_bumps(transaction: Transaction, request: EndTxnRequest) -> bool:
-    """The same for a client that gets a new epoch at each end: the table above."""
+def _has_ended_with_bumps(transaction: Transaction, request: EndTxnRequest) -> bool:
+    """The same for a client that gets a new epoch at every end: the table above."""
     if transaction.state in PREPARED:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    repeated_over_ids = (
+    repeated_after_new_id = (
         transaction.previous_producer_id == request.producer_id
         and request.producer_epoch == EPOCH_EXHAUSTED
         and transaction.epoch == 0
     )
-    if transaction.producer_id != request.producer_id and not repeated_over_ids:
+    if transaction.producer_id != request.producer_id and not repeated_after_new_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    repeated = transaction.epoch == request.producer_epoch + 1 or repeated_over_ids
+    repeated = transaction.epoch == request.producer_epoch + 1 or repeated_after_new_id
     if transaction.state in (State.ONGOING, State.EMPTY):
         repeated = False
         if transaction.epoch != request.producer_epoch:

@@ -1,7 +1,7 @@
-"""Transactional ids that nobody has used for long are forgotten (transactional.id.expiration.ms, a week).
+"""Removes transactional ids that were not used for long (TransactionStateManager.removeExpiredTransactionalIds).
 
-An id with a transaction that is open or prepared is not idle, however old. A producer that comes back later gets a new
-producer id.
+`transactional.id.expiration.ms` is a week by default. An id whose transaction is open or prepared does not expire, however old
+it is. A producer that comes back later gets a new producer id.
 """
 
 from itertools import islice
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 TIMER: TimerKey = ("transactions-expire",)
 IDS_PER_TURN_MAX = 10_000
-"""More are left to the next turn: one operation's records are one batch."""
+"""The rest is left to the next turn, because the records of one operation are one batch."""
 
 
 def remove_expired(transactions: "Transactions", now_ms: int) -> Result:
-    """Forgets the ids that expired, and arms itself again."""
+    """Writes tombstones for the expired ids, and arms its timer again."""
     config = transactions.config
     used_before_ms = now_ms - config.transactional_id_expiration_ms
     found = (

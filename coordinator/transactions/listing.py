@@ -1,8 +1,8 @@
-"""ListTransactions: the transactional ids of a shard that pass all filters.
+"""ListTransactions: the transactional ids that pass all filters (TransactionStateManager.listTransactionStates).
 
-States are named as Kafka names them, and a name that is none passes nobody; the API tells the asker which names those were.
-The duration filter is about the time since the transaction began: an id that never had one began at -1, before all time, and
-passes, as in Kafka. Patterns are matched by RE2, so no pattern can be made to take long; it knows no look-around.
+States have Kafka's names. An unknown name matches no id, and the response lists it. The duration filter compares the time since
+the transaction began; an id that never had a transaction counts as begun at -1, before all time, and passes, as in Kafka.
+Patterns are matched by RE2, in which no pattern can take long; it has no look-around.
 """
 
 from collections.abc import Iterator
@@ -21,21 +21,21 @@ _OPTIONS.log_errors = False
 
 
 class Filters(NamedTuple):
-    """What is asked for; an empty set, None and -1 let all pass."""
+    """The filters of a request. An empty set, None and -1 match everything."""
 
     states: frozenset[State]
     names_states: bool
-    """Whether states were named at all, known or not."""
+    """Whether the request names any states, known or not."""
     producer_ids: frozenset[int]
     open_ms_min: int
     pattern: Any
-    """A compiled pattern that must match the whole id."""
+    """A compiled pattern, which must match the whole id."""
 
 
-def filters(
+def parse_filters(
     state_names: list[str], producer_ids: list[int], open_ms_min: int, pattern: str | None
 ) -> tuple[Filters, list[str]]:
-    """The filters, and the names that are no states. Raises INVALID_REGULAR_EXPRESSION."""
+    """Returns the filters, and the unknown names of states. Raises INVALID_REGULAR_EXPRESSION."""
     compiled = None
     if pattern:
         try:
@@ -49,14 +49,15 @@ def filters(
     return Filters(known, bool(state_names), frozenset(producer_ids), open_ms_min, compiled), unknown
 
 
-def found(transactions: "Transactions", wanted: Filters, now_ms: int) -> Iterator[Transaction]:
+def matching(transactions: "Transactions", filters: Filters, now_ms: int) -> Iterator[Transaction]:
+    """The transactional ids of a shard that pass all filters."""
     for transaction in transactions.by_id.values():
-        if wanted.producer_ids and transaction.producer_id not in wanted.producer_ids:
+        if filters.producer_ids and transaction.producer_id not in filters.producer_ids:
             continue
-        if wanted.names_states and transaction.state not in wanted.states:
+        if filters.names_states and transaction.state not in filters.states:
             continue
-        if wanted.open_ms_min >= 0 and now_ms - transaction.start_ms <= wanted.open_ms_min:
+        if filters.open_ms_min >= 0 and now_ms - transaction.start_ms <= filters.open_ms_min:
             continue
-        if wanted.pattern is not None and wanted.pattern.fullmatch(transaction.transactional_id) is None:
+        if filters.pattern is not None and filters.pattern.fullmatch(transaction.transactional_id) is None:
             continue
         yield transaction

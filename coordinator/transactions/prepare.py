@@ -1,12 +1,12 @@
-"""The decision: what a transaction becomes when it is to be committed or aborted, by its client or over its head.
+"""The decision to commit or abort a transaction (TransactionMetadata.prepareAbortOrCommit).
 
-Three ways to come here, and three ways for the epoch to go on:
+There are three causes, each with its rule for the epoch:
 
     a client below version 2          the epoch stays
-    a client of version 2             the epoch grows by one: what it sent before can never belong to its next transaction.
-                                      If the epoch was the last one, the next producer id is chosen now, and takes over
-                                      when the transaction is complete
-    a time-out, or a new producer     the epoch grows in either version, which is what fences the old producer
+    a client of version 2             the epoch grows by one, so that nothing that was sent before can belong to the client's
+                                      next transaction. If it was the last epoch, the next producer id is chosen now and
+                                      takes effect when the transaction is complete
+    a time-out, or a new producer     the epoch grows in either version; this fences the old producer
 """
 
 from dataclasses import replace
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from coordinator.transactions.transactions import Transactions
 
 CLIENT, TIMEOUT, FENCE = "client", "timeout", "fence"
-"""Why a transaction ends."""
+"""The causes for which a transaction ends."""
 ENDS = (("commit", CLIENT), ("abort", CLIENT), ("abort", TIMEOUT), ("abort", FENCE))
-"""Every outcome with every cause that it can have."""
+"""Every outcome with each of its possible causes."""
 
 
-def decided(
+def prepare(
     transactions: "Transactions",
     transaction: Transaction,
     *,
@@ -40,7 +40,10 @@ def decided(
     cause: str,
     now_ms: int,
 ) -> Transaction:
-    """The prepared transaction. Raises COORDINATOR_LOAD_IN_PROGRESS if it takes a new producer id and none is at hand."""
+    """Returns the prepared transaction.
+
+    Raises COORDINATOR_LOAD_IN_PROGRESS if a new producer id is needed and none is ready.
+    """
     epoch, next_producer_id = transaction.epoch, NO_PRODUCER_ID
     if client_version >= EPOCH_BUMPS_SINCE:
         if transaction.is_epoch_exhausted:
@@ -67,7 +70,7 @@ def decided(
 
 
 def producer_after(prepared: Transaction) -> tuple[int, int]:
-    """Producer id and epoch once a prepared transaction is complete."""
+    """The producer id and epoch that are valid when a prepared transaction is complete."""
     if prepared.client_version >= EPOCH_BUMPS_SINCE and prepared.next_producer_id != NO_PRODUCER_ID:
         return prepared.next_producer_id, 0
     return prepared.producer_id, prepared.epoch

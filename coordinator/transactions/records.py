@@ -1,7 +1,8 @@
-"""The records of `__transaction_state`: key type 0, value version 0, or 1 (flexible) from transaction.version 1 on.
+"""The records of `__transaction_state`, in Kafka's format (TransactionLog).
 
-Version 0 has no place for the previous and the next producer id nor for the client's version. What it cannot hold is not put
-into it, so that memory never knows what a restart would lose.
+The key has type 0; the value has version 0, or 1 (flexible) from transaction.version 1 on. Version 0 has no fields for the
+previous and next producer ids and the client's version. They are lost when such a record is written, also in memory, because
+the state in memory is a replay of the record.
 """
 
 from coordinator.protocol.codec import DecodeError
@@ -11,11 +12,11 @@ from coordinator.transactions.transaction import Partition, State, Transaction
 
 FLEXIBLE_SINCE = 1
 _STATES = {state.value: state for state in State}
-_NOTHING: frozenset[Partition] = frozenset()
+_NO_PARTITIONS: frozenset[Partition] = frozenset()
 
 
 def transaction_record(transaction: Transaction, transaction_version: int) -> Record:
-    """The whole of a transaction; its log keeps the last record of each id."""
+    """The record with the complete state of a transactional id."""
     topics: list[TransactionLogValue.PartitionsSchema] | None = None
     if transaction.state is not State.EMPTY:
         by_topic: dict[str, list[int]] = {}
@@ -45,11 +46,11 @@ def tombstone(transactional_id: str) -> Record:
 
 
 def from_record(key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
-    """Raises DecodeError for a state that does not exist."""
+    """The transaction that a record describes. Raises DecodeError for an unknown state."""
     state = _STATES.get(value.transaction_status)
     if state is None:
-        raise DecodeError(f"{key.transactional_id}: there is no state {value.transaction_status}")
-    partitions = _NOTHING
+        raise DecodeError(f"{key.transactional_id}: unknown transaction state {value.transaction_status}")
+    partitions = _NO_PARTITIONS
     if value.transaction_partitions and state is not State.EMPTY:
         partitions = frozenset(
             (schema.topic, index) for schema in value.transaction_partitions for index in schema.partition_ids

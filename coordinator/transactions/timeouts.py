@@ -1,14 +1,15 @@
-"""Transactions that were left open too long are aborted, and their producers fenced.
+"""Aborts transactions that were left open too long, and fences their producers.
 
-Looked for at an interval, as in Kafka: a transaction lives up to its time-out and that interval. The epoch grows by the
-abort, so a producer that was only slow learns of it at its next request.
+This is Kafka's TransactionCoordinator.abortTimedOutTransactions. Such transactions are looked for at an interval, as in Kafka,
+so a transaction can live for its time-out plus that interval. The abort increases the epoch, so a producer that was just slow
+finds out with its next request.
 """
 
 from typing import TYPE_CHECKING
 
 from coordinator.protocol.errors import KafkaError
 from coordinator.runtime.result import Fact, Result, Timer, TimerKey
-from coordinator.transactions.prepare import TIMEOUT, decided
+from coordinator.transactions.prepare import TIMEOUT, prepare
 from coordinator.transactions.records import transaction_record
 from coordinator.transactions.transaction import NEVER_TIMES_OUT_MS
 
@@ -19,7 +20,7 @@ TIMER: TimerKey = ("transactions-timeout",)
 
 
 def abort_timed_out(transactions: "Transactions", now_ms: int) -> Result:
-    """Aborts what has been open for longer than its producer allowed, and arms itself again."""
+    """Aborts the transactions that have been open for longer than their time-out, and arms its timer again."""
     config = transactions.config
     result = Result(timers=[Timer(TIMER, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)])
     records, facts, after = [], [], []
@@ -28,10 +29,10 @@ def abort_timed_out(transactions: "Transactions", now_ms: int) -> Result:
             continue
         version = config.transaction_version
         try:
-            prepared = decided(
+            prepared = prepare(
                 transactions, ongoing, commit=False, client_version=version, cause=TIMEOUT, now_ms=now_ms
             )
-        except KafkaError:  # no producer id is at hand: the next round will have one
+        except KafkaError:  # no producer id is ready: the next round will have one
             continue
         records.append(transaction_record(prepared, version))
         after.append(transactions.delivery(prepared))

@@ -1,16 +1,16 @@
-"""The state machine of one shard of `__transaction_state`: what is known of its transactional ids.
+"""The state machine of one shard of `__transaction_state`: its transactional ids (Kafka's TransactionStateManager).
 
-    operation(transactions, request, call, now_ms) -> Result      transactions/<operation>.py
+    operation(transactions, request, context, now_ms) -> Result   transactions/<operation>.py
     transactions.replay(record)                                   the only way the durable state changes
     transactions.loaded(now_ms), transactions.fire(key, now_ms)   time
 
-The end of a transaction takes three steps, in this order whatever crashes in between:
+A transaction ends in three steps, in this order even if the server crashes in between:
 
     decision    end.py writes PrepareCommit or PrepareAbort; from then on there is no other outcome
-    markers     once that record is durable, `deliver` brings the decision to every partition (`Result.after`)
-    completion  when all have it, complete.py writes CompleteCommit or CompleteAbort
+    markers     when that record is durable, `deliver` brings the decision to every partition (`Result.after`)
+    completion  when all partitions have it, complete.py writes CompleteCommit or CompleteAbort
 
-A load finds a transaction after one of these steps and goes on with the next: markers may be written twice.
+A load finds a transaction between two of these steps and continues with the next; markers may be written twice.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,30 +24,30 @@ from coordinator.transactions.settings import TransactionsConfig
 from coordinator.transactions.transaction import PREPARED, Partition, State, Transaction
 
 RECORD_KEYS: tuple[str, ...] = (TransactionLogKey.NAME,)
-"""The key messages that this log may hold for us."""
+"""The key messages that occur in this log."""
 
 FENCING_APIS = ("InitProducerId", "AddPartitionsToTxn", "EndTxn")
-"""As whose requests refusals to fenced producers are counted; AddOffsetsToTxn and additions by writes go with the second."""
+"""The APIs by which fenced requests are counted. AddOffsetsToTxn and implicit additions count as AddPartitionsToTxn."""
 
 COORDINATOR_EPOCH = 0
-"""There is one coordinator and it never moves."""
+"""There is one coordinator, and it never moves."""
 
 
 class ProducerIdSource(Protocol):
-    """New producer ids."""
+    """Gives out new producer ids (producer_id_pool.py)."""
 
     def take(self) -> int | None:
-        """An id that nobody had before; None if none is at hand: more are being reserved."""
+        """Returns an id that was never given out before, or None if none is ready yet."""
         ...
 
 
 Deliver = Callable[[str, Marker, set[Partition]], None]
-"""`deliver(transactional id, marker, partitions)`: writes the marker to all partitions, taking those that have it out of the
-set; then `complete` follows."""
+"""`deliver(transactional id, marker, partitions)`: writes the marker to all partitions, removes those that have it from the
+set, and then runs `complete`."""
 
 
 class Transactions:
-    """The transactional ids of one shard. Operations read everything freely and change only what is not in the log."""
+    """The transactional ids of one shard. Operations may read everything, and change only fields that are not in the log."""
 
     __slots__ = ("by_id", "config", "deliver", "ended", "fenced", "last_epochs", "ongoing", "prepared", "producer_ids",
                  "states", "undelivered")  # fmt: skip
@@ -58,24 +58,24 @@ class Transactions:
         self.deliver = deliver
         self.by_id: dict[str, Transaction] = {}
         self.ongoing: dict[str, Transaction] = {}
-        """Those in state Ongoing, which may time out."""
+        """The ids in state Ongoing, which can time out."""
         self.prepared: dict[str, Transaction] = {}
-        """Those whose markers are on their way."""
+        """The ids whose markers are being delivered."""
         self.states = dict.fromkeys(State, 0)
-        """How many ids are in each state."""
+        """The number of ids in each state."""
 
         self.last_epochs: dict[str, int] = {}
-        """The epoch before the last bump that its own producer asked for. Not in Kafka's record, so forgotten at a load: a
-        producer that repeats InitProducerId over a restart is then taken for a fenced one, as in Kafka."""
+        """The epoch before the last bump that the producer itself asked for. Kafka's record does not have it, so it is lost
+        at a load: a producer that repeats InitProducerId after a restart is treated as fenced, as in Kafka."""
         self.undelivered: dict[str, set[Partition]] = {}
-        """Of prepared transactions: the partitions without their marker."""
+        """The partitions of prepared transactions that do not have their marker yet."""
         self.ended: dict[tuple[str, str], int] = {}
-        """Decisions since the load, by outcome (commit, abort) and cause (client, timeout, fence): for metrics."""
+        """Decisions since the load, by outcome (commit, abort) and cause (client, timeout, fence), for metrics."""
         self.fenced: dict[str, int] = {}
-        """Requests refused since the load because a newer producer has the id, by API."""
+        """Requests that were fenced since the load, by API, for metrics."""
 
     def replay(self, record: Record) -> None:
-        """Takes a record into the durable state."""
+        """Applies a record: the only way in which the durable state changes."""
         key: Any = record.key
         value: Any = record.value
         transactional_id = key.transactional_id
@@ -103,11 +103,11 @@ class Transactions:
 
     @property
     def producer_ids_from(self) -> int:
-        """Every id that is known here is smaller: the log may come from a Kafka cluster, which gave ids of its own."""
+        """All producer ids in this state are smaller. A log of a Kafka cluster has ids that this server did not give out."""
         return 1 + max((max(each.producer_id, each.next_producer_id) for each in self.by_id.values()), default=-1)
 
     def loaded(self, now_ms: int) -> Result:
-        """Every record of the log was replayed: decided transactions go on, and time begins."""
+        """The log is replayed: continues the delivery of decided transactions, and arms the timers."""
         del now_ms
         config = self.config
         return Result(
@@ -119,10 +119,11 @@ class Transactions:
         )
 
     def fire(self, key: TimerKey, now_ms: int) -> Result:
+        """Runs the operation of a timer."""
         return FIRE[key[0]](self, now_ms)
 
     def delivery(self, transaction: Transaction) -> Callable[[], None]:
-        """What follows the decision about a transaction once it is durable."""
+        """Returns the callback that delivers a decision, for when it is durable."""
         marker = Marker(
             transaction.producer_id,
             transaction.epoch,
@@ -144,4 +145,4 @@ FIRE: Mapping[Any, Callable[[Transactions, int], Result]] = {
     timeouts.TIMER[0]: timeouts.abort_timed_out,
     expire.TIMER[0]: expire.remove_expired,
 }
-"""First item of a timer's key -> what it does when it fires."""
+"""First item of a timer's key -> the operation that runs when it fires."""

@@ -1,19 +1,27 @@
-"""Whether partitions are in a transaction (KIP-890): asked before a client of the older protocol writes to them."""
+"""Checks whether partitions are in a transaction (TransactionCoordinator.handleVerifyPartitionsInTransaction; KIP-890).
+
+This is asked before a client of the older protocol writes to a partition.
+"""
 
 from typing import TYPE_CHECKING
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import RequestContext, Result
-from coordinator.transactions.add_partitions import Addition, check_producer, known
+from coordinator.transactions.add_partitions import Addition, check_producer, find
 from coordinator.transactions.transaction import PREPARED
 
 if TYPE_CHECKING:
     from coordinator.transactions.transactions import Transactions
 
 
-def verify_partitions(transactions: "Transactions", addition: Addition, _call: RequestContext, _now_ms: int) -> Result:
-    """Replies a dict of the partitions with NONE or TRANSACTION_ABORTABLE. Raises KafkaError for all of them."""
-    transaction = known(transactions, addition)
+def verify_partitions(
+    transactions: "Transactions", addition: Addition, _context: RequestContext, _now_ms: int
+) -> Result:
+    """Replies a dict: partition -> NONE, or TRANSACTION_ABORTABLE if it is not in the transaction.
+
+    Raises for all partitions the same errors as `add_partitions`.
+    """
+    transaction = find(transactions, addition)
     check_producer(transactions, transaction, addition.producer)
     if transaction.state in PREPARED:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -21,4 +29,4 @@ def verify_partitions(transactions: "Transactions", addition: Addition, _call: R
         partition: ErrorCode.NONE if partition in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
         for partition in addition.partitions
     }
-    return Result(verdicts)  # type: ignore[arg-type]  # an errand's reply is any object
+    return Result(verdicts)  # type: ignore[arg-type]  # the reply to an internal request is any object

@@ -45,14 +45,14 @@ def start(program_folder: Path) -> Iterator[Callable[[Client, ServerProcess], Pr
 
 @pytest.fixture
 def fresh() -> Callable[[str], str]:
-    """Names nobody used before: tests share a server."""
+    """Returns unused names, because tests share a server."""
     run = uuid.uuid4().hex[:8]
     return lambda name: f"{name}-{run}"
 
 
 @pytest.fixture
 def make_topic(fresh: Callable[[str], str]) -> Callable[[ServerProcess, int], str]:
-    """Makes a topic of so many partitions."""
+    """Creates a topic with this many partitions."""
 
     def make(server: ServerProcess, partitions: int, name: str = "topic") -> str:
         topic = fresh(name)

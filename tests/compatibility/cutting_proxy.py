@@ -1,4 +1,4 @@
-"""A TCP proxy that loses one answer: the server did what was asked, and the client cannot know."""
+"""A TCP proxy that loses one response: the server has executed the request, and the client cannot know."""
 
 import contextlib
 import socket
@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 
 class CuttingProxy:
-    """Listens on `port` and passes frames to `target`. `lose_next(api_key)` cuts a connection instead of its next answer."""
+    """Listens on `port` and passes frames to `target`. `lose_next(api_key)` closes the connection instead of passing
+    the next response.
+    """
 
     def __init__(self) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -60,7 +62,7 @@ class CuttingProxy:
 
 
 def frames(source: socket.socket) -> Iterator[bytes]:
-    """Whole frames with their length, until the source ends."""
+    """Yields whole frames with their length until the source ends."""
     held = b""
     while True:
         while len(held) >= 4 and len(held) >= 4 + (size := struct.unpack_from(">i", held)[0]):

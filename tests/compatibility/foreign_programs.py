@@ -1,7 +1,8 @@
-"""Client programs that are not Python: Go's is built, Node's has its packages installed, once, in the user's cache folder.
+"""Client programs that are not in Python: Go's is built and Node's has its packages installed once, in the user's cache
+folder.
 
-What they need is pinned with checksums beside their source. Where a tool is missing, or its packages cannot be had, the test
-that asks skips, saying so.
+Their dependencies are pinned with checksums beside their source. Where a tool is missing or its packages cannot be
+fetched, the test skips with a reason.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ WITHIN_S = 250
 
 
 def go_program(folder: Path) -> list[str]:
-    """The command of the program whose source is in this folder."""
+    """The command that runs the Go program of this folder."""
     _needs("go")
     program = _kept("go", folder) / "program"
     if not program.is_file():
@@ -27,7 +28,7 @@ def go_program(folder: Path) -> list[str]:
         fetched = _run(["go", "mod", "download"], folder, environment)
         if fetched.returncode:
             pytest.skip(f"Go could not get what {folder.name} needs: {fetched.stderr[-500:]}")
-        # A name of this process's own: two test runs may build at once.
+        # A name unique to this process: two test runs may build at once.
         output = program.with_name(f"program-{os.getpid()}")
         built = _run(["go", "build", "-o", str(output), "."], folder, environment)
         assert built.returncode == 0, built.stderr
@@ -36,7 +37,7 @@ def go_program(folder: Path) -> list[str]:
 
 
 def node_program(folder: Path) -> list[str]:
-    """The same for `client.js` of this folder."""
+    """The command that runs `client.js` of this folder."""
     _needs("node")
     _needs("npm")
     kept = _kept("node", folder)
@@ -62,7 +63,7 @@ def _needs(tool: str) -> None:
 
 
 def _kept(kind: str, folder: Path) -> Path:
-    """A folder for what is made of these sources."""
+    """The cache folder for artifacts built from these sources."""
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         digest.update(path.read_bytes())

@@ -1,6 +1,6 @@
-"""Members of a group as processes of their own, whatever the client library: what a test says to them and hears from them.
+"""Members of a group as processes of their own, for any client library: commands to them and events from them.
 
-A real client runs in its own process, so that SIGKILL is what it is in life. The test sends commands and waits for events;
+A real client runs in its own process, so that SIGKILL is realistic. The test sends commands and waits for events;
 nothing here sleeps for a time that is hoped to be long enough.
 """
 
@@ -32,7 +32,7 @@ class ClientError(Exception):
 
 
 class Client:
-    """One kind of client: how to start its program, and what it can do."""
+    """One kind of client: how to start its program, and what it supports."""
 
     def __init__(
         self, name: str, *, cooperative: bool, admin: frozenset[str], static: bool = True, patient: bool = True
@@ -42,8 +42,9 @@ class Client:
         self.admin = admin
         self.static = static
         self.patient = patient
-        """Whether it stays a member, whatever it was doing, while there is no broker for a second. kafkajs starts its consumer
-        anew if it looks for brokers to fetch from at that moment (KafkaJSNoBrokerAvailableError)."""
+        """Whether it stays a member, whatever it was doing, while there is no broker for a second. kafkajs restarts its
+        consumer if it looks for brokers to fetch from at that moment (KafkaJSNoBrokerAvailableError).
+        """
 
     def command(self, bootstrap: str) -> list[str]:
         return [sys.executable, str(HERE / "clients" / f"{self.name}_client.py"), bootstrap]
@@ -63,7 +64,7 @@ class JavaClient(Client):
         return java(self.classpath, "ClientProgram", bootstrap, heap_mib=128)
 
     def _use_everything(self, bootstrap: str, archive: Path) -> None:
-        """A run that needs the classes that tests will need, and ends with its input."""
+        """A run that loads the classes that tests need, and ends with its input."""
         topic = {"topic": f"classes-{archive.stem}", "partition": 0}
         member = {"topics": [topic["topic"]], "client_id": "c", "assignors": "range,cooperative-sticky"}
         member |= {"session_timeout_ms": 10_000, "heartbeat_ms": 300}
@@ -121,7 +122,7 @@ CLIENTS = {
 
 
 class Program:
-    """A client program under way. What it was told so far is in `events`; `owned` is what follows from it."""
+    """A running client program. `events` holds everything it has reported; `owned` is derived from them."""
 
     def __init__(self, client: Client, bootstrap: str, folder: Path):
         self.client = client
@@ -142,11 +143,11 @@ class Program:
         self.wait_until(lambda: bool(self.events), "the program to start")
 
     def join(self, group: str, topics: list[str], *, name: str, **how: Any) -> None:
-        """Becomes a member: it polls from now on. See the programs for `how`."""
+        """Joins the group and polls from then on. See the programs for `how`."""
         self.wait_for_result(self.begin_to_join(group, topics, name=name, **how))
 
     def begin_to_join(self, group: str, topics: list[str], *, name: str, **how: Any) -> int:
-        """The same without waiting: some libraries say that they joined only when they have."""
+        """Sends the join without waiting: some libraries report it only when it has succeeded."""
         defaults = {"assignors": "range", "session_timeout_ms": 10_000, "heartbeat_ms": 300}
         self.name, self.group = name, group
         return self.send("join", group=group, topics=topics, client_id=name, **(defaults | how))
@@ -170,13 +171,13 @@ class Program:
             raise ClientError(result["error"])
         return result["result"]
 
-    def told(self, *kinds: str) -> list[list[Partition]]:
+    def partitions_of_events(self, *kinds: str) -> list[list[Partition]]:
         """The partitions of each event of these kinds, in order."""
         return [partitions_of(event) for event in list(self.events) if event["event"] in kinds]
 
     def rebalances(self) -> int:
-        """How often partitions were given or taken so far: unchanged means undisturbed."""
-        return len(self.told("assigned", "revoked", "lost"))
+        """The number of assignments and revocations so far: unchanged means undisturbed."""
+        return len(self.partitions_of_events("assigned", "revoked", "lost"))
 
     def values(self) -> list[str]:
         return [record[3] for record in list(self.records)]
@@ -195,13 +196,13 @@ class Program:
         return self._process.poll() is None
 
     def __str__(self) -> str:
-        told = [(event["event"], [partition for _, partition in partitions_of(event)]) for event in self.events[1:]]
+        history = [(event["event"], [partition for _, partition in partitions_of(event)]) for event in self.events[1:]]
         owned = sorted(partition for _, partition in self.owned)
         state = self.name if self.alive else f"{self.name} (ended)"
-        return f"{state} owns {owned}, read {len(self.records)} records, was told {told}"
+        return f"{state} owns {owned}, read {len(self.records)} records, events {history}"
 
     def kill(self) -> None:
-        """SIGKILL: the member says no good-bye."""
+        """SIGKILL: the member does not leave its group."""
         self._process.kill()
         self._end()
 
@@ -250,16 +251,16 @@ def partitions_of(event: dict[str, Any]) -> list[Partition]:
 
 
 def wait_for_all(members: list[Program], condition: Callable[[], bool], what: str, within_s: float = WITHIN_S) -> None:
-    """Waits for something that several members bring about together."""
+    """Waits for a condition that several members bring about together."""
 
     def found() -> bool:
-        assert all(member.alive for member in members), told()
+        assert all(member.alive for member in members), state()
         return condition()
 
-    def told() -> str:
+    def state() -> str:
         return f"{what}:\n" + "\n".join(map(str, members))
 
-    wait_until(found, told, within_s)
+    wait_until(found, state, within_s)
 
 
 def shared(members: list[Program], partitions: set[Partition]) -> bool:

@@ -1,9 +1,10 @@
-"""Money moves between accounts by transactions of real clients while everything around them breaks; none is lost or made.
+"""Money moves between accounts in transactions of real clients while everything around them fails; none is lost or
+created.
 
 Workers read transfers, write two entries for each and commit their offsets, all in one transaction. In turn a worker is
-killed, the server is killed, and a worker is stopped in the middle of a transaction until its group has gone on without it:
-a zombie, whose offsets are refused when it wakes up, because it is no member any more. In the end each transfer has its two
-entries once, and the accounts add up to nothing.
+killed, the server is killed, and a worker is stopped in the middle of a transaction until its group has continued
+without it: a zombie, whose offsets are refused when it wakes up because it is no longer a member. In the end each
+transfer has its two entries once, and the balances add up to zero.
 """
 
 import json
@@ -34,7 +35,7 @@ TRANSFER_PARTITIONS, ACCOUNTS, WORKERS = 4, 2, 3
 CHUNK = 120
 REFUSED_AS_NO_MEMBER = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH", "CommitFailedError"}
 STREAMS = ("org.apache.kafka:kafka-streams:4.3.1", "org.slf4j:slf4j-nop:1.7.36")
-"""The newest there is; 4.4.0 was published without it."""
+"""The newest version published; 4.4.0 was released without it."""
 SETTINGS = {
     "group.consumer.session.timeout.ms": 1_500,
     "group.consumer.min.session.timeout.ms": 1_000,
@@ -53,7 +54,7 @@ SETTINGS = {
 
 
 class Worker:
-    """A worker process and what it said."""
+    """A worker process and its reports."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self.events: list[dict[str, Any]] = []
@@ -68,7 +69,7 @@ class Worker:
             self.events.append(json.loads(line))
 
     def refusals(self) -> set[str]:
-        """Why it gave up a transaction, or ended."""
+        """Why it aborted a transaction, or ended."""
         return {said["why"] for said in list(self.events) if said["event"] in ("aborted", "ended")}
 
     @property
@@ -92,7 +93,7 @@ class Worker:
 
 
 class Bank:
-    """A server, its workers, and what the ledger says."""
+    """A server, its workers, and the content of the ledger."""
 
     def __init__(self, server: ServerProcess, command: Callable[[str], list[str]], folder: Path) -> None:
         self.server = server
@@ -120,12 +121,14 @@ class Bank:
         self.workers = [self._start(index) for index in range(WORKERS)]
 
     def _start(self, index: int) -> Worker:
-        """A successor has the transactional id of whom it follows, so that what that one left open is aborted."""
+        """A successor uses the transactional id of its predecessor, so that the predecessor's open transaction is
+        aborted.
+        """
         name = f"worker-{index}"
         return Worker(self._command(name), self._folder / f"{name}.log")
 
     def order(self, count: int) -> None:
-        """So many transfers more."""
+        """Produces this many more transfers."""
         for number in range(len(self.transfers), len(self.transfers) + count):
             giver, amount = number % ACCOUNTS, 1 + number % 97
             self.transfers[number] = (giver, 1 - giver, amount)
@@ -134,7 +137,7 @@ class Bank:
         assert self._producer.flush(WITHIN_S) == 0
 
     def look(self) -> None:
-        """Reads the ledger for a moment; a worker that ended is followed by another."""
+        """Reads the ledger for a moment; replaces a worker that ended."""
         for message in self._ledger.consume(200, 0.1):
             if message.error() is not None:
                 continue
@@ -159,7 +162,7 @@ class Bank:
 
     @property
     def done(self) -> int:
-        """Entries in the ledger."""
+        """The number of entries in the ledger."""
         return self.entries.total()
 
     @property
@@ -171,7 +174,7 @@ class Bank:
         )
 
     def wait_until_all_work(self) -> None:
-        """Each worker has got its part of the work; for programs that say that they have begun when they have."""
+        """Whether each worker has its part of the work, for programs that report their start."""
         self.wait_until(lambda: all(worker.has_begun for worker in self.workers), "all workers")
 
     def wait_until_all_is_done(self) -> None:
@@ -179,7 +182,7 @@ class Bank:
         assert self.entries == self.expected
 
     def group_position(self) -> int:
-        """How many transfers the group has committed."""
+        """The number of transfers that the group has committed."""
         with Connection(self.server.bootstrap) as link:
             topics = [{"name": "transfers", "partition_indexes": list(range(TRANSFER_PARTITIONS))}]
             answer = link.call("OffsetFetch", 7, group_id=GROUP, topics=topics, require_stable=False)
@@ -217,7 +220,7 @@ def python_program(name: str) -> list[str]:
 
 
 def java_program(name: str) -> list[str]:
-    # A worker needs what the client program needs, and takes its archive of classes.
+    # A worker needs the same classes as the client program, and uses its archive of them.
     classpath = kafka_classpath(STREAMS) if name == "BankStreams" else CLIENTS["java"].classpath
     return java(compile_java(BANK / f"{name}.java", classpath), name, heap_mib=160)
 
@@ -236,7 +239,7 @@ def kill_a_worker_and_the_server(bank: Bank) -> None:
 
 
 def make_a_zombie(bank: Bank, stop: Callable[[Worker], None]) -> Worker:
-    """A worker stands still until its group has committed all that there is; then it wakes up."""
+    """Stops a worker until its group has committed everything, then wakes it up."""
     zombie = bank.workers[1]
     stop(zombie)
     deadline = time.monotonic() + WITHIN_S
@@ -251,7 +254,7 @@ def make_a_zombie(bank: Bank, stop: Callable[[Worker], None]) -> Worker:
 def in_mid_transaction(bank: Bank) -> Callable[[Worker], None]:
     def stop(worker: Worker) -> None:
         worker.process.send_signal(signal.SIGUSR1)
-        while not worker.is_stopped:  # it may just own nothing
+        while not worker.is_stopped:  # it may own nothing
             bank.order(CHUNK)
             bank.wait_until(
                 lambda: worker.is_stopped or bank.done == 2 * len(bank.transfers), "the worker to stop in a transaction"
@@ -266,7 +269,7 @@ def at_any_moment(bank: Bank) -> Callable[[Worker], None]:
         bank.order(CHUNK)
         bank.wait_until(lambda: bank.done > before, "more entries")
         worker.process.send_signal(signal.SIGSTOP)
-        bank.order(CHUNK)  # some of which it would have done
+        bank.order(CHUNK)  # some of which it would have processed
 
     return stop
 
@@ -276,20 +279,22 @@ def at_any_moment(bank: Bank) -> Callable[[Worker], None]:
 def test_the_sums_are_exact_with_librdkafka(
     open_bank: Callable[..., Bank], protocol: str, transaction_version: int
 ) -> None:
-    """Killed workers, a killed server and a zombie change no account; the zombie is told that it is no member."""
+    """Killed workers, a killed server and a zombie change no balance; the zombie's commit is refused because it is no
+    member.
+    """
     bank = open_bank(python_program("confluent"), protocol, transaction_version)
     kill_a_worker_and_the_server(bank)
     zombie = make_a_zombie(bank, in_mid_transaction(bank))
-    bank.wait_until(lambda: bool(zombie.refusals() & REFUSED_AS_NO_MEMBER), "the zombie to be told")
+    bank.wait_until(lambda: bool(zombie.refusals() & REFUSED_AS_NO_MEMBER), "the refusal of the zombie's commit")
     bank.wait_until_all_is_done()
 
 
 def test_the_sums_are_exact_with_kafka_python(open_bank: Callable[..., Bank]) -> None:
-    """The same on another library."""
+    """The same with another library."""
     bank = open_bank(python_program("kafka_python"), "classic", 2)
     kill_a_worker_and_the_server(bank)
     zombie = make_a_zombie(bank, in_mid_transaction(bank))
-    bank.wait_until(lambda: bool(zombie.refusals()), "the zombie to be told")
+    bank.wait_until(lambda: bool(zombie.refusals()), "the refusal of the zombie's commit")
     bank.wait_until_all_is_done()
 
 
@@ -300,7 +305,7 @@ def test_the_sums_are_exact_with_the_java_client(
     protocol: str,
     transaction_version: int,
 ) -> None:
-    """The same on Kafka's own client, which under transaction.version 2 adds its partitions implicitly (KIP-890)."""
+    """The same with Kafka's own client, which under transaction.version 2 adds its partitions implicitly (KIP-890)."""
     bank = open_bank(java_program("BankWorker"), protocol, transaction_version)
     kill_a_worker_and_the_server(bank)
     make_a_zombie(bank, at_any_moment(bank))
@@ -311,7 +316,7 @@ def test_the_sums_are_exact_with_the_java_client(
 def test_the_sums_are_exact_with_kafka_streams(
     open_bank: Callable[..., Bank], protocol: str, transaction_version: int
 ) -> None:
-    """The same on Kafka Streams with exactly_once_v2, and so are the balances that it keeps in a store of its own."""
+    """The same with Kafka Streams and exactly_once_v2; the balances in its state store are correct, too."""
     bank = open_bank(java_program("BankStreams"), protocol, transaction_version)
     bank.wait_until_all_work()
     kill_a_worker_and_the_server(bank)
@@ -330,7 +335,7 @@ def test_the_sums_are_exact_with_kafka_streams(
 
 
 def _is_settled(link: Connection) -> bool:
-    """Whether each task of the application is processed in one place, and those with state are copied in another one."""
+    """Whether each task of the application is active in one place, and stateful ones have a standby in another."""
     (group,) = link.call("StreamsGroupDescribe", 1, group_ids=[GROUP])["groups"]
     held: dict[str, list[tuple[str, int, str]]] = {"active_tasks": [], "standby_tasks": []}
     for member in group["members"]:

@@ -1,4 +1,4 @@
-"""What compaction leaves of compressed batches was compressed by the server: every library must read it."""
+"""Compaction recompresses batches on the server: every library must be able to read them."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ from tests.support.waiting import WITHIN_S, wait_until
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 READS_ONLY = {"kafkajs": ("gzip", "snappy"), "kafka_python": ("gzip",)}
-"""For the others they want packages that are not installed here."""
+"""The other codecs require packages that are not installed here."""
 LONG = 200
-"""Values that are worth compressing, and more than one block of them."""
+"""Values that are worth compressing and span more than one compression block."""
 
 
 def values_of(key: int, turn: int) -> str:
@@ -24,11 +24,11 @@ def values_of(key: int, turn: int) -> str:
 
 @pytest.fixture(scope="module")
 def compacted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with a topic for each codec, all compacted: half of a batch has been overwritten."""
+    """A server with a compacted topic for each codec, in which half of a batch has been overwritten."""
     with ServerProcess(tmp_path_factory.mktemp("compacted"), settings={"log.cleaner.backoff.ms": 50}) as server:
         quiet = {"bootstrap.servers": server.bootstrap, "log_level": 0}
         configs = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0"}
-        admin = AdminClient(quiet)  # kept: one that is let go of gives up what it was asked
+        admin = AdminClient(quiet)  # kept: a discarded object cancels its requests
         made = admin.create_topics([NewTopic(codec, 1, 1, config=configs) for codec in CODECS])
         for future in made.values():
             future.result(WITHIN_S)
@@ -38,7 +38,7 @@ def compacted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProces
                 for key in keys:
                     producer.produce(codec, values_of(key, turn), key=str(key))
                 assert producer.flush(WITHIN_S) == 0
-                time.sleep(0.002)  # of which a segment holds one: the next turn is in another
+                time.sleep(0.002)  # a segment holds one: the next batch goes to another segment
         for codec in CODECS:
             wait_until_compacted(quiet, codec)
         yield server

@@ -1,4 +1,4 @@
-"""Kafka's own console tools at work on our server: topics, configs, offsets, groups, records, folders."""
+"""Kafka's own console tools against our server: topics, configs, offsets, groups, records, folders."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ from tests.support.wire import Connection
 
 pytestmark = pytest.mark.java
 
-QUIET = {"log_level": 0}  # a client that outlives its server must not write behind pytest's closing line
+QUIET = {"log_level": 0}  # a client that outlives its server must not write after pytest's closing line
 JAVA = Path(__file__).parent / "java"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"  # it is still in the server's own jar

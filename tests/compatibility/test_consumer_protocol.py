@@ -1,7 +1,7 @@
-"""Members that speak the consumer protocol (KIP-848), by the two libraries that have it, and classic members beside them.
+"""Members of the consumer protocol (KIP-848), by the two libraries that implement it, with classic members beside them.
 
-The server decides the assignment, so what a test waits for is what the callbacks of the library were told. All callbacks
-bear the time of one clock, by which the tests hold that no partition had two owners at any time, not only at the end.
+The server decides the assignment, so tests wait for the callbacks of the library. All callbacks carry the time of one
+clock, by which the tests assert that no partition had two owners at any time, not only at the end.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ PARTITIONS = 6
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server whose consumer groups notice soon what happens."""
+    """A server whose consumer groups react quickly."""
     with ServerProcess(tmp_path_factory.mktemp("consumer-protocol"), settings=SETTINGS) as server:
         yield server
 
@@ -53,7 +53,7 @@ def listed(server: ServerProcess, group: str) -> dict[str, Any]:
 
 
 def wait_to_share(server: ServerProcess, members: list[Program], partitions: set[Partition]) -> None:
-    """Each partition has one owner, each member has some, and nothing more is to come."""
+    """Whether each partition has one owner, each member has some, and no event is outstanding."""
 
     def settled() -> bool:
         stable = shared(members, partitions) and listed(server, members[0].group)["group_state"] == "Stable"
@@ -97,7 +97,7 @@ def describe(server: ServerProcess, group: str) -> dict[str, Any]:
 
 
 def assert_disjoint(programs: list[Program]) -> None:
-    """No partition was given to a member before another had let go of it, at any time."""
+    """Asserts that no partition was ever assigned to a member before another had given it up."""
     events = sorted(
         ((event["at_ns"], program, event) for program in programs for event in program.events if "partitions" in event),
         key=lambda each: each[0],
@@ -122,7 +122,12 @@ def test_a_group_forms_grows_and_shrinks_and_every_record_is_read_once(
     members = [first, second, third]
     wait_to_share(quick, members, all_of(topic))
     assert {len(member.owned) for member in members} == {2}
-    taken = [partition for member in (first, second) for event in member.told("revoked", "lost") for partition in event]
+    taken = [
+        partition
+        for member in (first, second)
+        for event in member.partitions_of_events("revoked", "lost")
+        for partition in event
+    ]
     assert len(taken) == 3 + 2, "only what moves is taken"
     pass_records(first, members, topic, "three")
     third.call("leave")
@@ -166,7 +171,7 @@ def test_a_static_member_that_restarts_disturbs_nobody(
 def test_a_group_outlives_kill_9_of_its_server(
     modern: Client, coordinator_process: Callable[..., ServerProcess], start: Start, make_topic: MakeTopic, fresh: Fresh
 ) -> None:
-    """Members keep ids, epochs and partitions, and what was committed is there: nobody rebalances."""
+    """Members keep ids, epochs and partitions, and committed offsets remain: no group rebalances."""
     server = coordinator_process(settings=SETTINGS | {"group.consumer.session.timeout.ms": 20_000})
     topic, group = make_topic(server, PARTITIONS), fresh("group")
     members = form(start, modern, server, group, topic, "ab")
@@ -188,7 +193,7 @@ def test_a_group_outlives_kill_9_of_its_server(
 def test_a_static_member_and_its_server_may_be_away_together(
     modern: Client, coordinator_process: Callable[..., ServerProcess], start: Start, make_topic: MakeTopic, fresh: Fresh
 ) -> None:
-    """The member's next process has its partitions and goes on where the last one committed: nobody rebalances."""
+    """The member's successor gets its partitions and continues from the last commit, without a rebalance."""
     server = coordinator_process(settings=SETTINGS | {"group.consumer.session.timeout.ms": 20_000})
     topic, group = make_topic(server, PARTITIONS), fresh("group")
     first = join(start(modern, server), group, topic, "a", instance="i-a")
@@ -211,8 +216,9 @@ def test_a_static_member_and_its_server_may_be_away_together(
 def test_a_member_killed_together_with_its_server_is_succeeded_by_its_next_process(
     modern: Client, coordinator_process: Callable[..., ServerProcess], start: Start, make_topic: MakeTopic, fresh: Fresh
 ) -> None:
-    """Both by SIGKILL. A library forgets its member id then, so the old member is waited for as long as a session lasts. The
-    others keep what they have meanwhile; nothing is read twice that was committed, nothing is left out."""
+    """Both by SIGKILL. The library then forgets its member id, so the group waits for the old member for the length of
+    a session. The others keep their partitions meanwhile; no committed record is read twice, and none is skipped.
+    """
     server = coordinator_process(settings=SETTINGS)
     topic, group = make_topic(server, PARTITIONS), fresh("group")
     first, second = form(start, modern, server, group, topic, "ab")
@@ -226,7 +232,7 @@ def test_a_member_killed_together_with_its_server_is_succeeded_by_its_next_proce
 
     wait_to_share(server, [first, again], all_of(topic))
     assert kept & first.owned
-    assert not [partition for event in first.told("lost") for partition in event], (
+    assert not [partition for event in first.partitions_of_events("lost") for partition in event], (
         "no member was given up but the dead one"
     )
     pass_records(first, [first, again], topic, "after")
@@ -255,8 +261,8 @@ def test_a_new_member_resumes_where_the_last_one_committed(
 @pytest.mark.parametrize(
     ("library", "assignor"),
     [
-        # Its cooperative-sticky leaves user data of its own in assignments; such groups are no consumer groups to be,
-        # here and in Kafka.
+        # Its cooperative-sticky stores user data of its own in assignments; such groups cannot be upgraded,
+        # here or in Kafka.
         ("confluent", "range"),
         pytest.param("java", "range", marks=pytest.mark.java),
         pytest.param("java", "cooperative-sticky", marks=pytest.mark.java),
@@ -272,7 +278,7 @@ def test_a_group_migrates_there_and_back_under_its_live_members(
     classic = {"assignors": assignor, "heartbeat_ms": 250}
 
     def change(leaving: Program, members: list[Program], kind: str, name: str) -> None:
-        """A new member comes, then one leaves; records pass in between and behind."""
+        """A new member joins, then one leaves; records arrive in between and afterwards."""
         members.append(start(modern, quick))
         programs.append(members[-1])
         if kind == "consumer":
@@ -308,7 +314,7 @@ def test_a_group_migrates_there_and_back_under_its_live_members(
 def test_both_protocols_and_all_libraries_share_one_group(
     quick: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
 ) -> None:
-    """Two classic members of other libraries stay while members of the consumer protocol come, and one of them goes."""
+    """Two classic members of other libraries stay while members of the consumer protocol join, and one of them leaves."""
     topic, group = make_topic(quick, PARTITIONS), fresh("group")
     members: list[Program] = []
     for library in ("kafka_python", "aiokafka", "confluent", "java"):

@@ -1,8 +1,9 @@
-"""The coordinator is killed, or the leader dies, at every point of a rebalance; clients that follow the protocol recover.
+"""The coordinator is killed, or the leader dies, at every point of a rebalance; clients that follow the protocol
+recover.
 
-The points are those where a client-side assignment may get lost: (1) while members join, (2) after the members are known
-and before the leader's assignment, (3) after the assignment is stored and before all members have it, (4) in Stable. Each
-is tried in a group's first generation and in one that already has a past to fall back to.
+These are the points where a client-side assignment may get lost: (1) while members join, (2) after the members are
+known and before the leader's assignment, (3) after the assignment is stored and before all members have it, (4) in
+Stable. Each is tested in a group's first generation and in one that already has a previous state.
 """
 
 import time
@@ -22,13 +23,13 @@ Join = Callable[..., ProtocolMember]
 
 @pytest.fixture
 def killed(coordinator_process: Callable[..., ServerProcess]) -> ServerProcess:
-    """A server of this test's own, to be killed."""
+    """A server that this test may kill."""
     return coordinator_process()
 
 
 @pytest.fixture
 def join(killed: ServerProcess) -> Iterator[Join]:
-    """Makes members of group g of that server; `hold` is the step at which a member is to stand still."""
+    """Creates members of group g on that server; `hold` is the step at which a member is to stop."""
     with ExitStack() as stack:
 
         def join(name: str, hold: str | None = None, session_ms: int = 10_000) -> ProtocolMember:
@@ -61,7 +62,7 @@ def hold_all(members: list[ProtocolMember], step: str) -> None:
 
 
 def test_killed_while_members_join(killed: ServerProcess, join: Join) -> None:
-    """(1) One member's join is parked, the other has not come again: the parked join is lost with the process."""
+    """(1) One member's join is parked, the other has not rejoined: the parked join is lost with the process."""
     old = join("old", hold="synced")
     old.reached("synced")
     new = join("new")
@@ -72,7 +73,7 @@ def test_killed_while_members_join(killed: ServerProcess, join: Join) -> None:
 
 
 def test_killed_before_the_leader_assigns(killed: ServerProcess, join: Join, past: list[ProtocolMember]) -> None:
-    """(2) The members know their generation, nobody has an assignment: that generation is lost, and a new one comes."""
+    """(2) The members know their generation, none has an assignment: that generation is lost, and a new one forms."""
     hold_all(past, "joined")
     new = [join("new-1", hold="joined"), *([] if past else [join("new-2", hold="joined")])]
     members = past + new
@@ -89,7 +90,7 @@ def test_killed_before_the_leader_assigns(killed: ServerProcess, join: Join, pas
 
 
 def test_killed_before_all_have_the_assignment(killed: ServerProcess, join: Join, past: list[ProtocolMember]) -> None:
-    """(3) The assignment is stored: whoever has not heard it gets it after the restart, in the same generation."""
+    """(3) The assignment is stored: a member that has not received it gets it after the restart, in the same generation."""
     hold_all(past, "joined")
     members = [*past, join("new-1", hold="joined")]
     for member in members:
@@ -106,7 +107,7 @@ def test_killed_before_all_have_the_assignment(killed: ServerProcess, join: Join
 
 
 def test_killed_in_stable(killed: ServerProcess, join: Join) -> None:
-    """(4) Nothing was under way: everybody goes on in the same generation with the same partitions."""
+    """(4) No request was in progress: all members continue in the same generation with the same partitions."""
     members = [join("a"), join("b"), join("c")]
     wait_for_correct_group(killed.bootstrap, members)
     before = [(member.generation, member.assignment, member.joins) for member in members]
@@ -117,10 +118,10 @@ def test_killed_in_stable(killed: ServerProcess, join: Join) -> None:
 
 
 def test_killed_again_and_again(killed: ServerProcess, join: Join) -> None:
-    """Wherever the kills fall, generations only grow and the group ends correct."""
+    """Wherever the kills fall, generations only grow and the group ends in a correct state."""
     members = [join(name) for name in "abc"]
     for pause_s in (0.0, 0.05, 0.1, 0.15, 0.02):
-        time.sleep(pause_s)  # the kill comes at another moment each time
+        time.sleep(pause_s)  # the kill comes at a different moment each time
         killed.restart(kill=True)
     wait_for_correct_group(killed.bootstrap, members)
     members.append(join("d"))
@@ -131,7 +132,7 @@ def test_killed_again_and_again(killed: ServerProcess, join: Join) -> None:
 def test_a_leader_that_dies_between_join_and_sync_is_replaced(
     killed: ServerProcess, join: Join, past: list[ProtocolMember]
 ) -> None:
-    """The others wait for its assignment till its time is over, join again, and one of them leads."""
+    """The others wait for its assignment until the timeout, rejoin, and one of them becomes leader."""
     hold_all(past, "joined")
     first = join("new-1", hold="joined", session_ms=1500)
     first.reached("joined")
@@ -148,7 +149,7 @@ def test_a_leader_that_dies_between_join_and_sync_is_replaced(
 
 
 def leader_of(members: list[ProtocolMember]) -> ProtocolMember:
-    """The one that stands between join and sync as leader."""
+    """The member held between join and sync as leader."""
 
     def standing() -> ProtocolMember | None:
         return next((member for member in members if member.leads and member._at == "joined"), None)

@@ -1,4 +1,4 @@
-"""The data plane as users of librdkafka and kafka-python see it: codecs, times, and what an admin client may do."""
+"""The data plane as users of librdkafka and kafka-python see it: codecs, timestamps, and admin operations."""
 
 import time
 import warnings
@@ -21,7 +21,7 @@ from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # of the importlib that it uses
+    warnings.simplefilter("ignore", DeprecationWarning)  # in the importlib that it uses
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
     from kafka import TopicPartition as PythonPartition
     from kafka.admin import ConfigResource as PythonResource
@@ -66,7 +66,7 @@ def write(server, topic, values, partition=0, times=None, **settings):
 
 
 def read(server, topic, count, partition=0, offset=0, **settings):
-    """So many values from an offset on."""
+    """Reads this many values from an offset."""
     consumer = Consumer(
         {"bootstrap.servers": server.bootstrap, "group.id": "reader", "enable.auto.commit": False, **QUIET} | settings
     )
@@ -100,7 +100,7 @@ def test_kafka_python_reads_what_librdkafka_wrote_and_the_other_way_round(server
         producer.send(topic, value, partition=1)
     producer.close()
     assert read(server, topic, 50, partition=1) == values
-    # A fetch session has begun by now: what is new comes without the partitions being named again.
+    # A fetch session exists by now: new data is returned without naming the partitions.
     write(server, topic, [b"late"])
     assert next(consumer).value == b"late"
     consumer.close()
@@ -158,9 +158,9 @@ def test_settings_are_changed_and_told(server, admin, topic):
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(WITHIN_S)
     (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
-    told = future.result(WITHIN_S)
-    assert len(told) == 37
-    assert (told["max.message.bytes"].value, told["max.message.bytes"].source) == ("200", 1)
+    configs = future.result(WITHIN_S)
+    assert len(configs) == 37
+    assert (configs["max.message.bytes"].value, configs["max.message.bytes"].source) == ("200", 1)
     with pytest.raises(AssertionError, match="MSG_SIZE_TOO_LARGE"):
         write(server, topic, [b"x" * 300])
     (future,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).values()
@@ -170,8 +170,8 @@ def test_settings_are_changed_and_told(server, admin, topic):
 def test_settings_by_kafka_python(python_admin, topic):
     resource = PythonResource(ConfigResourceType.TOPIC, topic, configs={"retention.ms": "60000"})
     python_admin.alter_configs([resource])
-    told = python_admin.describe_configs([PythonResource(ConfigResourceType.TOPIC, topic)])
-    assert told["topic"][topic]["retention.ms"]["value"] == "60000"
+    configs = python_admin.describe_configs([PythonResource(ConfigResourceType.TOPIC, topic)])
+    assert configs["topic"][topic]["retention.ms"]["value"] == "60000"
     python_admin.create_partitions({topic: 5})
     assert len(python_admin.describe_topics([topic])[0]["partitions"]) == 5
     (folder,) = python_admin.describe_log_dirs({topic: [0, 1]})

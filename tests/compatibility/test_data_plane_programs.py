@@ -1,6 +1,7 @@
-"""The data plane as users of four more libraries see it: codecs, times, what an admin client may do, and after a kill.
+"""The data plane as users of four more libraries see it: codecs, timestamps, admin operations, and behaviour after a
+kill.
 
-librdkafka and kafka-python have tests of their own, in test_data_plane_clients.py.
+librdkafka and kafka-python have tests of their own in test_data_plane_clients.py.
 """
 
 import time
@@ -21,9 +22,9 @@ CODECS = {
     "franz_go": ("none", "gzip", "snappy", "lz4", "zstd"),
     "kafkajs": ("none", "gzip", "snappy"),
 }
-"""Those that the library has without code of the machine's own."""
+"""The codecs that the library supports without native code."""
 ADMINS = {"java", "franz_go", "kafkajs"}
-"""Those whose admin client does all of it, and says what went wrong."""
+"""The clients whose admin API covers all of it and reports errors."""
 PROGRAMS = [pytest.param(name, marks=pytest.mark.java if name == "java" else ()) for name in CODECS]
 VALUES = [f"{number} " * 50 for number in range(300)]
 
@@ -52,7 +53,7 @@ def topic(program: Program, fresh: Callable[[str], str]) -> str:
 
 
 def read(server: ServerProcess, topic: str, count: int) -> list[str]:
-    """What librdkafka finds in partition 0."""
+    """The records that librdkafka finds in partition 0."""
     settings = {
         "bootstrap.servers": server.bootstrap,
         "group.id": "reader",

@@ -1,8 +1,8 @@
-"""KIP-792 and KIP-568 with a real client: kafka-python, extended to say its generation when it joins.
+"""KIP-792 and KIP-568 with a real client: kafka-python, extended to send its generation when it joins.
 
-What is shown: a member that missed a generation is fenced before its stale claim can reach the leader, and comes back with
-its id; of two owners that a lost answer makes, one is left; and a follower's enforceRebalance rebalances whenever it is
-asked for, where the same request without the field is taken for a repetition.
+A member that missed a generation is fenced before its stale claim can reach the leader, and returns with its id. Of two
+owners that a lost response creates, one remains. A follower's enforceRebalance always rebalances, where the same
+request without the field is treated as a repetition.
 """
 
 import json
@@ -26,7 +26,7 @@ Start = Callable[[Client, str], Program]
 
 
 class Extended(Client):
-    """kafka-python with the field, or as it is."""
+    """kafka-python with or without the field."""
 
     def __init__(self, *, says_generation: bool):
         super().__init__("kafka-python", cooperative=True, admin=frozenset())
@@ -105,7 +105,7 @@ def test_a_follower_enforces_a_rebalance_ten_times_of_ten(
             member.wait_until(
                 lambda member=member, count=count: member.rebalances() >= count + 2, "its partitions again"
             )
-        # at least: kafka-python forgets an answer that comes as its poll ends, and asks once more
+        # at least: kafka-python forgets a response that arrives as its poll ends, and repeats the request
         asked = [(member, member.send("generation")) for member in members]
         before, generation = generation, min(member.wait_for_result(number) for member, number in asked)
         assert generation > before
@@ -130,15 +130,15 @@ def test_without_the_field_the_same_request_is_a_repetition(
 def test_a_member_that_missed_a_generation_is_fenced_and_comes_back_with_its_id(
     proxied: ServerProcess, proxy: CuttingProxy, run: Start, make_topic: MakeTopic
 ) -> None:
-    """Its answer to JoinGroup is lost: it still believes in the generation before, and in what it owned there."""
+    """Its JoinGroup response is lost: it still believes in the previous generation, and in what it owned there."""
     topic = make_topic(proxied, 6)
     partitions = {(topic, p) for p in range(6)}
-    steady = run(SAYS_GENERATION, proxied.bootstrap)
+    undisturbed = run(SAYS_GENERATION, proxied.bootstrap)
     cut_off = run(SAYS_GENERATION, f"127.0.0.1:{proxy.port}")
-    steady.join("g", [topic], name="steady", assignors="cooperative-sticky")
-    steady.wait_until(lambda: bool(steady.owned), "its partitions")
+    undisturbed.join("g", [topic], name="undisturbed", assignors="cooperative-sticky")
+    undisturbed.wait_until(lambda: bool(undisturbed.owned), "its partitions")
     cut_off.join("g", [topic], name="cut-off", assignors="cooperative-sticky")
-    wait_for_all([steady, cut_off], lambda: shared([steady, cut_off], partitions), "both to share")
+    wait_for_all([undisturbed, cut_off], lambda: shared([undisturbed, cut_off], partitions), "both to share")
     member_id = cut_off.call("member_id")
 
     proxy.lose_next(JOIN_GROUP)
@@ -146,7 +146,7 @@ def test_a_member_that_missed_a_generation_is_fenced_and_comes_back_with_its_id(
     newcomer.join("g", [topic], name="newcomer", assignors="cooperative-sticky")
     assert proxy.lost.wait(WITHIN_S), "no answer to JoinGroup was lost"
 
-    members = [steady, cut_off, newcomer]
+    members = [undisturbed, cut_off, newcomer]
     wait_for_all(members, lambda: shared(members, partitions), "every partition to have one owner")
     assert cut_off.call("fenced") >= 1
     assert cut_off.call("member_id") == member_id

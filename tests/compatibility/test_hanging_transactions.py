@@ -19,7 +19,7 @@ PRODUCER = 7_007
 
 
 def transactions(bootstrap: str, *arguments: str) -> list[list[str]]:
-    """What `kafka-transactions.sh` prints, as a table without its heading."""
+    """The table that `kafka-transactions.sh` prints, without its heading."""
     tool = ["org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", bootstrap, *arguments]
     done = run_java(kafka_classpath(TOOLS), *tool)
     assert done.returncode == 0, done.stdout + done.stderr

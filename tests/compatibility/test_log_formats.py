@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -13,6 +13,7 @@ from coordinator.groups.consumer.subscription import metadata_hash
 from coordinator.operations.log_dump import dump as log_dump
 from coordinator.operations.log_folders import find_log_folders
 from tests.scenarios.conftest import wait_until_serving
+from tests.support.catalog import Catalog
 from tests.support.kafka_broker import KafkaBroker, dump_segments
 from tests.support.protocol_client import ProtocolMember, wait_for_correct_group
 from tests.support.server_process import ServerProcess
@@ -23,7 +24,9 @@ pytestmark = pytest.mark.java
 
 
 def make_history(bootstrap: str) -> list[ProtocolMember]:
-    """A topic, a group of two members with offsets, one that was emptied, a simple one, a static one, and a deleted offset."""
+    """Creates a topic, a group of two members with offsets, an emptied, a simple and a static group, and a deleted
+    offset.
+    """
     with Connection(bootstrap, "history") as link:
         wanted = {"name": "t", "num_partitions": 3, "replication_factor": 1}
         link.call("CreateTopics", 4, topics=[wanted], timeout_ms=10_000)
@@ -55,7 +58,7 @@ def make_history(bootstrap: str) -> list[ProtocolMember]:
 
 
 def what_a_client_sees(bootstrap: str) -> dict[str, Any]:
-    """Every group and its offsets, in one order."""
+    """Every group and its offsets, sorted."""
     with Connection(bootstrap) as link:
         names = sorted(group["group_id"] for group in link.call("ListGroups", 5)["groups"])
         described = link.call("DescribeGroups", 5, groups=names)["groups"]
@@ -92,7 +95,7 @@ def test_kafkas_own_tool_reads_our_segments(coordinator_process: Callable[..., S
 
 
 def test_a_folder_that_kafka_wrote_has_the_same_groups_and_offsets_here(tmp_path: Path) -> None:
-    """Its members too: they go on in their generation against our server."""
+    """Its members too: they continue in their generation against our server."""
     kafka = KafkaBroker(tmp_path / "kafka")
     kafka.start()
     try:
@@ -117,7 +120,7 @@ def test_a_folder_that_kafka_wrote_has_the_same_groups_and_offsets_here(tmp_path
 
 
 def test_a_consumer_group_of_kafka_goes_on_here_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    """With its topics, whose ids are in Kafka's metadata log: the group's epoch stays, and so does every assignment."""
+    """With its topics, whose ids are in Kafka's metadata log: the group's epoch and every assignment are unchanged."""
     kafka = KafkaBroker(tmp_path / "kafka").start()
     try:
         wait_until_serving(kafka.bootstrap)
@@ -150,7 +153,7 @@ def test_a_consumer_group_of_kafka_goes_on_here_as_if_nothing_had_happened(tmp_p
 
 
 def test_a_streams_group_of_kafka_goes_on_here_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    """With its topology and its internal topics: epochs, tasks and offsets stay, and the hash of its topics is the same."""
+    """With its topology and internal topics: epochs, tasks and offsets are unchanged, and so is the hash of its topics."""
     kafka = KafkaBroker(tmp_path / "kafka").start()
     try:
         wait_until_serving(kafka.bootstrap)
@@ -183,7 +186,7 @@ def test_a_streams_group_of_kafka_goes_on_here_as_if_nothing_had_happened(tmp_pa
 
 
 def test_a_kafka_broker_serves_the_groups_of_our_log(tmp_path: Path) -> None:
-    """All kinds, their members, generations, assignments and epochs, RevocationEpoch notwithstanding."""
+    """Groups of all kinds, their members, generations, assignments and epochs, despite the extra field RevocationEpoch."""
     (tmp_path / "ours").mkdir()
     with ServerProcess(tmp_path / "ours") as server:
         members = make_history(server.bootstrap)
@@ -225,7 +228,7 @@ def classic_groups(bootstrap: str) -> list[dict[str, Any]]:
 
 
 def modern_group(bootstrap: str) -> tuple[Any, ...]:
-    """State and epochs; which topics its ids stand for is each server's own knowledge."""
+    """State and epochs; each server has its own mapping of topic ids."""
     with Connection(bootstrap) as link:
         (group,) = link.call("ConsumerGroupDescribe", 1, group_ids=["modern"])["groups"]
     members = [(member["member_id"], member["member_epoch"], member["member_type"]) for member in group["members"]]
@@ -250,7 +253,7 @@ ALL_TASKS = NO_TASKS | {"active_tasks": [{"subtopology_id": each, "partitions": 
 
 
 def join_application(link: Connection) -> int:
-    """A streams group of one member that has all tasks; returns its epoch."""
+    """Creates a streams group of one member that has all tasks; returns its epoch."""
     settings = {"streams.initial.rebalance.delay.ms": "0", "streams.assignment.interval.ms": "0"}
     configs = [{"name": name, "config_operation": 0, "value": value} for name, value in settings.items()]
     link.call(
@@ -259,22 +262,22 @@ def join_application(link: Connection) -> int:
     )  # fmt: skip
     about = {"group_id": "app", "member_id": "m"}
     joining = {"rebalance_timeout_ms": 60_000, "process_id": "p", "topology": TOPOLOGY, **NO_TASKS}
-    told: list[Any] = []
+    answers: list[Any] = []
 
     def has_all() -> bool:
-        # It asks until the internal topics are there.
+        # The request is repeated until the internal topics exist.
         answer = link.call("StreamsGroupHeartbeat", 1, **about, member_epoch=0, **joining)
-        told.append(answer)
+        answers.append(answer)
         return answer["active_tasks"] == ALL_TASKS["active_tasks"] and not answer["status"]
 
     wait_until(has_all, "all tasks")
-    epoch: int = told[-1]["member_epoch"]
+    epoch: int = answers[-1]["member_epoch"]
     assert link.call("StreamsGroupHeartbeat", 1, **about, member_epoch=epoch, **ALL_TASKS)["error_code"] == 0
     return epoch
 
 
 def application(bootstrap: str) -> dict[str, Any]:
-    """The streams group, as far as it does not depend on topics, which the broker has not."""
+    """The streams group, as far as it does not depend on topics, which the broker lacks."""
     with Connection(bootstrap) as link:
         group: dict[str, Any]
         (group,) = link.call("StreamsGroupDescribe", 1, group_ids=["app"])["groups"]
@@ -285,7 +288,7 @@ def application(bootstrap: str) -> dict[str, Any]:
 
 
 def test_the_hash_of_a_groups_topics_is_the_one_that_kafka_writes(tmp_path: Path) -> None:
-    """Or every group would rebalance when it moves to a server of the other kind."""
+    """Otherwise every group would rebalance when it moves to a server of the other kind."""
     sizes = {"one": 1, "some.other_topic": 7}
     groups = {"both": ["some.other_topic", "nowhere", "one"], "single": ["one"], "none": ["nowhere"]}
     kafka = KafkaBroker(tmp_path / "kafka").start()
@@ -296,7 +299,7 @@ def test_the_hash_of_a_groups_topics_is_the_one_that_kafka_writes(tmp_path: Path
             made = link.call("CreateTopics", 7, topics=wanted, timeout_ms=10_000)
             ids = {topic["name"]: topic["topic_id"] for topic in made["topics"]}
             for group, topics in groups.items():
-                # Kafka's coordinator hears of new topics a moment later.
+                # Kafka's coordinator learns of new topics a moment later.
                 while owned(join_modern(link, group, topics)) != sum(sizes.get(name, 0) for name in topics):
                     pass
     finally:
@@ -309,7 +312,7 @@ def test_the_hash_of_a_groups_topics_is_the_one_that_kafka_writes(tmp_path: Path
         for each in written
         if each["type"] == "ConsumerGroupMetadata" and each["value"]
     }
-    catalog = Topics(sizes, ids)
+    catalog = Catalog(sizes, ids)
     assert hashes == {group: hash_of(catalog, topics) for group, topics in groups.items()}
 
 
@@ -324,19 +327,6 @@ def join_modern(link: Connection, group: str, topics: list[str]) -> dict[str, An
 
 def owned(answer: dict[str, Any]) -> int:
     return sum(len(topic["partitions"]) for topic in answer["assignment"]["topic_partitions"])
-
-
-class Topics(NamedTuple):
-    """What the hash asks about topics."""
-
-    sizes: dict[str, int]
-    ids: dict[str, bytes]
-
-    def topic_id(self, name: str) -> bytes | None:
-        return self.ids.get(name)
-
-    def partition_count(self, name: str) -> int | None:
-        return self.sizes.get(name)
 
 
 def hash_of(catalog: Any, topics: list[str]) -> int:

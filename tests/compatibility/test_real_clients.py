@@ -1,4 +1,4 @@
-"""Six real clients, one suite: what a user of each sees of our server, with members that are really killed."""
+"""Six real clients, one suite: what their users see of our server, with members that are really killed."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def numbered(count: int, prefix: str = "v") -> list[str]:
 def form_group(
     start: Start, client: Client, server: ServerProcess, group: str, topic: str, names: str, **how
 ) -> list[Program]:
-    """Members that joined one after the other; each has its place before the next comes."""
+    """Starts members one after the other; each has its partitions before the next joins."""
     members: list[Program] = []
     for name in names:
         member = start(client, server)
@@ -47,7 +47,7 @@ def member_ids(server: ServerProcess, group: str) -> dict[str, str]:
 
 
 def generation(server: ServerProcess, group: str, member_id: str) -> int:
-    """The group's generation: the one in which the member may send heartbeats."""
+    """The group's generation: the one for which the member's heartbeat is accepted."""
     with Connection(server.bootstrap) as link:
         for candidate in range(1, 100):
             beat = {"group_id": group, "generation_id": candidate, "member_id": member_id}
@@ -73,7 +73,7 @@ def test_an_eager_rebalance_takes_everything_before_it_gives(
 ) -> None:
     topic = make_topic(server, 6)
     first, second = form_group(start, client, server, fresh("group"), topic, "ab", assignors="roundrobin")
-    assert set(first.told("revoked", "lost")[-1]) == partitions_of(topic, 6)
+    assert set(first.partitions_of_events("revoked", "lost")[-1]) == partitions_of(topic, 6)
     assert len(first.owned) == len(second.owned) == 3
 
 
@@ -84,7 +84,7 @@ def test_a_cooperative_rebalance_takes_only_what_moves(
         pytest.skip(f"{client.name} has no cooperative assignor")
     topic = make_topic(server, 6)
     first, second = form_group(start, client, server, fresh("group"), topic, "ab", assignors="cooperative-sticky")
-    taken = {partition for event in first.told("revoked", "lost") for partition in event}
+    taken = {partition for event in first.partitions_of_events("revoked", "lost") for partition in event}
     assert taken == second.owned
     assert len(taken) == 3
 
@@ -158,8 +158,9 @@ def test_others_take_over_from_a_member_that_was_killed(
 def test_a_group_outlives_kill_9_of_its_server(
     client: Client, coordinator_process, start: Start, make_topic: MakeTopic, fresh: Fresh
 ) -> None:
-    """All that was acknowledged is there, and members keep their ids, generation and partitions: the server makes nobody
-    rebalance. (A client that gives up by itself reads again what it has not committed.)"""
+    """Everything acknowledged is still there, and members keep ids, generation and partitions: the server causes no
+    rebalance. (A client that gives up by itself rereads what it has not committed.)
+    """
     server = coordinator_process()
     topic, group = make_topic(server, 6), fresh("group")
     first, second = form_group(start, client, server, group, topic, "ab", session_timeout_ms=20_000)

@@ -1,12 +1,12 @@
 """KAFKA-19779's recipe for clients: 200 rebalances under members that commit every 100 ms, and no commit fails.
 
-The epoch of a commit is the one its member knew when it sent it. On its way the group may rebalance, and what arrives is
-late. The recipe makes late commits harmless under the policy `revocation-epoch`: told to give up partitions, a member
-commits, remembers the epoch and does not commit with it any more; its next commit is of the next epoch. Whoever does
-without, or is held to `strict`, sees commits fail now and then; how many is printed.
+A commit carries the epoch that its member knew when it sent it. The group may rebalance while the commit is in flight,
+so it arrives late. The recipe makes late commits harmless under the policy `revocation-epoch`: when asked to give up
+partitions, a member commits, remembers the epoch and stops committing with it; its next commit uses the next epoch. A
+member that does not follow it, or is held to `strict`, sees commits fail occasionally; their number is printed.
 
-Client libraries do not show epochs, so the members here are our own, over a network that takes its time. One group for
-each kind of member and policy, all at once.
+Client libraries do not expose epochs, so the members here are our own, on a network with latency. There is one group
+for each kind of member and policy, all running at once.
 """
 
 import queue
@@ -32,7 +32,7 @@ NONE, STALE_MEMBER_EPOCH = 0, 113
 
 
 class SlowLink:
-    """A connection over which a request takes a while to arrive, and so does its answer. Requests stay in order."""
+    """A connection on which requests and responses take a while to arrive. Requests stay in order."""
 
     def __init__(self, bootstrap: str, name: str):
         self._connection = Connection(bootstrap, name)
@@ -41,7 +41,7 @@ class SlowLink:
         self._thread.start()
 
     def send(self, api: str, version: int, **values: Any) -> Future[tuple[float, Values]]:
-        """To be read by `answer`."""
+        """Sends a request whose response is read by `answer`."""
         future: Future[tuple[float, Values]] = Future()
         self._sent.put((time.monotonic() + ONE_WAY_S, api, version, values, future))
         return future
@@ -54,7 +54,7 @@ class SlowLink:
     def _run(self) -> None:
         while (item := self._sent.get()) is not None:
             arrives, api, version, values, future = item
-            time.sleep(max(0.0, arrives - time.monotonic()))  # it is on its way
+            time.sleep(max(0.0, arrives - time.monotonic()))  # it is in flight
             try:
                 answer = self._connection.call(api, version, **values)
                 future.set_result((time.monotonic() + ONE_WAY_S, answer))
@@ -69,7 +69,7 @@ def answer(future: Future[tuple[float, Values]]) -> Values:
 
 
 class Member:
-    """A member that beats and commits, each in a thread of its own, until it is told to stop."""
+    """A member that sends heartbeats and commits, each in its own thread, until it is stopped."""
 
     def __init__(self, bootstrap: str, group: str, name: str, topic: str, topic_id: bytes, *, by_the_recipe: bool):
         self.group, self.name, self.topic, self.topic_id = group, name, topic, topic_id
@@ -91,7 +91,7 @@ class Member:
             thread.start()
 
     def stop(self) -> list[int]:
-        """Leaves; the error of each of its commits."""
+        """Leaves the group; returns the error of each of its commits."""
         self.over.set()
         for thread in self._threads:
             thread.join()
@@ -121,15 +121,15 @@ class Member:
             acknowledges = self._beat(topic_partitions=owns if acknowledges else None)
 
     def _beat(self, **more: Any) -> bool:
-        """One heartbeat; whether it changed what the member owns."""
+        """Sends one heartbeat; returns whether it changed what the member owns."""
         beat = {"group_id": self.group, "member_id": self.name, "member_epoch": self.epoch, **more}
-        told = answer(self.beats.send("ConsumerGroupHeartbeat", 1, **beat))
-        assert told["error_code"] == NONE, told
+        response = answer(self.beats.send("ConsumerGroupHeartbeat", 1, **beat))
+        assert response["error_code"] == NONE, response
         with self.lock:
-            self.epoch = told["member_epoch"]
-            if told["assignment"] is None:
+            self.epoch = response["member_epoch"]
+            if response["assignment"] is None:
                 return False
-            assigned = frozenset(p for topic in told["assignment"]["topic_partitions"] for p in topic["partitions"])
+            assigned = frozenset(p for topic in response["assignment"]["topic_partitions"] for p in topic["partitions"])
             losing, last = self.owned - assigned, None
             if losing:
                 self.revocations += 1
@@ -138,7 +138,7 @@ class Member:
                     self.spent = self.epoch
             self.owned = assigned
         if last is not None:
-            answer(last)  # only then does it say that it gave them up
+            answer(last)  # only then does it confirm that it gave them up
         return True
 
     def _commit_on(self) -> None:
@@ -159,7 +159,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Storm:
-    """What became of one group."""
+    """The result of one group."""
 
     policy: str
     by_the_recipe: bool
@@ -173,12 +173,12 @@ class Storm:
 
     def __str__(self) -> str:
         how = "by the recipe" if self.by_the_recipe else "without it"
-        told = f"{self.failed:3} of {len(self.errors)} commits failed"
-        return f"{self.policy:17}{how:14}{told} in {self.rebalances} rebalances, {self.revocations} revocations"
+        failures = f"{self.failed:3} of {len(self.errors)} commits failed"
+        return f"{self.policy:17}{how:14}{failures} in {self.rebalances} rebalances, {self.revocations} revocations"
 
 
 def storm(server: ServerProcess, topic_id: bytes, policy: str, *, by_the_recipe: bool) -> Storm:
-    """Two members that stay, and a guest that comes and goes: for their topic, then for one that is not there."""
+    """Two members that stay, and a guest that joins and leaves: for their topic, then for one that does not exist."""
     group = f"{policy}-{by_the_recipe}"
     with Connection(server.bootstrap) as link:
         config = {"name": "consumer.fencing.policy", "config_operation": 0, "value": policy}
@@ -190,7 +190,7 @@ def storm(server: ServerProcess, topic_id: bytes, policy: str, *, by_the_recipe:
         ]
         guest = {"group_id": group, "member_id": "guest"}
         for turn in range(REBALANCES):
-            time.sleep(REBALANCE_EVERY_S)  # commits of every 100 ms fall where they may
+            time.sleep(REBALANCE_EVERY_S)  # commits every 100 ms may fall anywhere
             if turn % 2:
                 link.call("ConsumerGroupHeartbeat", 1, **guest, member_epoch=-1)
                 continue

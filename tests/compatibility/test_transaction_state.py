@@ -1,4 +1,4 @@
-"""`__transaction_state` is Kafka's: its tool reads ours, record by record as it reads its own."""
+"""`__transaction_state` is Kafka's: its tool reads ours, record by record, as it reads its own."""
 
 import json
 import re
@@ -19,15 +19,15 @@ CONCURRENT_TRANSACTIONS = 51
 
 
 def make_history(bootstrap: str) -> None:
-    """Every record that there is: both protocols, both outcomes, an id taken over, one left open."""
+    """Creates every kind of record: both protocols, both outcomes, an id taken over, an open transaction."""
     with Connection(bootstrap) as link:
 
         def producer(name: str) -> dict[str, Any]:
             while True:
-                told = link.call("InitProducerId", 4, transactional_id=name, transaction_timeout_ms=60_000)
-                if told["error_code"] != CONCURRENT_TRANSACTIONS:
-                    assert told["error_code"] == 0
-                    return {key: told[key] for key in ("producer_id", "producer_epoch")}
+                response = link.call("InitProducerId", 4, transactional_id=name, transaction_timeout_ms=60_000)
+                if response["error_code"] != CONCURRENT_TRANSACTIONS:
+                    assert response["error_code"] == 0
+                    return {key: response[key] for key in ("producer_id", "producer_epoch")}
 
         def add(name: str, who: dict[str, Any]) -> None:
             while link.call("AddOffsetsToTxn", 4, transactional_id=name, group_id="g", **who)["error_code"]:
@@ -46,10 +46,10 @@ def make_history(bootstrap: str) -> None:
             who = producer(name)
             for committed in (True, False):
                 add(name, who)
-                told = link.call("EndTxn", version, transactional_id=name, **who, committed=committed)
-                assert told["error_code"] == 0
+                response = link.call("EndTxn", version, transactional_id=name, **who, committed=committed)
+                assert response["error_code"] == 0
                 if version == 5:
-                    who = {key: told[key] for key in ("producer_id", "producer_epoch")}
+                    who = {key: response[key] for key in ("producer_id", "producer_epoch")}
                 rest(name)
         add("taken", producer("taken"))
         producer("taken")
@@ -57,7 +57,7 @@ def make_history(bootstrap: str) -> None:
 
 
 def records(folder: Path) -> Iterator[tuple[Any, Any]]:
-    """Key and value of each record of the history, without times and without the producer ids' numbers."""
+    """Key and value of each record of the history, without timestamps and the actual producer ids."""
     (segment,) = folder.glob("*.log")
     said = dump_segments(segment, options=("--transaction-log-decoder", "--print-data-log"))
     assert "isvalid: false" not in said

@@ -1,4 +1,6 @@
-"""Transactions in a partition's log are Kafka's: its tool reads our markers, and either serves what the other wrote."""
+"""Transactions in a partition's log are Kafka's: its tool reads our markers, and either server serves what the other
+wrote.
+"""
 
 import shutil
 import time
@@ -20,7 +22,9 @@ DAY_MS = 86_400_000
 
 
 def make_transactions(bootstrap: str) -> None:
-    """In t-0: plain records, committed and aborted transactions that overlap, and one that stays open; many segments."""
+    """In t-0: plain records, overlapping committed and aborted transactions, and one that stays open, over many
+    segments.
+    """
     with Connection(bootstrap, "history") as link:
         wanted = {"name": "t", "num_partitions": 1, "replication_factor": 1, "configs": SMALL_SEGMENTS}
         link.call("CreateTopics", 4, topics=[wanted], timeout_ms=10_000)
@@ -48,13 +52,13 @@ def produce(link: Connection, batch: Batch, transactional_id: str | None = None)
             "Produce", 12, transactional_id=transactional_id, acks=-1, timeout_ms=10_000, topic_data=topics
         )
         error = answer["responses"][0]["partition_responses"][0]["error_code"]
-        if error != 51:  # the markers of the transaction before are on their way
+        if error != 51:  # the markers of the previous transaction are in flight
             break
     assert error == 0
 
 
 class Producer:
-    """Of transactions under transaction.version 2."""
+    """For transactions under transaction.version 2."""
 
     def __init__(self, link: Connection, name: str) -> None:
         self.link, self.name, self.sequence = link, name, 0
@@ -82,7 +86,7 @@ class Producer:
 
 
 def what_is_committed(bootstrap: str) -> tuple[int, list[tuple[int, bytes]]]:
-    """The last stable offset, and what a reader of committed records makes of the answers."""
+    """The last stable offset, and the records that a read_committed consumer extracts from the responses."""
     found: list[tuple[int, bytes]] = []
     offset = 0
     with Connection(bootstrap, "reader") as link:

@@ -1,6 +1,7 @@
-"""Offsets of transactions in the groups' log are Kafka's: its tool reads them, and either goes on where the other stopped.
+"""Transactional offsets in the groups' log are Kafka's: its tool reads them, and either server continues where the
+other stopped.
 
-With the log of the transactions beside it, even a transaction that was open is ended by the other one.
+Together with the transaction log, even an open transaction is ended by the other server.
 """
 
 import shutil
@@ -29,9 +30,9 @@ class Producer:
 
     def __init__(self, link: Connection, name: str) -> None:
         self.link, self.name = link, name
-        told = link.call("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=600_000)
-        assert told["error_code"] == 0, told
-        self.id, self.epoch = told["producer_id"], told["producer_epoch"]
+        response = link.call("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=600_000)
+        assert response["error_code"] == 0, response
+        self.id, self.epoch = response["producer_id"], response["producer_epoch"]
 
     def commits(self, offsets: dict[int, int]) -> None:
         partitions = [
@@ -39,25 +40,25 @@ class Producer:
             for partition, offset in offsets.items()
         ]
         while True:
-            told = self.link.call(
+            response = self.link.call(
                 "TxnOffsetCommit", 5, transactional_id=self.name, group_id="g", producer_id=self.id,
                 producer_epoch=self.epoch, topics=[{"name": "t", "partitions": partitions}],
             )  # fmt: skip
-            errors = {each["error_code"] for each in told["topics"][0]["partitions"]}
-            if errors != {CONCURRENT_TRANSACTIONS}:  # the markers of the transaction before are on their way
+            errors = {each["error_code"] for each in response["topics"][0]["partitions"]}
+            if errors != {CONCURRENT_TRANSACTIONS}:  # the markers of the previous transaction are in flight
                 assert errors == {0}
                 return
 
     def ends(self, *, committed: bool) -> None:
-        told = self.link.call(
+        response = self.link.call(
             "EndTxn", 5, transactional_id=self.name, producer_id=self.id, producer_epoch=self.epoch, committed=committed
         )
-        assert told["error_code"] == 0, told
-        self.id, self.epoch = told["producer_id"], told["producer_epoch"]
+        assert response["error_code"] == 0, response
+        self.id, self.epoch = response["producer_id"], response["producer_epoch"]
 
 
 def make_history(bootstrap: str) -> tuple[int, int]:
-    """Committed, aborted and open transactions with plain commits between; the producer of the open one."""
+    """Writes committed, aborted and open transactions with plain commits between; returns the producer of the open one."""
     with Connection(bootstrap, "history") as link:
         wanted = {"name": "t", "num_partitions": len(PARTITIONS), "replication_factor": 1}
         link.call("CreateTopics", 4, topics=[wanted], timeout_ms=10_000)
@@ -82,22 +83,22 @@ def make_history(bootstrap: str) -> tuple[int, int]:
 
 def plain(link: Connection, offsets: dict[int, int]) -> None:
     partitions = [{"partition_index": each, "committed_offset": offset} for each, offset in offsets.items()]
-    told = link.call(
+    response = link.call(
         "OffsetCommit", 8, group_id="g", generation_id_or_member_epoch=-1,
         topics=[{"name": "t", "partitions": partitions}],
     )  # fmt: skip
-    assert {each["error_code"] for each in told["topics"][0]["partitions"]} == {0}
+    assert {each["error_code"] for each in response["topics"][0]["partitions"]} == {0}
 
 
 def offsets(bootstrap: str, *, unstable: int) -> dict[int, Any]:
-    """What a careful reader is told, once the markers of transactions that have ended are there and so many are left."""
+    """The stable offsets, once the markers of ended transactions are written and this many partitions remain pending."""
     asked = [{"name": "t", "partition_indexes": list(PARTITIONS)}]
     seen: dict[int, Any] = {}
 
     def look(link: Connection) -> bool:
-        told = link.call("OffsetFetch", 7, group_id="g", topics=asked, require_stable=True)
-        assert told["error_code"] in (0, COORDINATOR_LOAD_IN_PROGRESS), told
-        for each in told["topics"][0]["partitions"] if told["error_code"] == 0 else ():
+        response = link.call("OffsetFetch", 7, group_id="g", topics=asked, require_stable=True)
+        assert response["error_code"] in (0, COORDINATOR_LOAD_IN_PROGRESS), response
+        for each in response["topics"][0]["partitions"] if response["error_code"] == 0 else ():
             seen[each["partition_index"]] = UNSTABLE if each["error_code"] else each["committed_offset"]
         return bool(seen) and list(seen.values()).count(UNSTABLE) == unstable
 
@@ -108,10 +109,10 @@ def offsets(bootstrap: str, *, unstable: int) -> dict[int, Any]:
 
 def end_the_open_one(bootstrap: str, producer: tuple[int, int]) -> None:
     with Connection(bootstrap) as link:
-        told = link.call(
+        response = link.call(
             "EndTxn", 5, transactional_id="open", producer_id=producer[0], producer_epoch=producer[1], committed=True
         )
-        assert told["error_code"] == 0, told
+        assert response["error_code"] == 0, response
 
 
 BEFORE = {0: 5, 1: 3, 2: -1, 3: UNSTABLE, 4: UNSTABLE, 5: 9}

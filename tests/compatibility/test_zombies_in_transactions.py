@@ -1,11 +1,11 @@
-"""A zombie's TxnOffsetCommit, over 200 rebalances of each policy, counted: refused if its partition was taken from it.
+"""A zombie's TxnOffsetCommit, counted over 200 rebalances for each policy: refused if its partition was taken from it.
 
-The zombie is a member that was away when its group rebalanced: its producer, which nobody fenced, commits offsets with the
-epoch from before. Whether it lost the partition for good, or lost it and got it back, its offsets are from before
-somebody else's. The other side of it: an epoch from before a rebalance that took nothing is as good as a newer one, which
-`revocation-epoch` and `assignment-epoch` grant and `strict` does not.
+The zombie is a member that was away when its group rebalanced: its producer, which nobody fenced, commits offsets with
+the previous epoch. Whether it lost the partition permanently or got it back, its offsets predate another member's.
+Conversely, an epoch from before a rebalance that revoked nothing is as good as a newer one, which `revocation-epoch`
+and `assignment-epoch` accept and `strict` does not.
 
-Each round is a transaction that commits. So what the group has in the end is what was accepted last, and nothing else.
+Each round is a transaction that commits. The group's final offsets are therefore exactly those accepted last.
 """
 
 from collections import Counter
@@ -22,14 +22,16 @@ REBALANCES_PER_ROUND = 4
 GROUP_RESOURCE = 32
 NONE, ILLEGAL_GENERATION, UNSTABLE_OFFSET_COMMIT, STALE_MEMBER_EPOCH = 0, 22, 88, 113
 VERSIONS = (3, 5, 6)
-"""Of TxnOffsetCommit, in turn."""
+"""Versions of TxnOffsetCommit, used in turn."""
 POLICIES = ("strict", "revocation-epoch", "assignment-epoch")
 KEPT, TAKEN = 0, 3
-"""Partitions of four; a second member gets the upper half."""
+"""Partitions out of four; a second member gets the upper half."""
 
 
 class Rounds:
-    """One group, its members told what to do step by step, and the producer of the one that is a zombie now and then."""
+    """One group, whose members are moved step by step, and the producer of the one that turns into a zombie now and
+    then.
+    """
 
     def __init__(self, link: Connection, policy: str, topic: str, topic_id: bytes) -> None:
         self.link, self.policy, self.topic, self.topic_id = link, policy, topic, topic_id
@@ -43,51 +45,53 @@ class Rounds:
         (set_,) = link.call("IncrementalAlterConfigs", 1, resources=[resource])["responses"]
         assert set_["error_code"] == NONE, set_
         self.transactional_id = f"tx-{policy}"
-        told = link.call(
+        response = link.call(
             "InitProducerId", 4, transactional_id=self.transactional_id, transaction_timeout_ms=60_000,
             producer_id=-1, producer_epoch=-1,
         )  # fmt: skip
-        assert told["error_code"] == NONE, told
-        self.producer_id, self.producer_epoch = told["producer_id"], told["producer_epoch"]
+        assert response["error_code"] == NONE, response
+        self.producer_id, self.producer_epoch = response["producer_id"], response["producer_epoch"]
 
     # --- members ---
 
     def beat(self, member: str, epoch: int, **more: Any) -> dict[str, Any]:
-        told = self.link.call(
+        response = self.link.call(
             "ConsumerGroupHeartbeat", 1, group_id=self.group, member_id=member, member_epoch=epoch, **more
         )
-        assert told["error_code"] == NONE, told
-        return told
+        assert response["error_code"] == NONE, response
+        return response
 
     def join(self, member: str, topic: str) -> None:
         self.beat(member, 0, rebalance_timeout_ms=30_000, subscribed_topic_names=[topic], topic_partitions=[])
 
     def catch_up(self) -> int:
-        """The member says that it has what it was told it has, until it is told no more; its epoch then."""
+        """The member confirms its assignment until it no longer changes; then its epoch is up to date."""
         while True:
-            told = self.beat("ann", self.epoch)
-            if told["assignment"] is not None:
-                told = self.beat("ann", told["member_epoch"], topic_partitions=told["assignment"]["topic_partitions"])
-            if told["member_epoch"] == self.epoch and told["assignment"] is None:
+            response = self.beat("ann", self.epoch)
+            if response["assignment"] is not None:
+                response = self.beat(
+                    "ann", response["member_epoch"], topic_partitions=response["assignment"]["topic_partitions"]
+                )
+            if response["member_epoch"] == self.epoch and response["assignment"] is None:
                 return self.epoch
-            self.epoch = told["member_epoch"]
+            self.epoch = response["member_epoch"]
 
     # --- its producer ---
 
     def commits(self, what: str, epoch: int, partition: int, *, accepted: bool) -> None:
-        """A commit of one partition with that epoch, by name or by id in turn; counted by whether it was accepted."""
+        """Commits one partition with that epoch, by name or by id in turn; counts whether it was accepted."""
         self.next_offset += 1
         version = VERSIONS[self.next_offset % len(VERSIONS)]
         topic: dict[str, Any] = {"topic_id": self.topic_id} if version == 6 else {"name": self.topic}
         topic["partitions"] = [
             {"partition_index": partition, "committed_offset": self.next_offset, "committed_metadata": what}
         ]
-        told = self.link.call(
+        response = self.link.call(
             "TxnOffsetCommit", version, transactional_id=self.transactional_id, group_id=self.group,
             producer_id=self.producer_id, producer_epoch=self.producer_epoch, member_id="ann",
             generation_id_or_member_epoch=epoch, topics=[topic],
         )  # fmt: skip
-        error = told["topics"][0]["partitions"][0]["error_code"]
+        error = response["topics"][0]["partitions"][0]["error_code"]
         stale = STALE_MEMBER_EPOCH if version == 6 else ILLEGAL_GENERATION
         assert error == (NONE if accepted else stale), f"{self.policy}: {what}, epoch {epoch} of {self.epoch}: {error}"
         self.counts[what, accepted] += 1
@@ -95,25 +99,25 @@ class Rounds:
             self.accepted[partition] = self.next_offset
 
     def end(self) -> None:
-        told = self.link.call(
+        response = self.link.call(
             "EndTxn", 5, transactional_id=self.transactional_id, producer_id=self.producer_id,
             producer_epoch=self.producer_epoch, committed=True,
         )  # fmt: skip
-        assert told["error_code"] == NONE, told
-        self.producer_id, self.producer_epoch = told["producer_id"], told["producer_epoch"]
+        assert response["error_code"] == NONE, response
+        self.producer_id, self.producer_epoch = response["producer_id"], response["producer_epoch"]
 
     def begin(self) -> None:
-        """The transaction begins with a commit that names the member as it is (v5 adds the group to it)."""
+        """Begins the transaction with a commit that names the member's current epoch (v5 adds the group to it)."""
         self.next_offset += -self.next_offset % len(VERSIONS)
         self.commits("at its epoch", self.epoch, KEPT, accepted=True)
 
     def visible(self) -> dict[int, int]:
         topics = [{"name": self.topic, "partition_indexes": [KEPT, TAKEN]}]
         while True:
-            told = self.link.call(
+            response = self.link.call(
                 "OffsetFetch", 8, groups=[{"group_id": self.group, "topics": topics}], require_stable=True
             )
-            partitions = told["groups"][0]["topics"][0]["partitions"]
+            partitions = response["groups"][0]["topics"][0]["partitions"]
             if not any(each["error_code"] == UNSTABLE_OFFSET_COMMIT for each in partitions):
                 return {each["partition_index"]: each["committed_offset"] for each in partitions}
 

@@ -1,4 +1,4 @@
-"""What a server told: its event logs, read from its data folder by `coordinator log dump`."""
+"""The event logs of a server, read from its data folder with `coordinator log dump`."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class MessageEvent:
-    """One event. Its fields are attributes."""
+    """One event; its fields are attributes."""
 
     log: str
     offset: int
@@ -47,7 +47,7 @@ def dump(folder: Path) -> list[dict[str, Any]]:
 
 
 class EventLog:
-    """All that a data folder has, read once."""
+    """All events of a data folder, read once."""
 
     def __init__(self, data_dir: Path) -> None:
         self.events = [
@@ -57,5 +57,5 @@ class EventLog:
         ]
 
     def of(self, kind: str, group: str | None = None) -> list[MessageEvent]:
-        """The events of a kind, and of a group; in the order of each log."""
+        """The events of a type, optionally of one group, in the order of each log."""
         return [each for each in self.events if each.kind == kind and group in (None, each.group)]

@@ -10,10 +10,7 @@ from typing import Any
 
 from coordinator.api.declaration import Api
 from coordinator.fastpath.event_encoding import EVENT_ENCODERS
-from coordinator.groups.classic.heartbeat import heartbeat
-from coordinator.groups.classic.join import join
-from coordinator.groups.classic.leave import leave
-from coordinator.groups.classic.sync import sync
+from coordinator.groups import classic_protocol
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.kinds import Kind
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
@@ -32,32 +29,10 @@ from coordinator.requests import heartbeat as heartbeat_api
 from coordinator.requests import join_group, leave_group, sync_group
 from coordinator.runtime.result import Fact, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde
+from tests.support.catalog import Catalog
 
 START_MS = 1_000_000
 Operation = Callable[[Any, Any, Any, int], Result]
-
-
-class Topics:
-    """A catalog of topics: name -> partitions. A topic's id is its name, padded."""
-
-    def __init__(self, topics: Mapping[str, int]) -> None:
-        self.topics = dict(topics)
-
-    @property
-    def version(self) -> int:
-        return hash(tuple(self.topics.items()))
-
-    def topic_names(self) -> list[str]:
-        return list(self.topics)
-
-    def topic_id(self, name: str) -> bytes | None:
-        return name.encode().ljust(16, b"\0")[:16] if name in self.topics else None
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        return next((name for name in self.topics if self.topic_id(name) == topic_id), None)
-
-    def partition_count(self, name: str) -> int | None:
-        return self.topics.get(name)
 
 
 class Asked:
@@ -116,7 +91,7 @@ class GroupHarness:
     def __init__(self, topics: Mapping[str, int] | None = None, **config: Any) -> None:
         settings = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 10} | config
         self.config = GroupsConfig(**settings)
-        self.catalog = Topics({"t": 4} if topics is None else topics)
+        self.catalog = Catalog({"t": 4} if topics is None else topics)
         self.now_ms = START_MS
         self.records: list[Record] = []
         self.batch_ends: list[int] = [0]
@@ -193,7 +168,7 @@ class GroupHarness:
             reason=reason,
             generation_id=generation,
         )
-        return self.call(join, request, version, join_group.API, client_id=client_id)
+        return self.call(classic_protocol.join_group, request, version, join_group.API, client_id=client_id)
 
     def sync(
         self,
@@ -216,13 +191,16 @@ class GroupHarness:
             protocol_name=protocol_name,
             assignments=[SyncGroupRequest.SyncGroupRequestAssignment(*each) for each in (assignments or {}).items()],
         )
-        return self.call(sync, request, version, sync_group.API)
+        return self.call(classic_protocol.sync_group, request, version, sync_group.API)
 
     def heartbeat(
         self, group_id: str, member_id: str, generation: int, *, instance: str | None = None, version: int = 4
     ) -> Asked:
         return self.call(
-            heartbeat, HeartbeatRequest(group_id, generation, member_id, instance), version, heartbeat_api.API
+            classic_protocol.heartbeat,
+            HeartbeatRequest(group_id, generation, member_id, instance),
+            version,
+            heartbeat_api.API,
         )
 
     def leave(
@@ -239,7 +217,7 @@ class GroupHarness:
                     LeaveGroupRequest.MemberIdentity(member_id, instance, reason) for member_id, instance in identities
                 ],
             )
-        return self.call(leave, request, version, leave_group.API)
+        return self.call(classic_protocol.leave_group, request, version, leave_group.API)
 
     # --- whole stories ------------------------------------------------------------------------------------------------
 

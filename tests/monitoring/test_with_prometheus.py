@@ -33,7 +33,7 @@ class Case(NamedTuple):
 
     fires: dict[str, str]
     quiet: dict[str, str]
-    labels: dict[str, str] = {}  # noqa: RUF012 - a NamedTuple copies no default, and nobody changes it
+    labels: dict[str, str] = {}  # noqa: RUF012 - nothing changes it
     summary: str | None = None
     """The expected summary, if the rule's summary contains a value."""
 

@@ -1,4 +1,4 @@
-"""What the image and the compose file refer to is there, and the example needs no image that is not built here."""
+"""The image and the compose file refer only to files that exist, and the example needs no image that is not built here."""
 
 import re
 from pathlib import Path

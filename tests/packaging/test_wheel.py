@@ -1,4 +1,4 @@
-"""The wheel holds everything that a server needs, and what is installed from it runs where no checkout is."""
+"""The wheel holds everything that a server needs, and an installation from it runs without a checkout."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the pipeline, as small as Spark gets; where it cannot be had, they skip and say why."""
+"""One small Spark session for all pipeline tests. Where Spark is unavailable they skip and say why."""
 
 import importlib.util
 import os
@@ -20,9 +20,9 @@ _JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions"
     " -XX:-BytecodeVerificationRemote"
 )
-"""Most code runs a few times: what the second compiler and the checks of classes cost is never earned again.
+"""Most code runs only a few times, so the second JIT compiler and bytecode verification would never pay off.
 
-The first compiler alone would have a fifth of the room for code, and be busy with throwing it out.
+With the first compiler alone the JVM shrinks the code cache to a fifth and would keep evicting code.
 """
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -35,7 +35,7 @@ _SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {_JAVA_OPTIONS}",
     "spark.log.level": "ERROR",
-    # Each action tells listeners its whole plan as text, which nobody reads.
+    # Every action renders its whole plan as text for listeners; there are none.
     "spark.sql.maxPlanStringLength": "0",
     "spark.sql.debug.maxToStringFields": "1",
 }
@@ -43,15 +43,15 @@ _SETTINGS = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
-    """A local session of two cores and 1 GB, with Kafka's connector where its jars can be had."""
+    """A local session with two cores and 1 GB, and with the Kafka connector if its jars are available."""
     missing = [name for name in _NEEDS if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("java is not installed")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Its workers are to be this Python, and to find the package by its name among the folders of the path, as they
-    # would where it is installed; an editable install is not in a folder.
+    # Workers must use this Python and find the package by name in a folder of the path, as where it is installed;
+    # an editable install is not in such a folder.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ def spark() -> Iterator[object]:
 
 @pytest.fixture(scope="session")
 def kafka_with_history(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """A Kafka broker in whose log are groups of both kinds and transactions; it goes on running."""
+    """A running Kafka broker whose log contains classic and consumer groups, and transactions."""
     broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), LONG_SESSIONS)
     try:
         broker.start()
@@ -80,9 +80,9 @@ def kafka_with_history(spark: object, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def _remember_names() -> None:
-    """Asks the JVM once for each of its classes and static methods, and not at each call.
+    """Caches the JVM's classes and static methods, which py4j otherwise looks up on every access.
 
-    To say what `functions.col` is, it looks for a class `functions$col` in Spark's 280 jars. A plan has hundreds of such calls.
+    To resolve `functions.col` it searches Spark's 280 jars for a class `functions$col`, and a plan has hundreds of such calls.
     """
     from py4j.java_gateway import JavaClass, JavaMember, JVMView
 

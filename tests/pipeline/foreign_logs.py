@@ -1,8 +1,7 @@
-"""Logs as bytes and folders for the pipeline's tests: made by our own encoder, compressed and damaged as others would."""
+"""Logs as bytes and folders, written with our own encoder, then compressed or damaged as other writers would."""
 
 import gzip
 import struct
-import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ INDEX = struct.Struct(">ii")
 
 
 class Commit(NamedTuple):
-    """A commit before it is bytes; `version` None is a tombstone."""
+    """A commit before encoding; a `version` of None is a tombstone."""
 
     group: str
     topic: str
@@ -38,7 +37,7 @@ class Commit(NamedTuple):
 
 
 def encoded(message: Any, version: int) -> bytes:
-    """A message with int16 in front: its type for a key, its version for a value."""
+    """Encodes a message after an int16: the type of a key, or the version of a value."""
     number = message.API_KEY if message.NAME.endswith("Key") else version
     return number.to_bytes(2, signed=True) + Codec.of().encoder(message.NAME, version)(message)
 
@@ -71,14 +70,14 @@ def batch(
     last_offset: int | None = None,
     **header: int,
 ) -> bytes:
-    """A batch from `offset` on. `offsets` are those that compaction left; `framed`: snappy as Java frames it."""
+    """A batch that begins at `offset`. `offsets`: those left by compaction; `framed`: with Java's framing of snappy."""
     numbers = list(offsets) if offsets is not None else list(range(offset, offset + len(records)))
     times = list(timestamps) if timestamps is not None else [timestamp_ms] * len(records)
     rows = [
         LogRecord(number, time, key, value) for number, time, (key, value) in zip(numbers, times, records, strict=True)
     ]
     if not rows or rows[0].offset != offset:
-        # The base offset stays that of a record that is gone.
+        # Compaction keeps the base offset even if its record is gone.
         rows = [LogRecord(offset, times[0] if times else timestamp_ms, None, None), *rows]
         made = _without_first(encode_batch(rows, **header))
     else:
@@ -96,13 +95,13 @@ def _without_first(made: bytes) -> bytes:
 
 
 def resealed(made: bytes) -> bytes:
-    """The batch with the length and checksum that its bytes have."""
+    """Recomputes the length and checksum of a batch."""
     made = made[:8] + (len(made) - PREFIX_BYTES).to_bytes(4) + made[12:]
     return made[:17] + crc32c(made[21:]).to_bytes(4) + made[21:]
 
 
 def compressed(made: bytes, codec: int, *, framed: bool = False) -> bytes:
-    """The batch with its records compressed."""
+    """Compresses the records of a batch."""
     import pyarrow as pa
 
     records = made[HEADER_BYTES:]
@@ -125,7 +124,7 @@ def compressed(made: bytes, codec: int, *, framed: bool = False) -> bytes:
 
 
 def marker(offset: int, *, commit: bool, producer_id: int, producer_epoch: int = 0) -> bytes:
-    """A control batch: its key is int16 version 0, int16 type."""
+    """A control batch. Its key is int16 version 0, int16 type."""
     key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 0)
     attributes = CONTROL | TRANSACTIONAL
     return batch(offset, [(key, value)], attributes=attributes, producer_id=producer_id, producer_epoch=producer_epoch)
@@ -144,7 +143,7 @@ def write_log(
     index_every: int = 0,
     cluster: str | None = "test-cluster",
 ) -> Path:
-    """A partition's folder in a data folder; with `index_every` bytes also Kafka's sparse index."""
+    """Writes the folder of a partition in a data folder; with `index_every` also Kafka's sparse index."""
     folder = data / f"{topic}-{shard}"
     folder.mkdir(parents=True, exist_ok=True)
     if cluster is not None:
@@ -158,7 +157,7 @@ def write_log(
 
 
 def index_of(batches: Sequence[bytes], base: int, every: int) -> bytes:
-    """Kafka's entries: last offset of a batch, relative, and where the batch begins; zeros for what is not used yet."""
+    """Kafka's index entries: relative last offset of a batch, and its position; unused entries are zero."""
     out, position, since = b"", 0, 0
     for each in batches:
         if since > every:
@@ -167,8 +166,3 @@ def index_of(batches: Sequence[bytes], base: int, every: int) -> bytes:
         since += len(each)
         position += len(each)
     return out + bytes(80)
-
-
-def checksum(text: str) -> int:
-    """A number from a text that is the same in every run."""
-    return zlib.crc32(text.encode())

@@ -1,4 +1,4 @@
-"""What groups of every kind do to a server, ours or Kafka's, so that its log has something of all."""
+"""Creates groups of every kind on a server, ours or Kafka's, so that its log contains all of them."""
 
 import struct
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from tests.support.waiting import wait_until
 from tests.support.wire import Connection, commit
 
 LONG_SESSIONS = {"group.consumer.max.session.timeout.ms": "600000", "group.consumer.session.timeout.ms": "600000"}
-"""Settings of a server whose silent members are still there when its log is read."""
+"""Server settings under which silent members stay until the log is read."""
 SESSION_MS = 600_000
 
 
 def retried(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The first answer without an error; a server that has just started is not ready for groups yet."""
+    """The first response without an error: a server that has just started is not ready for groups."""
     answers: list[dict[str, Any]] = []
 
     def succeeds() -> bool:
@@ -25,7 +25,7 @@ def retried(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def run_groups(bootstrap: str) -> None:
-    """A simple group, a classic and a consumer group, a deleted offset and a deleted group."""
+    """Creates a simple, a classic and a consumer group, a deleted offset and a deleted group."""
     with Connection(bootstrap) as link:
         wanted = {"name": "t", "num_partitions": 3, "replication_factor": 1}
         retried(lambda: link.call("CreateTopics", 7, topics=[wanted], timeout_ms=10_000)["topics"][0])
@@ -51,13 +51,13 @@ def run_groups(bootstrap: str) -> None:
                 rebalance_timeout_ms=60_000, subscribed_topic_names=["t"], topic_partitions=[],
             )  # fmt: skip
 
-        # Kafka's coordinator hears of new topics a moment later.
+        # Kafka's coordinator learns about new topics with a delay.
         wait_until(lambda: (retried(heartbeat)["assignment"] or {}).get("topic_partitions"), "an assignment")
         commit(link, "modern", {1: 5}, generation_id_or_member_epoch=heartbeat()["member_epoch"], member_id="m")
 
 
 def run_transactions(bootstrap: str) -> None:
-    """Offsets of one transaction that came true and of one that did not."""
+    """Commits offsets in a committed and an aborted transaction."""
     from confluent_kafka import Producer, TopicPartition
 
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "tx", "log_level": 0})

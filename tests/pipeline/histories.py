@@ -1,9 +1,9 @@
-"""Histories of groups made by the server's own core, with what it should never have done planted in them.
+"""Group histories made by the server's own core, with planted violations.
 
-The clients of the groups' tests (`groups/consumer/consumer_world.py`) live through a seeded mess: they come and go, commit
-with the epoch they have and with ones they had, with partitions they lost and with ones that were never theirs. What the
-core writes and tells is the log. Then faults are planted, as a broken server would make them: refused zombies are let
-through, records give a partition to a second member or put the epochs out of order.
+The clients of the group tests (`groups/consumer/consumer_world.py`) run a seeded random workload: they join and leave, and
+commit with current and former epochs, and with partitions they lost or never owned. The log is what the core writes and
+emits. Then violations are planted, as a broken server would produce them: refused zombies become accepted, and records assign
+a partition to a second member or put the epochs out of order.
 """
 
 import random
@@ -40,7 +40,7 @@ BATCH_RECORDS = 7
 
 
 class SimulatedHistory(ConsumerHarness):
-    """A shard whose events are kept, refused ones too."""
+    """A shard that keeps all its events, including those of refused requests."""
 
     def __init__(self, seed: int, **config: Any) -> None:
         self.times: list[int] = []
@@ -52,7 +52,7 @@ class SimulatedHistory(ConsumerHarness):
         self.chance = random.Random(seed)
         self.clients: list[Any] = []
         self.old: list[tuple[str, str, int, tuple[Any, ...]]] = []
-        """(group, member, epoch, partitions) as they once were."""
+        """Earlier states: (group, member, epoch, partitions)."""
         self.names = 0
 
     def _apply(self, result: Any) -> None:
@@ -60,7 +60,7 @@ class SimulatedHistory(ConsumerHarness):
         self.times += [self.now_ms] * (len(self.records) - len(self.times))
 
     def send(self, group_id: str, member_id: str, epoch: int, partitions: Any, version: int = 9) -> None:
-        """A commit as the API hands it on: every topic with its name and its id."""
+        """Sends a commit as the API passes it on: every topic with name and id."""
         by_topic: dict[str, list[int]] = {}
         for name, partition in partitions:
             by_topic.setdefault(name, []).append(partition)
@@ -80,16 +80,16 @@ class SimulatedHistory(ConsumerHarness):
             result = Result(facts=error.facts)
         self._apply(result)
 
-    # --- the mess -----------------------------------------------------------------------------------------------------
+    # --- the workload -------------------------------------------------------------------------------------------------
 
-    def live(self, steps: int) -> "SimulatedHistory":
+    def run_workload(self, steps: int) -> "SimulatedHistory":
         for _ in range(4):
-            self.come()
+            self.add_member()
         for _ in range(steps):
             self.step()
         return self
 
-    def come(self) -> None:
+    def add_member(self) -> None:
         self.names += 1
         topics = self.chance.choice((("t",), ("t", "u"), ("u",)))
         if self.chance.random() < 0.75:
@@ -111,7 +111,7 @@ class SimulatedHistory(ConsumerHarness):
         elif chance < 0.85:
             self.advance(self.chance.choice((10, 200, 700)))
         elif chance < 0.87 and len(self.clients) < 9:
-            self.come()
+            self.add_member()
         elif chance < 0.89 and len(self.clients) > 3:
             if client.is_in:
                 client.leave()
@@ -150,18 +150,18 @@ class SimulatedHistory(ConsumerHarness):
         elif now is not None:
             self.send(*now[:3], [("t", self.chance.randrange(6))])
 
-    # --- what must not be ---------------------------------------------------------------------------------------------
+    # --- violations ---------------------------------------------------------------------------------------------------
 
-    def let_through(self, index: int) -> None:
-        """The event at this offset says that the commit was accepted."""
+    def accept_refused_commit(self, index: int) -> None:
+        """Changes the event at this offset to an accepted commit."""
         value = self.events[index].value
         value.error_code = 0
         for topic in value.topics:
             for partition in topic.partitions:
                 partition.error_code = 0
 
-    def give_twice(self) -> int | None:
-        """A record gives a partition to a member while another has it; returns its offset."""
+    def assign_to_second_member(self) -> int | None:
+        """Assigns a partition to a member while another one owns it, if any does; returns the record's offset."""
         for group_id in sorted(group.group_id for group in self.groups.of_kind(Kind.CONSUMER)):
             group = self.groups.by_id[group_id]
             for owner in sorted(group.members):
@@ -175,8 +175,14 @@ class SimulatedHistory(ConsumerHarness):
                             return len(self.records) - 1
         return None
 
-    def outrun(self) -> int | None:
-        """A record puts a member's epoch ahead of its group's; returns its offset."""
+    def plant_second_owner(self) -> int:
+        """Runs the workload until a second owner can be assigned; returns the record's offset."""
+        while (offset := self.assign_to_second_member()) is None:
+            self.run_workload(10)
+        return offset
+
+    def put_epoch_ahead(self) -> int | None:
+        """Puts a member's epoch ahead of its group's; returns the record's offset."""
         for group_id in sorted(group.group_id for group in self.groups.of_kind(Kind.CONSUMER)):
             group = self.groups.by_id[group_id]
             for member_id in sorted(group.members):
@@ -189,10 +195,10 @@ class SimulatedHistory(ConsumerHarness):
         self.records.append(Record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), value))
         self.times.append(self.now_ms)
 
-    # --- as a log -----------------------------------------------------------------------------------------------------
+    # --- the log ------------------------------------------------------------------------------------------------------
 
     def write(self, folder: Path, shard: int = 0) -> Path:
-        """The log in a data folder; events end every batch as the server's do."""
+        """Writes the log into a data folder. As in the server, batches end with events."""
         write_log(folder / f"__consumer_offsets-{shard}", encoded(self.records, RECORD_KEYS), self.times)
         event_times = [record.value.time_ms for record in self.events]
         write_log(folder / f"__coordinator_events-{shard}", encoded(self.events, EVENT_KEYS), event_times)
@@ -205,7 +211,7 @@ def encoded(records: list[Any], keys: tuple[str, ...]) -> list[tuple[bytes, byte
 
 
 def write_log(folder: Path, records: list[tuple[bytes, bytes | None]], times: list[int], *, first: int = 0) -> None:
-    """Appends records to the folder's only segment; those of one moment are of one batch."""
+    """Appends records to the only segment of a folder; records with the same time share a batch."""
     folder.mkdir(parents=True, exist_ok=True)
     batch = BatchBuilder()
     with (folder / f"{0:020d}.log").open("ab") as file:

@@ -1,4 +1,4 @@
-"""Rows of the views as plain dictionaries: what a test says of a history is all that is in it."""
+"""Rows of the views as plain dictionaries, so that a test shows its whole history."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +13,12 @@ QUICK = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
 }
-"""For a few hundred rows Spark takes longer to plan and compile than to run: interpreted, the same plans are done in half."""
+"""For a few hundred rows Spark spends more time planning and compiling than running; interpreted plans take half as long."""
 
 
 @contextmanager
 def quick(spark: Any) -> Iterator[None]:
-    """The session, with these settings for a while."""
+    """Applies these settings to the session for a while."""
     before = {name: spark.conf.get(name, None) for name in QUICK}
     for name, value in QUICK.items():
         spark.conf.set(name, value)
@@ -41,7 +41,7 @@ _ENVELOPE = {
 
 
 def frame(spark: Any, view: str, rows: list[dict[str, Any]]) -> Any:
-    """A DataFrame with the columns of a view; what a row leaves out is null."""
+    """A DataFrame with the columns of a view; missing values are null."""
     names = columns.SCHEMAS[view].names
     full = [_ENVELOPE | row for row in rows]
     assert all(set(row) <= set(names) for row in full), [set(row) - set(names) for row in full]
@@ -49,7 +49,7 @@ def frame(spark: Any, view: str, rows: list[dict[str, Any]]) -> Any:
 
 
 class History:
-    """A state log and an event log in one shard, written line by line. Time is the offset times a hundred."""
+    """A state log and an event log in one shard, written record by record. Time is the offset times one hundred."""
 
     def __init__(self, group: str = "g") -> None:
         self.group = group
@@ -136,7 +136,7 @@ class History:
     def commit_decided(
         self, member: str, epoch: int, partitions: dict[int, int | None], error: str | None = None, **fields: Any
     ) -> int:
-        """A commit; `partitions`: partition of topic t -> the assignment epoch that the event tells."""
+        """A commit. `partitions`: partition of topic t -> the assignment epoch in the event."""
         listed = [("t", "id-of-t", partition, 1, error, since) for partition, since in partitions.items()]
         return self.event("CommitDecided", member_id=member, epoch=epoch, error=error, partitions=listed,
                           policy=fields.pop("policy", "revocation-epoch"), **fields)  # fmt: skip

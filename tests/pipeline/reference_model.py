@@ -1,6 +1,6 @@
-"""What the pipeline says, said again by a loop over the records: slow, in memory, and easy to believe.
+"""A reference model: the pipeline's results computed by a plain loop over the records, slow but easy to verify.
 
-Nothing of the pipeline is used. The input is records as messages, in the order of the log; see `fold`.
+It uses no code of the pipeline. The input is records as messages, in log order; see `replay`.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class Member:
     lost: int | None = None
     state: Any = None
     held: dict[Any, int | None] | None = None
-    """(topic key, partition) -> assignment epoch as recorded; None: it cannot be known."""
+    """(topic key, partition) -> recorded assignment epoch; None if the assignment is unknown."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Group:
     target: int | None = None
     members: dict[str, Member] = field(default_factory=dict)
     owned: dict[tuple[str, Any], tuple[int, int]] = field(default_factory=dict)
-    """(member, partition) -> (epoch in which it got it, offset)."""
+    """(member, partition) -> (epoch of acquisition, offset)."""
     generation: int | None = None
 
 
@@ -53,7 +53,7 @@ class ReferenceResult:
 
 
 def replay(records: list[Any], events: list[Any]) -> ReferenceResult:
-    """`records`: the state log, its index being the offset; `events`: the event log, likewise."""
+    """`records`: the state log, indexed by offset; `events`: the event log, likewise."""
     out = ReferenceResult()
     queue = sorted(enumerate(events), key=lambda each: (each[1].value.state_offset, each[0]))
     place = 0
@@ -153,7 +153,7 @@ def _put(out: ReferenceResult, group_id: str, group: Group, member_id: str, memb
     for pair in held:
         if (member_id, pair) not in group.owned:
             group.owned[member_id, pair] = (member.epoch, member.since_offset)
-            # In a classic record all come at once: of two owners the later in order of ids is the second.
+            # A classic record lists all members at once: of two owners, the second in order of ids is the later one.
             others = [
                 who
                 for (who, what), (_, since) in group.owned.items()

@@ -1,4 +1,4 @@
-"""`--format delta`: the tables of a whole audit as Delta tables, which anything that reads Delta reads without us."""
+"""`--format delta`: an audit's tables as Delta tables, readable by any Delta reader."""
 
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,15 @@ from coordinator.pipeline.arguments import DELTA, PARQUET
 
 
 def rows_of(path: Path) -> tuple[list[str], list[str]]:
-    """A Delta table's columns without its day, and its rows as text, in an order."""
+    """The columns of a Delta table without `day`, and its rows as sorted text."""
     table = pa.table(DeltaTable(str(path)).to_pyarrow_dataset().to_table())
     names = [name for name in table.column_names if name != tables.DAY]
     return names, sorted(repr(row) for row in table.select(names).to_pylist())
 
 
 def test_an_audit_writes_the_same_tables_as_delta_and_as_parquet(spark: Any, tmp_path: Path) -> None:
-    """Those without a row among them, which have their columns all the same."""
-    log = SimulatedHistory(5).live(80).write(tmp_path / "log")
+    """This includes empty tables, which have their columns too."""
+    log = SimulatedHistory(5).run_workload(80).write(tmp_path / "log")
     found, made = {}, {}
     for form in (PARQUET, DELTA):
         with quick(spark):

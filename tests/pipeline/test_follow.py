@@ -1,7 +1,7 @@
-"""`follow`: what it keeps and says, over a log that grows, over deaths at any point, is what a whole reading says.
+"""`follow` on a growing log, interrupted at any point, produces the same results as one pass over the whole log.
 
-A death is either real (SIGKILL, the last test, which takes minutes: PIPELINE_KILLS=3 in the environment asks for it), or one of
-the writes of a batch that fails, which leaves behind what a SIGKILL at that moment would.
+An interruption is either a real SIGKILL (the last test, which takes minutes and runs with PIPELINE_KILLS=3 in the environment),
+or a failing write of a batch, which leaves behind what a SIGKILL at that moment would.
 """
 
 import argparse
@@ -40,7 +40,7 @@ KILLS = int(os.environ.get("PIPELINE_KILLS", "0"))
 
 
 class GrowingLog:
-    """A story's log, written bit by bit."""
+    """The log of a simulated history, written in portions."""
 
     def __init__(self, story: SimulatedHistory, folder: Path) -> None:
         self.folder = folder
@@ -51,7 +51,7 @@ class GrowingLog:
         self.written = [0, 0]
 
     def grow(self, *parts: float) -> None:
-        """To these parts of each log."""
+        """Writes each log up to this fraction."""
         for index, (part, (folder, records, times)) in enumerate(zip(parts, self.logs, strict=True)):
             start, end = self.written[index], int(len(records) * part)
             write_log(folder, records[start:end], times[start:end], first=start)
@@ -80,12 +80,12 @@ def kept(spark: Any, out: Path, name: str) -> list[Any]:
 
 
 def texts(rows: Any, *names: str) -> list[str]:
-    """Rows as text, in an order: duplicates stay."""
+    """Rows as sorted text, including duplicates."""
     return sorted(repr(tuple(row[name] for name in names)) for row in rows)
 
 
 def assert_matches_reference(spark: Any, out: Path, truth: ReferenceResult) -> None:
-    """Everything that is said at once: each once, and none missing."""
+    """All tables that `follow` writes directly contain each row exactly once."""
     members = kept(spark, out, "member_intervals")
     assert texts(members, "group", "member_id", "epoch", "from_offset", "to_offset") == sorted(
         repr(row) for row in truth.members if row[-1] is not None
@@ -107,19 +107,19 @@ def assert_matches_reference(spark: Any, out: Path, truth: ReferenceResult) -> N
 
 @pytest.fixture(scope="module")
 def story() -> SimulatedHistory:
-    made = SimulatedHistory(5).live(260)
-    made.give_twice()
-    made.live(30)
-    made.outrun()
-    return made.live(40)
+    made = SimulatedHistory(5).run_workload(260)
+    made.plant_second_owner()
+    made.run_workload(30)
+    assert made.put_epoch_ahead() is not None
+    return made.run_workload(40)
 
 
 class WriteFailed(Exception):
-    """As if the process were no more."""
+    """Simulates the death of the process."""
 
 
 def pieces(spark: Any, log: Path, *parts: tuple[int, int]) -> Iterator[Any]:
-    """The history in batches: to these offsets of state log and event log. As in a stream, no event is ahead of its state."""
+    """Splits the history into batches that end at these offsets of state and event log. No event precedes its state."""
     whole = spark.read.format("coordinator_log").option("view", "history").load(str(log)).localCheckpoint()
     before = (0, 0)
     for part in parts:
@@ -132,7 +132,7 @@ def pieces(spark: Any, log: Path, *parts: tuple[int, int]) -> Iterator[Any]:
 
 
 def cuts(story: SimulatedHistory, *shares: tuple[float, float]) -> list[tuple[int, int]]:
-    """Offsets from shares of the state, and of those events that were decided on no more than that."""
+    """Converts fractions of the state, and of the events decided on that state, to offsets."""
     found = []
     for state, events in shares:
         state_to = int(len(story.records) * state)
@@ -142,7 +142,7 @@ def cuts(story: SimulatedHistory, *shares: tuple[float, float]) -> list[tuple[in
 
 
 class FailingWrites:
-    """Lets the n-th write from now fail as a SIGKILL would leave it: with half a folder of another name."""
+    """Makes the n-th write fail as a SIGKILL would: with half a folder under a temporary name."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: int | None = None
@@ -160,12 +160,12 @@ class FailingWrites:
         monkeypatch.setattr(follow.BatchFolders, "fill", fill)
 
 
-def test_in_batches_and_over_deaths_it_says_what_a_fold_over_all_says(spark, story, tmp_path, monkeypatch):
-    """Intervals, verdicts and broken rules at once, each once: with state alone, events alone, and both in a batch."""
+def test_batches_and_failures_give_the_results_of_the_reference_model(spark, story, tmp_path, monkeypatch):
+    """Intervals, verdicts and broken invariants, from batches with only state, only events, and both."""
     log, out = story.write(tmp_path / "log"), tmp_path / "out"
     source = follow._Source(spark, options(log, out), {}, {})
     failing = FailingWrites(monkeypatch)
-    # The events lag behind the state by more than a batch, and come alone.
+    # The events lag behind the state by more than a batch, and then arrive alone.
     parts = cuts(story, (0.4, 0.3), (1.0, 0.3), (1.0, 1.0))
     for number, (piece, fails_at) in enumerate(zip(pieces(spark, log, *parts), (None, 7, None), strict=True)):
 
@@ -182,10 +182,8 @@ def test_in_batches_and_over_deaths_it_says_what_a_fold_over_all_says(spark, sto
     assert len(list((out / "live" / "state").iterdir())) == follow.SNAPSHOTS_KEPT
 
 
-def test_as_a_stream_that_dies_and_goes_on_it_keeps_every_record_once_for_the_other_jobs(
-    spark, story, tmp_path, monkeypatch
-):
-    """Spark runs the batch again that it had planned, with what came meanwhile in the next one."""
+def test_a_stream_that_dies_and_resumes_archives_every_record_once(spark, story, tmp_path, monkeypatch):
+    """Spark repeats the batch it had planned; records that arrived meanwhile are in the next one."""
     log, out = GrowingLog(story, tmp_path / "log"), tmp_path / "out"
     failing = FailingWrites(monkeypatch)
     log.grow(0.5, 0.5)
@@ -205,7 +203,7 @@ def test_as_a_stream_that_dies_and_goes_on_it_keeps_every_record_once_for_the_ot
 
 @pytest.mark.skipif(not KILLS, reason="takes minutes; PIPELINE_KILLS=3 in the environment asks for it")
 @pytest.mark.timeout(1800)
-def test_killed_again_and_again_under_a_live_writer_it_keeps_every_offset_once(spark, tmp_path):
+def test_repeated_kills_under_a_live_writer_keep_every_offset_once(spark, tmp_path):
     log, out, said = tmp_path / "log" / "__consumer_offsets-0", tmp_path / "out", tmp_path / "said.txt"
     done, written = threading.Event(), [0]
 
@@ -222,7 +220,7 @@ def test_killed_again_and_again_under_a_live_writer_it_keeps_every_offset_once(s
         while not done.wait(0.05):
             write()
 
-    # There is a log before anybody reads it, and what writing needs is imported in this thread.
+    # The log must exist before it is read, and imports for writing must happen in this thread.
     write()
     writer = threading.Thread(target=go_on_writing)
     writer.start()

@@ -1,4 +1,4 @@
-"""The jobs as the script that `spark-submit` is given: what makes no sense is one line and exit code 2, before Spark starts."""
+"""The job script as given to `spark-submit`: invalid input is one line and exit code 2, before Spark starts."""
 
 import subprocess
 import sys
@@ -19,14 +19,14 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def submitted(*arguments: str, by: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """The script, from its own folder's path, as Spark runs it."""
+    """Runs the script with its own folder first in the path, as Spark does."""
     return subprocess.run(
         [sys.executable, *by, job.__file__, *arguments], capture_output=True, text=True, timeout=120, check=False
     )
 
 
 @pytest.mark.parametrize("name", ["tables", "audit", "report", "follow"])
-def test_a_log_that_is_not_there_is_one_line_and_nothing_is_written(name, tmp_path):
+def test_a_missing_log_is_reported_in_one_line_and_nothing_is_written(name, tmp_path):
     out = tmp_path / "out"
     done = submitted(name, "--log", str(tmp_path / "none"), "--out", str(out))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
@@ -34,10 +34,10 @@ def test_a_log_that_is_not_there_is_one_line_and_nothing_is_written(name, tmp_pa
     assert not out.exists()
 
 
-def test_delta_tables_without_deltalake_are_refused_before_anything_is_made(tmp_path):
+def test_delta_tables_without_deltalake_are_refused_before_anything_is_written(tmp_path):
     out = tmp_path / "out"
     arguments = ["tables", "--log", str(Path(__file__).parent), "--out", str(out), "--format", "delta"]
     done = submitted(*arguments, by=("-c", WITHOUT_DELTALAKE))
     assert done.returncode == 2
-    assert done.stderr == "coordinator: --format delta: deltalake is not installed: pip install deltalake\n"
+    assert done.stderr == "coordinator: --format delta: deltalake is not installed; run: pip install deltalake\n"
     assert not out.exists()

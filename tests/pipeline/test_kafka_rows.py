@@ -1,4 +1,4 @@
-"""A log that a server wrote for clients: from its segments and through Spark's Kafka source, ours and Apache Kafka's."""
+"""A server's log reads the same from its segments and through Spark's Kafka source; for our server and Apache Kafka."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ from tests.support.spark_connector import connector_jars, why_no_connector
 def server(
     request: pytest.FixtureRequest, spark: Any, coordinator_process: Callable[..., ServerProcess]
 ) -> ServerProcess | KafkaBroker:
-    """A server that has seen groups, with its log and Kafka's protocol at hand. After `spark`: without it there is no use."""
+    """A server with groups in its log. Requests `spark` first, because without it the test skips anyway."""
     if request.param == "kafka":
         return request.getfixturevalue("kafka_with_history")
     ours = coordinator_process(settings=LONG_SESSIONS)
@@ -36,7 +36,7 @@ def through_kafka(spark: Any, server: ServerProcess | KafkaBroker, view: str) ->
     return from_kafka(rows, view, log_id="here")
 
 
-def test_a_servers_log_is_the_same_from_its_segments_and_through_kafka(spark, server):
+def test_a_log_reads_the_same_from_its_segments_and_through_kafka(spark, server):
     commits = load(spark, server, "commits").orderBy("offset").collect()
     assert {row.problem for row in commits} == {None}
     simple_commits = [(row.partition, row.committed_offset) for row in commits if row.group == "simple"]
@@ -67,7 +67,7 @@ def test_a_servers_log_is_the_same_from_its_segments_and_through_kafka(spark, se
         pytest.skip(f"read from the segments; Spark's Kafka connector is missing: {why_no_connector()}")
     from pyspark_coordinator_log.columns import FROM_KAFKA_UNKNOWN
 
-    # What came behind it meanwhile is not compared: a broker writes on its own account too.
+    # Later records are ignored: a broker also writes on its own.
     end = max(row.offset for row in [*commits, *state])
     unknown = [*FROM_KAFKA_UNKNOWN, "log_id"]
     for view, ours in (("commits", commits), ("state", state)):
@@ -81,8 +81,8 @@ def without(row: Any, names: list[str]) -> dict[str, Any]:
     return {name: value for name, value in row.asDict(recursive=True).items() if name not in names}
 
 
-def test_rows_of_the_kafka_source_are_decoded_as_a_files(spark):
-    """Without a broker: the same keys and values as the connector would hand them over."""
+def test_rows_of_the_kafka_source_are_decoded_like_those_of_a_file(spark):
+    """Without a broker, from the keys and values that the connector would deliver."""
     from datetime import UTC, datetime
 
     from pyspark_coordinator_log.kafka import from_kafka
@@ -106,7 +106,7 @@ def test_rows_of_the_kafka_source_are_decoded_as_a_files(spark):
     assert from_kafka(table, "raw").count() == len(keyed)
 
 
-def test_events_through_kafka_keep_the_state_that_they_were_decided_on():
+def test_events_through_kafka_keep_their_state_offset():
     pa = pytest.importorskip("pyarrow")
     pytest.importorskip("pyspark")
     from coordinator.protocol import messages

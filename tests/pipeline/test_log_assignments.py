@@ -1,4 +1,4 @@
-"""Assignments made in step are what the codec reads one by one, and what is unusual is left to the codec."""
+"""Assignments decoded by column equal those decoded by the codec, and uncommon forms are left to the codec."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def topics(draw: st.DrawFn) -> list[Any]:
     found = []
     for _ in range(draw(st.integers(0, 3))):
         partitions = draw(PARTITIONS)
-        # None, as many as there are partitions, or as many as there are not.
+        # No epochs, one for each partition, or a wrong number.
         epochs = draw(st.none() | st.just([*range(len(partitions))]) | st.lists(INT32, max_size=3))
         found.append(CURRENT.TopicPartitions(draw(IDS), partitions, epochs))
     return found
@@ -56,13 +56,13 @@ def encoded(group: str, member: str, value: Any) -> tuple[bytes, bytes]:
     return made.encoded(key(group, member), 0), made.encoded(value, 0)
 
 
-def one_by_one(records: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
+def decoded_by_codec(records: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
     rows = [messages.row(key, value, with_json=False) for key, value in records]
     schema = pa.schema([columns.SCHEMAS["state"].field(name) for name in NAMES])
     return pa.Table.from_pylist([{name: row.get(name) for name in NAMES} for row in rows], schema).to_pylist()
 
 
-def in_step(records: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
+def decoded_by_column(records: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
     content = made.batch(0, records)
     source = buffers.Buffer(buffers.padded(content))
     headers = batches.Headers(source, np.array([0], np.int64))
@@ -79,8 +79,8 @@ def in_step(records: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
         min_size=1, max_size=8,
     )
 )  # fmt: skip
-def test_assignments_are_what_the_codec_reads_one_by_one(records):
-    assert in_step(records) == one_by_one(records)
+def test_assignments_equal_those_decoded_one_by_one(records):
+    assert decoded_by_column(records) == decoded_by_codec(records)
 
 
 @settings(max_examples=100)
@@ -90,16 +90,16 @@ def test_a_damaged_assignment_is_left_to_the_codec(value, data):
     at = data.draw(st.integers(0, len(content) - 1))
     broken = content[:at] + data.draw(st.binary(max_size=3)) + content[at + data.draw(st.integers(0, 3)) :]
     records = [(key, broken), (key, content), (key, None), (key[:-1], content)]
-    assert in_step(records) == one_by_one(records)
+    assert decoded_by_column(records) == decoded_by_codec(records)
 
 
-def test_what_the_server_writes_is_read_in_step(monkeypatch):
-    """The usual case must not fall back to the slow path unnoticed."""
+def test_records_of_the_server_are_decoded_by_column(monkeypatch):
+    """The common form must not fall back to the slow path unnoticed."""
     monkeypatch.setattr(messages, "row", lambda *_, **__: pytest.fail("decoded one by one"))
-    given_up = [CURRENT.TopicPartitions(b"i" * 16, [7], None)]  # as Kafka's are
+    given_up = [CURRENT.TopicPartitions(b"i" * 16, [7], None)]  # as in Kafka's records
     current = CURRENT(2, 1, 1, [CURRENT.TopicPartitions(b"i" * 16, [3, 4], [1, 2])], given_up, 1)
     target = TARGET([TARGET.TopicPartition(b"i" * 16, [3])])
-    rows = in_step([encoded("g", "m", current), encoded("g", "n", target)])
+    rows = decoded_by_column([encoded("g", "m", current), encoded("g", "n", target)])
     assert [(row["member_id"], len(row["assignment"]), row["revocation_epoch"]) for row in rows] == [
         ("m", 2, 1),
         ("n", 1, None),

@@ -1,4 +1,4 @@
-"""Decisions made in step are what the codec reads one by one, and what is unusual is left to the codec."""
+"""Decisions decoded by column equal those decoded by the codec, and uncommon forms are left to the codec."""
 
 from typing import Any
 
@@ -65,19 +65,19 @@ def encoded(group: str, value: Any) -> tuple[bytes, bytes]:
     return made.encoded(kafka.CommitDecidedKey(group), 0), made.encoded(value, 0)
 
 
-def one_by_one(records: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
+def decoded_by_codec(records: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
     schema = columns.SCHEMAS["events"]
     out = []
     for key, value in records:
         row = messages.row(key, value)
         out.append({name: row.get(name) for name in schema.names[len(columns.ENVELOPE) :]})
-    # Through Arrow, so that structs have all their fields.
+    # Converted through Arrow, so that structs have all fields.
     return pa.Table.from_pylist(
         out, pa.schema([schema.field(name) for name in schema.names[len(columns.ENVELOPE) :]])
     ).to_pylist()
 
 
-def in_step(records: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
+def decoded_by_column(records: list[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
     names = columns.SCHEMAS["events"].names[len(columns.ENVELOPE) :]
     return [{name: row[name] for name in names} for row in read(made.batch(0, records), "events")]
 
@@ -87,8 +87,8 @@ OTHER = (made.encoded(kafka.MemberLeftKey("g"), 0), made.encoded(kafka.MemberLef
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(TEXTS, DECISIONS).map(lambda pair: encoded(*pair)) | st.just(OTHER), min_size=1, max_size=8))
-def test_decisions_are_what_the_codec_reads_one_by_one(records):
-    assert in_step(records) == one_by_one(records)
+def test_decisions_equal_those_decoded_one_by_one(records):
+    assert decoded_by_column(records) == decoded_by_codec(records)
 
 
 @settings(max_examples=60)
@@ -98,14 +98,14 @@ def test_a_damaged_decision_is_left_to_the_codec(value, data):
     at = data.draw(st.integers(0, len(content) - 1))
     broken = content[:at] + data.draw(st.binary(max_size=3)) + content[at + data.draw(st.integers(0, 3)) :]
     records = [(key, broken), (key, content), (key, None), (key[:-1], content)]
-    assert in_step(records) == one_by_one(records)
+    assert decoded_by_column(records) == decoded_by_codec(records)
 
 
-def test_what_the_server_writes_is_read_in_step(monkeypatch):
-    """The usual case must not fall back to the slow path unnoticed."""
+def test_records_of_the_server_are_decoded_by_column(monkeypatch):
+    """The common form must not fall back to the slow path unnoticed."""
     monkeypatch.setattr(messages, "row", lambda key, value: pytest.fail("decoded one by one"))
     value = VALUE(state_offset=5, member_id="m", policy="strict", strict_verdict=2, error_code=113)
-    [row] = in_step([encoded("g", value)])
+    [row] = decoded_by_column([encoded("g", value)])
     assert (row["type"], row["group"], row["error"], row["strict_accepts"]) == (
         "CommitDecided",
         "g",

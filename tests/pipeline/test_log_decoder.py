@@ -1,4 +1,4 @@
-"""Columns made in step from many batches at once are what a plain loop over our own codec reads."""
+"""Columns decoded from many batches in lockstep equal the results of a plain loop over our codec."""
 
 import json
 from typing import Any
@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from coordinator.log.batch import decode_records, read_header
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
+from coordinator.protocol.schema import SchemaError
+from coordinator.protocol.wire import DecodeError
 from pyspark_coordinator_log import batches, buffers, columns, views
 from pyspark_coordinator_log.batches import BadBatch
 from pyspark_coordinator_log.commits import topic_id_text
@@ -44,7 +46,7 @@ def read(content: bytes, view: str, **limits: Any) -> list[dict[str, Any]]:
 
 
 def decoded_one_by_one(content: bytes) -> list[dict[str, Any]]:
-    """The commits, record by record."""
+    """Decodes the commits record by record."""
     out, position = [], 0
     while position < len(content):
         header = read_header(content, position)
@@ -59,11 +61,11 @@ def decoded_one_by_one(content: bytes) -> list[dict[str, Any]]:
 
 
 def decoded_commit(header, record) -> dict[str, Any]:
-    key, _ = Codec.of().decoder("OffsetCommitKey", 0)(record.key, 2)
+    key = decoded_exactly("OffsetCommitKey", 0, record.key)
     value, version = None, None
     if record.value is not None:
         version = int.from_bytes(record.value[:2])
-        value, _ = Codec.of().decoder("OffsetCommitValue", version)(record.value, 2)
+        value = decoded_exactly("OffsetCommitValue", version, record.value)
     return {
         "shard": 3,
         "log_id": "log",
@@ -85,6 +87,14 @@ def decoded_commit(header, record) -> dict[str, Any]:
         "value_version": version,
         "problem": None,
     }
+
+
+def decoded_exactly(name: str, version: int, content: bytes) -> Any:
+    """The message after the first two bytes. Unlike the codec, refuses trailing bytes."""
+    message, end = Codec.of().decoder(name, version)(content, 2)
+    if end != len(content):
+        raise DecodeError(f"{len(content) - end} bytes after {name}")
+    return message
 
 
 TEXTS = st.text(max_size=12) | st.sampled_from(["", "a" * 200, "größe", "\N{GRINNING FACE}"])
@@ -144,13 +154,13 @@ def logs(draw) -> bytes:
 
 @settings(max_examples=60)
 @given(logs())
-def test_commits_are_what_the_codec_reads_one_by_one(content):
+def test_commits_equal_those_decoded_one_by_one(content):
     assert read(content, "commits") == decoded_one_by_one(content)
 
 
 @settings(max_examples=30)
 @given(logs())
-def test_raw_keeps_every_record_as_it_is(content):
+def test_raw_keeps_every_record_unchanged(content):
     expected, position = [], 0
     while position < len(content):
         header = read_header(content, position)
@@ -165,7 +175,7 @@ def test_raw_keeps_every_record_as_it_is(content):
 
 @settings(max_examples=30)
 @given(logs(), st.integers(0, 2**32 - 1))
-def test_a_changed_byte_under_the_checksum_is_found(content, where):
+def test_a_changed_byte_is_detected_by_the_checksum(content, where):
     header = read_header(content)
     at = 21 + where % (header.size_bytes - 21)
     broken = content[:at] + bytes([content[at] ^ 0x5A]) + content[at + 1 :]
@@ -176,8 +186,8 @@ def test_a_changed_byte_under_the_checksum_is_found(content, where):
 
 @settings(max_examples=80)
 @given(st.binary(max_size=120), st.integers(0, 200))
-def test_records_that_are_garbage_under_a_right_checksum_are_refused_or_read(body, count):
-    """Whatever the bytes are: an answer or BadBatch, and nothing outside of the batch is touched."""
+def test_garbage_with_a_correct_checksum_is_refused_or_read(body, count):
+    """For any bytes: a result or BadBatch, and no access outside of the batch."""
     header = made.batch(5, [(b"k", b"v")])[:57] + count.to_bytes(4)
     content = made.resealed(header + body)
     for view in columns.VIEWS:
@@ -187,26 +197,41 @@ def test_records_that_are_garbage_under_a_right_checksum_are_refused_or_read(bod
             assert error.position == 0
 
 
-@settings(max_examples=80)
-@given(st.sampled_from([b"\0\0", b"\0\1"]), st.binary(max_size=40), st.binary(max_size=80), st.integers(-1, 6))
-def test_a_commit_that_is_none_is_kept_and_says_so(kind, key, value, version):
-    content = made.batch(0, [(kind + key, version.to_bytes(2, signed=True) + value)])
+def assert_read_as_by_codec(content: bytes) -> None:
+    """The row equals the codec's result, or has a problem exactly if the codec refuses the record."""
     [row] = read(content, "commits")
     try:
-        expected = decoded_one_by_one(content)[0]
-    except Exception:
+        expected = decoded_one_by_one(content)
+    except (DecodeError, SchemaError):
         assert row["problem"] is not None
         assert row["committed_offset"] is None
     else:
-        # Bytes behind the message are the one thing that the codec lets pass.
-        assert row == expected or row["problem"] is not None
+        assert [row] == expected
+
+
+@settings(max_examples=80)
+@given(st.sampled_from([b"\0\0", b"\0\1"]), st.binary(max_size=40), st.binary(max_size=80), st.integers(-1, 6))
+def test_an_invalid_commit_is_kept_and_has_a_problem(kind, key, value, version):
+    assert_read_as_by_codec(made.batch(0, [(kind + key, version.to_bytes(2, signed=True) + value)]))
+
+
+@settings(max_examples=200)
+@given(COMMITS.filter(lambda commit: commit.version is not None), st.booleans(), st.data())
+def test_a_damaged_commit_has_a_problem_exactly_if_the_codec_refuses_it(commit, in_key, data):
+    """Bytes of a valid commit are removed, replaced or inserted; the type in its key stays."""
+    key, value = made.key_value(commit)
+    assert value is not None
+    damaged = key if in_key else value
+    at = data.draw(st.integers(2 if in_key else 0, len(damaged)))
+    damaged = damaged[:at] + data.draw(st.binary(max_size=3)) + damaged[at + data.draw(st.integers(0, 3)) :]
+    assert_read_as_by_codec(made.batch(0, [(damaged, value) if in_key else (key, damaged)]))
 
 
 @pytest.mark.parametrize(
     ("codec", "framed"),
     [(made.GZIP, False), (made.SNAPPY, False), (made.SNAPPY, True), (made.LZ4, False), (made.ZSTD, False)],
 )
-def test_compressed_batches_read_as_plain_ones(codec, framed):
+def test_compressed_batches_read_like_uncompressed_ones(codec, framed):
     rows = [Commit(f"g{index % 7}", "t" * 20, index, index, metadata="m" * 30) for index in range(300)]
     plain = made.commits(0, rows[:100]) + made.commits(100, rows[100:200]) + made.commits(200, rows[200:])
     packed = (
@@ -218,14 +243,14 @@ def test_compressed_batches_read_as_plain_ones(codec, framed):
 
 
 @pytest.mark.parametrize("codec", [made.GZIP, made.SNAPPY, made.LZ4, made.ZSTD, 5, 7])
-def test_what_is_not_compressed_as_it_says_is_a_bad_batch(codec):
+def test_wrongly_declared_compression_is_a_bad_batch(codec):
     plain = made.batch(0, [(b"k", b"v")])
     lying = made.resealed(plain[:21] + codec.to_bytes(2) + plain[23:])
-    with pytest.raises(BadBatch, match=r"compression|no (gzip|snappy|lz4|zstd)"):
+    with pytest.raises(BadBatch, match=r"unknown compression|invalid (gzip|snappy|lz4|zstd) data"):
         read(lying, "raw")
 
 
-def test_a_batch_that_inflates_beyond_all_measure_is_refused():
+def test_a_decompression_bomb_is_refused():
     import gzip
 
     plain = made.batch(0, [(b"k", b"v")])
@@ -234,7 +259,7 @@ def test_a_batch_that_inflates_beyond_all_measure_is_refused():
         read(made.resealed(plain[:21] + made.GZIP.to_bytes(2) + plain[23:61] + bomb), "raw")
 
 
-def test_a_marker_is_no_commit_though_its_key_begins_as_one():
+def test_a_marker_is_not_a_commit_although_its_key_begins_like_one():
     content = made.marker(0, commit=True, producer_id=9) + made.marker(1, commit=False, producer_id=9)
     assert read(content, "commits") == []
     assert read(content, "state") == []
@@ -252,7 +277,7 @@ def test_unknown_record_types_are_kept_and_counted():
     assert "AGNhYmM=" in rows[0]["value_json"]
 
 
-def test_a_value_of_a_newer_version_is_kept_and_says_so():
+def test_a_value_of_a_newer_version_is_kept_and_has_a_problem():
     key, value = made.key_value(Commit("g", "t", 0, 5))
     assert value is not None
     content = made.batch(0, [(key, b"\0\x09" + value[2:])])
@@ -260,13 +285,13 @@ def test_a_value_of_a_newer_version_is_kept_and_says_so():
     assert (row["group"], row["committed_offset"], row["problem"]) == ("g", None, "version 9 is not known")
 
 
-def test_text_that_is_no_utf8_is_read_as_kafka_reads_it():
+def test_invalid_utf8_is_decoded_as_kafka_does():
     key = b"\0\1" + b"\0\2\xff\xfe" + b"\0\1t" + bytes(4)
     [row] = read(made.batch(0, [(key, None)]), "commits")
     assert row["group"] == "\N{REPLACEMENT CHARACTER}" * 2
 
 
-def test_groups_and_times_choose_records_of_every_view():
+def test_groups_and_times_select_records_in_every_view():
     rows = [Commit(group, "t", 0, 1) for group in ("a", "b", "a", "c")]
     times = [made.NOW_MS + index * 1000 for index in range(4)]
     content = made.batch(0, [made.key_value(row) for row in rows], timestamps=times)
@@ -276,7 +301,7 @@ def test_groups_and_times_choose_records_of_every_view():
     assert [row["offset"] for row in read(content, "commits", **limits)] == [1, 2]
 
 
-def test_the_state_of_a_consumer_group_is_told_in_columns():
+def test_the_state_of_a_consumer_group_is_decoded_to_columns():
     current = messages.ConsumerGroupCurrentMemberAssignmentValue
     owned = current.TopicPartitions(topic_id=b"\x07" * 16, partitions=[1, 2], assignment_epochs=[4, 5])
     value = current(member_epoch=5, previous_member_epoch=4, state=1, assigned_partitions=[owned], revocation_epoch=3)
@@ -298,7 +323,7 @@ def test_the_state_of_a_consumer_group_is_told_in_columns():
     assert (row["tombstone"], gone["tombstone"], gone["assignment"]) == (False, True, None)
 
 
-def test_the_state_of_a_streams_group_is_told_in_columns_and_its_tasks_as_json():
+def test_the_state_of_a_streams_group_has_columns_and_its_tasks_as_json():
     def pair(key, value):
         return made.encoded(key, 0), made.encoded(value, 0)
 
@@ -326,7 +351,7 @@ def test_the_state_of_a_streams_group_is_told_in_columns_and_its_tasks_as_json()
     ]
 
 
-def test_a_classic_group_shows_what_each_member_was_given():
+def test_a_classic_group_shows_the_assignment_of_each_member():
     from coordinator.protocol.subscription import Assignment, encode_assignment
 
     member = messages.GroupMetadataValue.MemberMetadata
@@ -344,9 +369,9 @@ def test_a_classic_group_shows_what_each_member_was_given():
     assert (row["members"][1]["assignment"], row["members"][1]["assignment_bytes"]) == (None, b"\xff")
 
 
-def test_a_batch_of_an_old_or_newer_format_is_refused_by_its_name():
+def test_a_batch_of_another_format_version_is_refused():
     content = bytearray(made.batch(0, [(b"k", b"v")]))
-    for magic, word in ((1, "before Kafka 0.11"), (3, "newer than this reads")):
+    for magic, word in ((1, "before Kafka 0.11"), (3, "unknown version 3")):
         content[16] = magic
         with pytest.raises(BadBatch, match=word):
             batches.walk(bytes(content), len(content))

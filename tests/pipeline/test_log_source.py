@@ -1,4 +1,4 @@
-"""The source's readers, without a JVM: what is planned and read of folders, whole, cut, growing, rewritten and broken."""
+"""The readers of the source, without a JVM: planning and reading folders, complete, split, growing, rewritten and damaged."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def commit(offset: int, group: str = "g") -> bytes:
 
 
 def three_each(first: int, last: int) -> list[bytes]:
-    """Batches of three commits from offset `first` up to `last`."""
+    """Batches of three commits from offset `first` to before `last`."""
     return [
         made.commits(offset, [Commit(f"g{(offset + n) % 5}", "t", 0, offset + n) for n in range(3)])
         for offset in range(first, last, 3)
@@ -52,7 +52,7 @@ def offsets(found: list[dict[str, Any]]) -> list[int]:
     return [row["offset"] for row in found]
 
 
-# --- once -------------------------------------------------------------------------------------------------------------
+# --- batch reads ------------------------------------------------------------------------------------------------------
 
 
 def test_every_record_of_every_shard_is_read_once(tmp_path):
@@ -64,7 +64,7 @@ def test_every_record_of_every_shard_is_read_once(tmp_path):
 
 
 @pytest.mark.parametrize("every", [0, 100, 1000])
-def test_splits_meet_at_batches_and_leave_nothing_out(tmp_path, every, monkeypatch):
+def test_splits_are_at_batches_and_cover_everything(tmp_path, every, monkeypatch):
     monkeypatch.setattr("pyspark_coordinator_log.options.SPLIT_BYTES_MIN", 1)
     write_log(tmp_path, [three_each(0, 300), three_each(300, 600), three_each(600, 609)], index_every=every)
     reader = batch_reader(tmp_path, splitBytes=2000)
@@ -73,7 +73,7 @@ def test_splits_meet_at_batches_and_leave_nothing_out(tmp_path, every, monkeypat
     assert len(parts) > 10
 
 
-def test_a_log_without_indexes_that_is_too_large_to_be_walked_is_cut_at_its_segments(tmp_path, monkeypatch):
+def test_a_large_log_without_indexes_is_split_only_at_segments(tmp_path, monkeypatch):
     monkeypatch.setattr("pyspark_coordinator_log.options.SPLIT_BYTES_MIN", 1)
     monkeypatch.setattr("pyspark_coordinator_log.planning.WALKED_BYTES_MAX", 30_000)
     write_log(tmp_path, [three_each(0, 300), three_each(300, 600), three_each(600, 609)])
@@ -83,7 +83,7 @@ def test_a_log_without_indexes_that_is_too_large_to_be_walked_is_cut_at_its_segm
     assert len(parts) == 3
 
 
-def test_batches_larger_than_what_a_plan_looks_at_are_stepped_over(tmp_path, monkeypatch):
+def test_batches_larger_than_the_planning_window_are_skipped(tmp_path, monkeypatch):
     monkeypatch.setattr("pyspark_coordinator_log.options.SPLIT_BYTES_MIN", 1)
     monkeypatch.setattr("pyspark_coordinator_log.folders._WINDOW_BYTES", 100)
     write_log(tmp_path, [three_each(0, 300)])
@@ -93,8 +93,8 @@ def test_batches_larger_than_what_a_plan_looks_at_are_stepped_over(tmp_path, mon
     assert len(parts) == 10
 
 
-def test_a_batch_in_a_commits_metadata_is_not_where_a_segment_is_cut(tmp_path, monkeypatch):
-    """It has magic, offsets and checksum like any other; only who comes from the beginning knows that it is none."""
+def test_a_segment_is_not_split_at_a_batch_inside_commit_metadata(tmp_path, monkeypatch):
+    """It has magic, offsets and checksum like any batch; only a walk from the beginning shows that it is not one."""
     monkeypatch.setattr("pyspark_coordinator_log.options.SPLIT_BYTES_MIN", 1)
     forged = commit(1, "forged").decode("latin-1")
     text = made.commits(1, [Commit("g", "t", 0, 1, metadata="m" * len(forged))])
@@ -104,7 +104,7 @@ def test_a_batch_in_a_commits_metadata_is_not_where_a_segment_is_cut(tmp_path, m
         assert {row["group"] for row in batch(tmp_path, splitBytes=split)} == {"g"}
 
 
-def test_behind_damage_nothing_is_cut_and_the_reader_says_what_is_wrong(tmp_path, monkeypatch):
+def test_nothing_is_split_after_damage_and_the_reader_reports_it(tmp_path, monkeypatch):
     monkeypatch.setattr("pyspark_coordinator_log.options.SPLIT_BYTES_MIN", 1)
     batches = three_each(0, 300)
     batches[50] = batches[50][:16] + b"\7" + batches[50][17:]
@@ -114,7 +114,7 @@ def test_behind_damage_nothing_is_cut_and_the_reader_says_what_is_wrong(tmp_path
     assert refused.value.position == sum(map(len, batches[:50]))
 
 
-def test_an_index_that_is_not_its_segments_is_not_believed(tmp_path, monkeypatch):
+def test_an_index_that_does_not_match_its_segment_is_ignored(tmp_path, monkeypatch):
     monkeypatch.setattr("pyspark_coordinator_log.options.SPLIT_BYTES_MIN", 1)
     folder = write_log(tmp_path, [three_each(0, 300)], index_every=100)
     index = folder / f"{0:020d}.index"
@@ -130,7 +130,7 @@ def test_small_shards_share_a_task(tmp_path):
     assert len(batch_reader(tmp_path).partitions()) == 1
 
 
-def test_shards_and_groups_are_chosen_by_option(tmp_path):
+def test_options_select_shards_and_groups(tmp_path):
     for shard in range(4):
         write_log(tmp_path, [[commit(0, "a"), commit(1, "b")]], shard=shard)
     assert {row["shard"] for row in batch(tmp_path, shards="0,2-3")} == {0, 2, 3}
@@ -145,14 +145,14 @@ def test_since_and_until_are_half_open(tmp_path):
     assert offsets(batch(tmp_path, since="2023-11-14T22:13:20.008Z")) == [8, 9]
 
 
-def test_key_types_leave_out_the_other_records(tmp_path):
+def test_key_types_exclude_all_other_records(tmp_path):
     write_log(tmp_path, [[commit(0), made.batch(1, [(b"\0\2\0\1g", None)]), commit(2)]])
     assert offsets(batch(tmp_path, view="raw", keyTypes="0-1")) == [0, 2]
     assert offsets(batch(tmp_path, view="state", keyTypes="2")) == [1]
     assert offsets(batch(tmp_path, view="state", keyTypes="3-8")) == []
 
 
-def test_only_the_columns_that_are_asked_for_are_made(tmp_path):
+def test_only_requested_columns_are_decoded(tmp_path):
     write_log(tmp_path, [three_each(0, 9)])
     reader = LogReader(parse({"path": str(tmp_path)}), ["group", "offset"])
     [table] = [table for part in reader.partitions() for table in reader.read(part)]
@@ -164,7 +164,7 @@ def test_the_folder_of_one_shard_may_be_given(tmp_path):
     assert {(row["shard"], row["log_id"]) for row in batch(folder)} == {(7, "test-cluster")}
 
 
-def test_a_log_id_has_the_topics_id_where_kafka_wrote_one(tmp_path):
+def test_the_log_id_contains_the_topic_id_if_kafka_wrote_one(tmp_path):
     folder = write_log(tmp_path, [three_each(0, 9)])
     (folder / "partition.metadata").write_text("version: 0\ntopic_id: abc\n")
     write_log(tmp_path, [[made.batch(0, [(b"\x03\xe8", None)])]], topic="__coordinator_events")
@@ -179,7 +179,7 @@ def test_a_torn_tail_is_not_read_and_not_an_error(tmp_path):
     assert offsets(batch(tmp_path)) == list(range(27))
 
 
-def test_zeros_behind_the_last_batch_are_not_read(tmp_path):
+def test_zeros_after_the_last_batch_are_not_read(tmp_path):
     write_log(tmp_path, [[*three_each(0, 9), bytes(4096)]])
     assert offsets(batch(tmp_path)) == list(range(9))
 
@@ -195,7 +195,7 @@ def test_a_torn_batch_in_a_closed_segment_is_damage(tmp_path):
 
 
 @pytest.mark.parametrize("which", [0, 4, 8])
-def test_a_damaged_batch_is_named_by_file_and_position(tmp_path, which):
+def test_a_damaged_batch_is_reported_with_file_and_position(tmp_path, which):
     batches = three_each(0, 30)
     before = sum(map(len, batches[:which]))
     batches[which] = batches[which][:80] + b"\xff" + batches[which][81:]
@@ -208,7 +208,7 @@ def test_a_damaged_batch_is_named_by_file_and_position(tmp_path, which):
 
 def test_offsets_that_go_back_are_damage(tmp_path):
     write_log(tmp_path, [[commit(0), commit(1), commit(1), commit(2)]])
-    with pytest.raises(DamagedLog, match="offset 1 where 2 is next"):
+    with pytest.raises(DamagedLog, match="offset 1 where at least 2 was expected"):
         batch(tmp_path)
 
 
@@ -224,7 +224,7 @@ def test_a_batch_larger_than_a_chunk_is_read(tmp_path, monkeypatch):
     assert offsets(found) == list(range(10))
 
 
-def test_a_segment_rewritten_between_plan_and_read_is_read_by_its_offsets(tmp_path, monkeypatch):
+def test_a_segment_rewritten_after_planning_is_read_by_its_offsets(tmp_path, monkeypatch):
     monkeypatch.setattr("pyspark_coordinator_log.options.SPLIT_BYTES_MIN", 1)
     folder = write_log(tmp_path, [three_each(0, 300), three_each(300, 330)], index_every=100)
     reader = batch_reader(tmp_path, splitBytes=4000)
@@ -235,12 +235,12 @@ def test_a_segment_rewritten_between_plan_and_read_is_read_by_its_offsets(tmp_pa
     assert offsets(rows(reader, planned)) == [*range(90), *range(150, 330)]
 
 
-def test_a_segment_deleted_between_plan_and_read_is_data_loss(tmp_path):
+def test_a_segment_deleted_after_planning_is_data_loss(tmp_path):
     folder = write_log(tmp_path, [three_each(0, 30), three_each(30, 60)])
     reader = batch_reader(tmp_path)
     planned = reader.partitions()
     (folder / f"{0:020d}.log").unlink()
-    with pytest.raises(DataLoss, match="begins at offset 30 now"):
+    with pytest.raises(DataLoss, match="now begins at offset 30"):
         rows(reader, planned)
     going_on = batch_reader(tmp_path, failOnDataLoss="false")
     assert offsets(rows(going_on, planned)) == list(range(30, 60))
@@ -249,37 +249,37 @@ def test_a_segment_deleted_between_plan_and_read_is_data_loss(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"view": "commit"}, "option view='commit': it may be raw, commits, state, events, history"),
-        ({"shards": "a"}, "option shards='a': it may be numbers and ranges"),
-        ({"shards": "9-3"}, "no range of shards"),
+        ({"view": "commit"}, "option view='commit': must be one of raw, commits, state, events, history"),
+        ({"shards": "a"}, "option shards='a': must be numbers and ranges"),
+        ({"shards": "9-3"}, "not a range of shards"),
         ({"since": "yesterday"}, "ISO 8601"),
         ({"since": "10", "until": "5"}, "is before since"),
-        ({"splitBytes": "0"}, "it may be a number of bytes"),
-        ({"splitBytes": "5"}, "no share of a log"),
-        ({"verifyCrc": "yes"}, "it may be true or false"),
-        ({"startingOffsets": "now"}, "it may be earliest, latest"),
+        ({"splitBytes": "0"}, "must be a number of bytes"),
+        ({"splitBytes": "5"}, "must be at least 4096"),
+        ({"verifyCrc": "yes"}, "must be true or false"),
+        ({"startingOffsets": "now"}, "must be one of earliest, latest"),
         ({"shardCount": "0", "groups": "g"}, "a positive number"),
         ({"groups": "[1"}, "option groups"),
         ({"topic": "t"}, "only the view raw"),
-        ({"keyTypes": "70000"}, "no range of types"),
-        ({"keyType": "1"}, "there is no option keytype"),
+        ({"keyTypes": "70000"}, "not a range of types"),
+        ({"keyType": "1"}, "unknown option keytype"),
     ],
 )
-def test_an_option_that_cannot_be_meant_is_refused_with_what_may_be(options, said):
+def test_an_invalid_option_is_refused_with_the_allowed_values(options, said):
     with pytest.raises(BadOption) as refused:
         parse({"path": "x"} | options)
     assert said in str(refused.value)
 
 
-def test_a_column_that_is_not_the_views_is_refused():
+def test_a_column_that_the_view_lacks_is_refused():
     with pytest.raises(BadOption, match="the view commits has no column nonsense"):
         LogReader(parse({"path": "x"}), ["nonsense"])
 
 
-def test_what_is_no_log_is_said_in_one_line(tmp_path):
-    with pytest.raises(NoLog, match="is no folder"):
+def test_a_folder_without_a_log_is_reported_in_one_line(tmp_path):
+    with pytest.raises(NoLog, match="is not a folder"):
         batch(tmp_path / "nowhere")
-    with pytest.raises(NoLog, match="holds no folder __consumer_offsets-N"):
+    with pytest.raises(NoLog, match="has no folder __consumer_offsets-N"):
         batch(tmp_path)
     write_log(tmp_path, [three_each(0, 3)])
     with pytest.raises(NoLog, match="the server writes no events"):
@@ -290,11 +290,11 @@ def test_what_is_no_log_is_said_in_one_line(tmp_path):
         batch(write_log(tmp_path, [three_each(0, 3)], topic="other"))
 
 
-# --- as a stream ------------------------------------------------------------------------------------------------------
+# --- streams ----------------------------------------------------------------------------------------------------------
 
 
 class Stream:
-    """A query's side of the conversation: what Spark does between two micro-batches."""
+    """What Spark does with a stream reader, micro-batch by micro-batch."""
 
     def __init__(self, data: Path, **options: Any) -> None:
         given = {"path": str(data)} | {name: str(value) for name, value in options.items()}
@@ -303,7 +303,7 @@ class Stream:
         self.offset = self.reader.initialOffset()
 
     def step(self, limit: Any = None) -> list[int]:
-        """The offsets of one micro-batch."""
+        """Runs one micro-batch; returns its offsets."""
         return offsets(self.rows(limit))
 
     def rows(self, limit: Any = None) -> list[dict[str, Any]]:
@@ -318,7 +318,7 @@ def append(folder: Path, *batches: bytes, base: int = 0) -> None:
         file.write(b"".join(batches))
 
 
-def test_a_stream_reads_what_comes_and_each_record_once(tmp_path):
+def test_a_stream_reads_new_records_exactly_once(tmp_path):
     folder = write_log(tmp_path, [three_each(0, 9)])
     stream = Stream(tmp_path)
     assert stream.step() == list(range(9))
@@ -329,7 +329,7 @@ def test_a_stream_reads_what_comes_and_each_record_once(tmp_path):
     assert stream.step() == list(range(15, 18))
 
 
-def test_a_half_written_batch_waits_for_its_other_half(tmp_path):
+def test_a_half_written_batch_is_read_when_complete(tmp_path):
     first, second = three_each(0, 6)
     folder = write_log(tmp_path, [[first, second[:50]]])
     stream = Stream(tmp_path)
@@ -346,7 +346,7 @@ def test_a_new_shard_is_read_from_its_beginning(tmp_path):
     assert [(row["shard"], row["offset"]) for row in stream.rows()] == [(1, 0), (1, 1), (1, 2)]
 
 
-def test_a_limit_of_bytes_makes_small_steps_that_end_at_batches(tmp_path):
+def test_a_byte_limit_gives_small_steps_that_end_at_batches(tmp_path):
     write_log(tmp_path, [three_each(0, 30), three_each(30, 60)])
     stream = Stream(tmp_path)
     limit = ReadMaxBytes(max_bytes=3 * len(three_each(0, 3)[0]))
@@ -358,7 +358,7 @@ def test_a_limit_of_bytes_makes_small_steps_that_end_at_batches(tmp_path):
     assert all(len(step) % 3 == 0 for step in steps)
 
 
-def test_available_now_reads_to_the_end_that_there_was(tmp_path):
+def test_available_now_reads_up_to_the_end_at_its_start(tmp_path):
     folder = write_log(tmp_path, [three_each(0, 9)])
     stream = Stream(tmp_path)
     stream.reader.prepareForTriggerAvailableNow()
@@ -367,7 +367,7 @@ def test_available_now_reads_to_the_end_that_there_was(tmp_path):
     assert stream.step() == []
 
 
-def test_latest_skips_what_is_there(tmp_path):
+def test_latest_skips_existing_records(tmp_path):
     folder = write_log(tmp_path, [three_each(0, 9)])
     stream = Stream(tmp_path, startingOffsets="latest")
     assert stream.step() == []
@@ -375,7 +375,7 @@ def test_latest_skips_what_is_there(tmp_path):
     assert stream.step() == [9, 10, 11]
 
 
-def test_retention_of_what_was_read_is_no_loss(tmp_path):
+def test_retention_of_records_that_were_read_is_no_loss(tmp_path):
     folder = write_log(tmp_path, [three_each(0, 9)])
     stream = Stream(tmp_path)
     stream.step()
@@ -384,27 +384,27 @@ def test_retention_of_what_was_read_is_no_loss(tmp_path):
     assert stream.step() == [9, 10, 11]
 
 
-def test_retention_of_what_was_not_read_is_refused(tmp_path):
+def test_retention_of_unread_records_is_refused(tmp_path):
     folder = write_log(tmp_path, [three_each(0, 9)])
     stream = Stream(tmp_path)
     stream.step()
     write_log(tmp_path, [three_each(12, 15)])
     (folder / f"{0:020d}.log").unlink()
-    with pytest.raises(DataLoss, match="begins at offset 12; the records from 9 on were deleted"):
+    with pytest.raises(DataLoss, match="begins at offset 12; the records from offset 9 on were deleted"):
         stream.step()
 
 
-def test_a_shorter_log_is_refused(tmp_path):
+def test_a_truncated_log_is_refused(tmp_path):
     folder = write_log(tmp_path, [three_each(0, 9)])
     stream = Stream(tmp_path)
     stream.step()
     (folder / f"{0:020d}.log").write_bytes(b"".join(three_each(0, 6)))
-    with pytest.raises(DataLoss, match="ends at offset 6, before the 9"):
+    with pytest.raises(DataLoss, match="ends at offset 6, but was read up to 9"):
         stream.step()
 
 
 @pytest.mark.parametrize("length", [9, 30])
-def test_a_log_cut_and_written_on_with_other_records_is_refused(tmp_path, length):
+def test_a_log_truncated_and_rewritten_with_other_records_is_refused(tmp_path, length):
     folder = write_log(tmp_path, [three_each(0, 9)])
     stream = Stream(tmp_path)
     stream.step()
@@ -414,30 +414,30 @@ def test_a_log_cut_and_written_on_with_other_records_is_refused(tmp_path, length
         stream.step()
 
 
-def test_the_same_bytes_in_another_leader_epoch_are_another_log(tmp_path):
+def test_the_same_bytes_in_another_leader_epoch_are_a_different_log(tmp_path):
     folder = write_log(tmp_path, [three_each(0, 9)])
     stream = Stream(tmp_path)
     stream.step()
     path = folder / f"{0:020d}.log"
     content = bytearray(path.read_bytes())
-    content[-len(three_each(0, 3)[0]) + 12 + 3] = 9  # the epoch is not under the checksum
+    content[-len(three_each(0, 3)[0]) + 12 + 3] = 9  # the checksum does not cover the epoch
     path.write_bytes(content)
     with pytest.raises(DataLoss, match="has diverged"):
         stream.step()
 
 
-def test_kafkas_note_of_epochs_is_believed(tmp_path):
+def test_kafkas_leader_epoch_checkpoint_is_used(tmp_path):
     folder = write_log(tmp_path, [three_each(0, 9)])
     (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     stream = Stream(tmp_path)
     stream.step()
     (folder / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 7\n")
-    with pytest.raises(DataLoss, match="was read in leader epoch 0 and is of epoch 3 now"):
+    with pytest.raises(DataLoss, match="was read in leader epoch 0 and now has epoch 3"):
         stream.step()
 
 
 @pytest.mark.parametrize("whose", ["kafka", "ours"])
-def test_compaction_of_what_was_read_goes_on(tmp_path, whose):
+def test_a_stream_continues_after_compaction_of_what_was_read(tmp_path, whose):
     from coordinator.log.checkpoint import Offsets
 
     folder = write_log(tmp_path, [three_each(0, 9)])
@@ -454,12 +454,12 @@ def test_compaction_of_what_was_read_goes_on(tmp_path, whose):
     assert stream.step() == list(range(9, 15))
 
 
-def test_another_log_in_the_same_place_is_refused_or_read_from_its_start(tmp_path):
+def test_another_log_in_the_same_folder_is_refused_or_read_from_its_start(tmp_path):
     write_log(tmp_path, [three_each(0, 9)])
     stream, forgiving = Stream(tmp_path), Stream(tmp_path, failOnDataLoss="false")
     stream.step(), forgiving.step()
     write_log(tmp_path, [three_each(0, 30)], cluster="another")
-    with pytest.raises(DataLoss, match="is the log another; the checkpoint is of the log test-cluster"):
+    with pytest.raises(DataLoss, match="is the log another, but the checkpoint belongs to the log test-cluster"):
         stream.step()
     found = forgiving.rows()
     assert offsets(found) == list(range(30))
@@ -474,11 +474,11 @@ def test_a_lost_shard_is_refused(tmp_path):
     stream = Stream(tmp_path)
     stream.step()
     shutil.rmtree(tmp_path / "__consumer_offsets-1")
-    with pytest.raises(DataLoss, match="__consumer_offsets-1 was read before and is not there"):
+    with pytest.raises(DataLoss, match="__consumer_offsets-1 was read before and is missing"):
         stream.step()
 
 
-def test_damage_behind_what_was_read_stops_a_stream(tmp_path):
+def test_damage_after_the_position_stops_a_stream(tmp_path):
     folder = write_log(tmp_path, [three_each(0, 9)])
     stream = Stream(tmp_path)
     stream.step()
@@ -491,12 +491,12 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path):
     write_log(tmp_path, [three_each(0, 9)])
     stream = Stream(tmp_path)
     stream.offset = {"version": 99}
-    with pytest.raises(DataLoss, match="of version 99"):
+    with pytest.raises(DataLoss, match="has version 99"):
         stream.step()
 
 
-def test_a_replanned_micro_batch_is_the_same_after_a_restart_and_a_compaction(tmp_path):
-    """Spark plans the last micro-batch again from its write-ahead log: same start, same end, new process."""
+def test_a_replanned_micro_batch_survives_restart_and_compaction(tmp_path):
+    """Spark repeats the last micro-batch from its write-ahead log: same start and end, new process."""
     from coordinator.log.checkpoint import Offsets
 
     folder = write_log(tmp_path, [three_each(0, 9), three_each(9, 30)])
@@ -512,11 +512,11 @@ def test_a_replanned_micro_batch_is_the_same_after_a_restart_and_a_compaction(tm
     assert offsets(rows(again, again.partitions(start, end))) == [*range(3), *range(6, 30)]
 
 
-# --- state and events in one ------------------------------------------------------------------------------------------
+# --- state and events in one view ---------------------------------------------------------------------------------------
 
 
 def event(offset: int, state_offset: int) -> bytes:
-    """A RebalanceStarted, decided when `state_offset` records of state were known."""
+    """A RebalanceStarted event, decided when the state log had `state_offset` records."""
     from coordinator.protocol import messages
 
     value = messages.RebalanceStartedValue(state_offset=state_offset, time_ms=made.NOW_MS, epoch=1, cause="join")
@@ -533,7 +533,7 @@ def test_state_and_events_have_one_order(tmp_path):
     assert order == [("state", 0), ("event", 0), ("event", 1), ("state", 1), ("state", 2), ("event", 2)]
 
 
-def test_no_event_is_streamed_before_the_state_it_was_decided_on(tmp_path):
+def test_no_event_is_streamed_before_its_state(tmp_path):
     state = write_log(tmp_path, [[made.batch(n, [(b"\0\2\0\1g", None)]) for n in range(3)]])
     write_log(tmp_path, [[event(0, 1), event(1, 3), event(2, 4), event(3, 5)]], topic="__coordinator_events")
     stream = Stream(tmp_path, view="history")
@@ -548,12 +548,12 @@ def test_no_event_is_streamed_before_the_state_it_was_decided_on(tmp_path):
     assert [(row["is_state"], row["offset"]) for row in stream.rows()] == [(True, 3), (False, 2)]
 
 
-def test_the_history_of_a_log_without_events_is_its_state(tmp_path):
+def test_without_an_event_log_the_history_is_the_state(tmp_path):
     write_log(tmp_path, [[made.batch(0, [(b"\0\2\0\1g", None)])]])
     assert [row["is_state"] for row in batch(tmp_path, view="history")] == [True]
 
 
-def test_events_are_told_in_columns(tmp_path):
+def test_events_are_decoded_to_columns(tmp_path):
     write_log(tmp_path, [[made.batch(0, [(b"\0\2\0\1g", None)])]])
     write_log(tmp_path, [[event(0, 1)]], topic="__coordinator_events")
     [row] = batch(tmp_path, view="events")

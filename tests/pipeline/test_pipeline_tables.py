@@ -1,4 +1,4 @@
-"""Small histories, row by row: what each table says of them. One history per test, all of it in sight."""
+"""Small histories, row by row: the content of each table. Every test shows its whole history."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def rows(frame: Any, *names: str) -> set[tuple[Any, ...]]:
 
 @pytest.fixture(scope="module")
 def moved() -> History:
-    """Partition 1 goes from a to b while b joins; everything that can be said of a commit is said."""
+    """Partition 1 moves from a to b while b joins, with commits of every kind."""
     h = History()
     h.metadata("a")
     h.group_epoch(1)
@@ -63,7 +63,7 @@ def judged(spark: Any, moved: History) -> verdicts.VerdictPass:
     return judging(spark, *moved.frames(spark))
 
 
-def test_a_member_has_a_row_from_each_of_its_records_to_the_next(spark, moved):
+def test_a_member_has_one_interval_per_record(spark, moved):
     state, _ = moved.frames(spark)
     found = intervals.member_intervals(state)
     assert rows(found, "member_id", "epoch", "from_offset", "to_offset", "client_id") == {
@@ -74,7 +74,7 @@ def test_a_member_has_a_row_from_each_of_its_records_to_the_next(spark, moved):
     }
 
 
-def test_an_ownership_lasts_over_epochs_and_while_it_must_be_given_up(spark, moved):
+def test_an_ownership_spans_epochs_and_pending_revocation(spark, moved):
     state, _ = moved.frames(spark)
     found = intervals.ownership_intervals(intervals.member_intervals(state), complete_from(spark))
     assert rows(found, "partition", "member_id", "from_offset", "to_offset", "acquired_epoch", "last_epoch") == {
@@ -84,7 +84,7 @@ def test_an_ownership_lasts_over_epochs_and_while_it_must_be_given_up(spark, mov
     }
 
 
-def test_behind_a_hole_in_the_log_an_ownership_is_as_old_as_its_record_says(spark, moved):
+def test_after_a_gap_in_the_log_the_record_dates_an_ownership(spark, moved):
     state, _ = moved.frames(spark)
     found = intervals.ownership_intervals(intervals.member_intervals(state), complete_from(spark, 9))
     assert rows(found, "partition", "member_id", "acquired_epoch", "begin_is_known") == {
@@ -94,7 +94,7 @@ def test_behind_a_hole_in_the_log_an_ownership_is_as_old_as_its_record_says(spar
     }
 
 
-def test_each_commit_is_judged_by_what_the_state_log_said_then(judged):
+def test_each_commit_is_judged_by_the_state_at_its_offset(judged):
     assert rows(judged.rows(), "offset", "partition", "truth", "outcome") == {
         (0, 0, "safe", "accepted"),
         (1, 0, "safe", "accepted"),
@@ -110,7 +110,7 @@ def test_each_commit_is_judged_by_what_the_state_log_said_then(judged):
     }
 
 
-def test_where_the_state_log_was_compacted_the_event_is_believed_and_the_row_says_so(spark, moved):
+def test_where_the_state_log_was_compacted_the_event_is_the_evidence(spark, moved):
     state, events = moved.frames(spark)
     found = judging(spark, state, events, 9).rows()
     early = found.where("offset in (0, 1)")
@@ -134,7 +134,7 @@ def test_policies_are_replayed_by_request(judged):
     assert {row["accepted_unowned"] for row in found.values()} == {1}
 
 
-def test_nothing_is_broken_but_the_zombie_that_was_let_through(spark, moved, judged):
+def test_the_accepted_zombie_is_the_only_violation(spark, moved, judged):
     state, _ = moved.frames(spark)
     found = invariants.check_invariants(state, owned_in(judged), judged.findings())
     assert rows(found, "rule", "log", "offset", "member_id", "partition") == {
@@ -142,7 +142,7 @@ def test_nothing_is_broken_but_the_zombie_that_was_let_through(spark, moved, jud
     }
 
 
-def test_what_must_not_be_is_found_with_its_offset(spark):
+def test_every_violation_is_found_with_its_offset(spark):
     h = History()
     h.metadata("a")
     h.metadata("b")
@@ -167,7 +167,7 @@ def test_what_must_not_be_is_found_with_its_offset(spark):
     }
 
 
-def test_a_static_member_that_left_for_a_while_keeps_what_it_has_and_is_not_out_of_order(spark):
+def test_a_static_member_that_left_temporarily_keeps_its_partitions(spark):
     h = History()
     h.metadata("a")
     h.group_epoch(3)
@@ -182,7 +182,7 @@ def test_a_static_member_that_left_for_a_while_keeps_what_it_has_and_is_not_out_
     assert invariants.check_invariants(state, owned_in(judged), judged.findings()).isEmpty()
 
 
-def test_classic_groups_have_generations_and_owners_and_unknown_protocols_are_not_guessed(spark):
+def test_classic_groups_have_generations_and_owners_if_the_protocol_is_known(spark):
     h = History()
     h.generation(1, {"a": [0, 1]})
     h.event("RebalanceCompleted", group_kind="classic", epoch=1, cause="a new member joins", duration_ms=30,
@@ -218,7 +218,7 @@ def test_classic_groups_have_generations_and_owners_and_unknown_protocols_are_no
     }
 
 
-def test_commits_of_streams_groups_are_judged_by_what_the_event_tells_of_member_and_partition(spark):
+def test_commits_of_streams_groups_are_judged_by_their_events(spark):
     h = History()
     streams_commit = {"group_kind": "streams", "policy": "assignment-epoch"}
     h.commit_decided("a", 3, {0: 3}, member_epoch=3, **streams_commit)
@@ -236,7 +236,7 @@ def test_commits_of_streams_groups_are_judged_by_what_the_event_tells_of_member_
     }
 
 
-def test_a_rebalance_without_events_is_told_by_the_records_as_far_as_they_go(spark, moved):
+def test_without_events_rebalances_are_derived_from_records(spark, moved):
     state, _ = moved.frames(spark)
     found = rebalances.rebalances(rebalances.epochs(state), intervals.member_intervals(state), None)
     assert rows(found, "epoch", "offset", "cause", "cause_member_id", "cause_from", "duration_ms", "slowest_member_id",
@@ -246,7 +246,7 @@ def test_a_rebalance_without_events_is_told_by_the_records_as_far_as_they_go(spa
     }  # fmt: skip
 
 
-def test_a_rebalance_that_was_overtaken_has_no_duration(spark):
+def test_a_superseded_rebalance_has_no_duration(spark):
     h = History()
     h.metadata("a")
     h.metadata("b")
@@ -267,7 +267,7 @@ def test_a_rebalance_that_was_overtaken_has_no_duration(spark):
     }
 
 
-def test_offsets_in_transactions_take_effect_at_their_producers_next_marker_or_never(spark):
+def test_transactional_offsets_take_effect_at_the_next_marker_or_never(spark):
     h = History()
     h.offset(0, 1, producer=7)
     h.offset(1, 1, producer=8)
@@ -301,7 +301,7 @@ def opening(h: History, at: int, **fields: Any) -> None:
     h.event("EventLogOpened", at=at, **{**plain, **fields})
 
 
-def test_silence_of_the_event_log_is_a_row(spark):
+def test_a_gap_in_the_event_log_is_a_row(spark):
     h = History()
     opening(h, 0)
     h.event("RebalanceStarted", at=4)
@@ -318,7 +318,7 @@ def test_silence_of_the_event_log_is_a_row(spark):
     assert rows(gaps.event_gaps(gaps.openings(events), later).where("what = 'deleted'"), "to_state_offset") == {(4,)}
 
 
-def test_events_that_never_came_true_are_left_out(spark):
+def test_undone_events_are_dropped(spark):
     h = History()
     opening(h, 0)
     for at in (1, 2, 3):

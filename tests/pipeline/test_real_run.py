@@ -1,7 +1,7 @@
-"""A log that real clients made through a real server: rebalances and owners are those of the clients' callbacks.
+"""The log of a real server with real clients: rebalances and owners match the clients' callbacks.
 
-Members come, leave and are killed, one at a time; after each the test waits until all partitions have an owner again, and
-notes what every client says it owns. PIPELINE_REBALANCES=200 in the environment makes it a long run.
+Members join, leave and are killed, one at a time. After each step the test waits until every partition has an owner again and
+notes what each client reports. PIPELINE_REBALANCES=200 in the environment makes it a long run.
 """
 
 import os
@@ -31,13 +31,13 @@ def _quick(spark):
 
 REBALANCES = int(os.environ.get("PIPELINE_REBALANCES", "7"))
 JOINED, LEFT, TIMED_OUT = "join", "left", "timed out"
-"""Words in the causes that are told."""
+"""Words in the causes of rebalances."""
 TOPIC, PARTITIONS = "orders", 4
-"""One that config/test.yaml declares."""
+"""A topic that config/test.yaml declares."""
 
 
 class Run:
-    """A group's life, and what its members saw."""
+    """The life of a group, and what its members saw."""
 
     def __init__(self, bootstrap: str, folder: Any, protocol: str) -> None:
         self.bootstrap, self.folder, self.protocol = bootstrap, folder, protocol
@@ -45,7 +45,7 @@ class Run:
         self.members: list[Program] = []
         self.causes: list[str] = []
         self.seen: list[tuple[int, dict[int, str]]] = []
-        """(moment, partition -> client)."""
+        """(time, partition -> client)."""
         self.names = 0
 
     def come(self) -> None:
@@ -70,7 +70,7 @@ class Run:
         self.causes.append(cause)
         wanted = {(TOPIC, partition) for partition in range(PARTITIONS)}
         wait_for_all(self.members, lambda: shared(self.members, wanted), "every partition to have one owner")
-        # The last member may still have to say that it knows: only then the rebalance is over for the server.
+        # The last member may not have acknowledged its assignment yet; only then is the rebalance complete for the server.
         wait_for_all(self.members, self._is_stable, "the group to be stable")
         owners = {partition: member.name for member in self.members for _, partition in member.owned}
         self.seen.append((int(time.time() * 1000), owners))
@@ -115,7 +115,7 @@ def real_runs(tmp_path_factory) -> Any:
 
 
 class Page(HTMLParser):
-    """What a group's page says: `figures` (name -> text), `rows` of tables, `bars` (partition, tool tip)."""
+    """The content of a group's page: `figures` (name -> text), table `rows`, `bars` (partition, tool tip)."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class Page(HTMLParser):
         assert self._open.pop() == name
 
     def handle_startendtag(self, name: str, attributes: Any) -> None:
-        """Has nothing in it."""
+        """Has no content."""
 
     def handle_data(self, text: str) -> None:
         match self._open[-2:]:
@@ -154,11 +154,11 @@ class Page(HTMLParser):
             self.rows[-1][-1] += text
 
     def rebalances(self) -> list[tuple[str, str]]:
-        """(when, cause) of each, the first one first."""
+        """(time, cause) of each rebalance, in order."""
         return sorted((row[0], row[2]) for row in self.rows if len(row) == 9)
 
     def owners(self, moment_ms: int, clients: dict[str, str]) -> dict[int, str]:
-        """Who has each partition in the drawing."""
+        """The owner of each partition in the chart."""
         found = {}
         for partition, tip in self.bars:
             match = _TENURE.match(tip)
@@ -174,8 +174,8 @@ class Page(HTMLParser):
 _TENURE = re.compile("(.+)\nepoch .+ to .+\n(.+) to (.+)\n")
 
 
-def test_rebalances_causes_and_owners_are_what_the_clients_saw(spark, real_runs, tmp_path):
-    """In the tables and in the report that is made of them: how many, why, and who had what at each moment."""
+def test_rebalances_causes_and_owners_match_the_clients(spark, real_runs, tmp_path):
+    """In the tables and in the report made of them: how many, why, and who owned what at each moment."""
     data, runs = real_runs
     derived = tables.Derived(source=sources.from_log(spark, str(data), {}), keep=lambda _, made: made.localCheckpoint())
     moves, owned = derived.rebalances.collect(), derived.ownership_intervals.collect()

@@ -1,4 +1,4 @@
-"""What the views say of themselves is what Spark understands."""
+"""Spark understands the schemas that the views declare."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from pyspark_coordinator_log.columns import ENVELOPE, SCHEMAS, VIEWS, ddl  # noq
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_the_arrow_schema_and_the_ddl_are_the_same_schema(spark, view):
+def test_the_arrow_schema_and_the_ddl_agree(spark, view):
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructType
 

@@ -1,4 +1,4 @@
-"""The source in Spark itself: found by its name, read once and as a stream, over restarts, and what its errors look like."""
+"""The source inside Spark: found by name, batch and stream, restarts, and error messages."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def load(spark: Any, data: Path, **options: Any) -> Any:
     return reader.load(str(data))
 
 
-def test_spark_finds_the_source_by_its_name_and_reads_each_record(spark, tmp_path):
+def test_spark_finds_the_source_by_name_and_reads_every_record(spark, tmp_path):
     write_log(tmp_path, [commits(0, 300), commits(300, 330)], index_every=500)
     write_log(tmp_path, [commits(0, 30)], shard=1)
     table = load(spark, tmp_path, splitBytes=4096)
@@ -37,8 +37,8 @@ def test_spark_finds_the_source_by_its_name_and_reads_each_record(spark, tmp_pat
     assert found == expected
 
 
-def test_two_filters_on_one_table_do_not_meet(spark, tmp_path):
-    """With filter pushdown they would: Spark keeps one reader for both."""
+def test_two_filters_on_one_table_are_independent(spark, tmp_path):
+    """Filter pushdown would break this, because Spark keeps one reader for both."""
     write_log(tmp_path, [commits(0, 30)])
     table = load(spark, tmp_path)
     both = table.where("group = 'g1'").union(table.where("group = 'g2'"))
@@ -46,7 +46,7 @@ def test_two_filters_on_one_table_do_not_meet(spark, tmp_path):
     assert table.count() == 30
 
 
-def test_a_schema_of_fewer_columns_reads_only_those(spark, tmp_path):
+def test_a_schema_with_fewer_columns_reads_only_those(spark, tmp_path):
     write_log(tmp_path, [commits(0, 30)])
     table = spark.read.format("coordinator_log").schema("`group` STRING, `offset` BIGINT").load(str(tmp_path))
     assert table.columns == ["group", "offset"]
@@ -54,7 +54,7 @@ def test_a_schema_of_fewer_columns_reads_only_those(spark, tmp_path):
 
 
 @pytest.mark.parametrize("view", ["raw", "state", "events", "history"])
-def test_every_view_reaches_spark_whole(spark, tmp_path, view):
+def test_every_view_reaches_spark_complete(spark, tmp_path, view):
     from coordinator.protocol import messages
 
     value = messages.RebalanceCompletedValue(
@@ -73,12 +73,12 @@ def test_every_view_reaches_spark_whole(spark, tmp_path, view):
         assert (completed.epoch, completed.cause, completed.waited_for[0].waited_ms) == (3, "join", 5)
 
 
-def test_errors_say_in_one_line_what_is_wrong(spark, tmp_path):
+def test_errors_are_one_informative_line(spark, tmp_path):
     from pyspark.errors import PySparkException
 
-    with pytest.raises(PySparkException, match=r"NoLog: .*nowhere is no folder"):
+    with pytest.raises(PySparkException, match=r"NoLog: .*nowhere is not a folder"):
         load(spark, tmp_path / "nowhere").collect()
-    with pytest.raises(PySparkException, match="BadOption: option verifyCrc='maybe': it may be true or false"):
+    with pytest.raises(PySparkException, match="BadOption: option verifyCrc='maybe': must be true or false"):
         load(spark, tmp_path, verifyCrc="maybe").collect()
     damaged = commits(0, 30)
     damaged[4] = damaged[4][:-1] + b"\xff"
@@ -91,7 +91,7 @@ def test_errors_say_in_one_line_what_is_wrong(spark, tmp_path):
 
 
 def run(spark: Any, data: Path, out: Path, **options: Any) -> None:
-    """One query to the end of the log, begun again where Spark had no patience: it gives a Python ten seconds to start."""
+    """Runs one query to the end of the log. Retries if Spark times out: it gives a Python worker ten seconds to start."""
     from pyspark.errors import StreamingQueryException
 
     reader = spark.readStream.format("coordinator_log").options(**options).load(str(data))
@@ -115,7 +115,7 @@ def written(spark: Any, out: Path) -> list[int]:
     return sorted(row.offset for row in spark.read.parquet(str(out / "table")).select("offset").collect())
 
 
-def test_a_stream_goes_on_where_it_was_and_refuses_another_log(spark, tmp_path):
+def test_a_stream_resumes_and_refuses_another_log(spark, tmp_path):
     from pyspark.errors import StreamingQueryException
 
     data, out = tmp_path / "data", tmp_path / "out"

@@ -1,7 +1,7 @@
-"""Tables of a log that Apache Kafka wrote: from its segments, and through Spark's Kafka source.
+"""Tables of a log that Apache Kafka wrote, from its segments and through Spark's Kafka source.
 
-Kafka tells no events, so nothing is said of who committed what and why a group rebalanced; what its records say is the
-same by both ways. Transactions can be seen in the segments only.
+Kafka has no event log, so the tables do not say who committed what, or why a group rebalanced. Everything in its records is
+the same both ways, except that only the segments show transactions.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ def rows(frame: Any, *names: str) -> set[tuple[Any, ...]]:
 
 
 @pytest.mark.java
-def test_groups_of_both_kinds_have_their_tables_and_what_kafka_does_not_tell_is_absent(spark, kafka_with_history):
+def test_both_kinds_of_groups_have_tables_without_event_data(spark, kafka_with_history):
     broker = kafka_with_history
     ours = derived(sources.from_log(spark, str(broker.data_dir), {}))
     assert ours.commit_verdicts is None

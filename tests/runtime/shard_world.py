@@ -1,4 +1,4 @@
-"""A shard on a simulated disk, with a worker, a clock and a loop that a test moves by hand."""
+"""A shard on a simulated disk, with a worker, a clock and a loop that the test moves by hand."""
 
 from coordinator.faults.clock import ManualClock
 from coordinator.faults.disk import SimulatedDisk
@@ -9,25 +9,13 @@ from coordinator.log.writer import Writer
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard
+from tests.support.catalog import Catalog
 
 TOPIC_ID = b"t" * 16
 
 
-class Catalog:
-    version = 1
-
-    def topic_id(self, name):
-        return TOPIC_ID
-
-    def topic_name(self, topic_id):
-        return "t"
-
-    def partition_count(self, name):
-        return 16
-
-
 class ReplyTarget:
-    """An exchange that keeps what it is told: messages, or the KafkaError that refused it."""
+    """An exchange that keeps its replies: messages, or the KafkaError that refused it."""
 
     api_version = 8
     client_id = "test"
@@ -53,11 +41,9 @@ class ReplyTarget:
 
 
 class ShardWorld:
-    """`turn()` ends a turn of the loop; `finish_syncs()` lets the worker do what it was given."""
+    """`turn()` ends a turn of the loop; `finish_syncs()` runs the jobs of the worker."""
 
-    make_catalog = Catalog
-
-    def __init__(self, durability="fsync", disk=None, segment_bytes=1 << 30):
+    def __init__(self, durability="fsync", disk=None, segment_bytes=1 << 30, topics=None):
         self.segment_bytes = segment_bytes
         self.disk = disk or SimulatedDisk()
         self.disk.make_folder("data")
@@ -68,16 +54,20 @@ class ShardWorld:
         self.timers = []
         self.facts = []
         self.durability = durability
-        self.catalog = self.make_catalog()
+        self.catalog = Catalog({"t": 16} if topics is None else topics, {"t": TOPIC_ID})
         self.open()
 
     def open(self):
         log = Log.open(self.disk, "data/__consumer_offsets-0", self.log_settings())
         log.sync()
-        self.shard = Shard(
+        self.shard = self.make_shard(log, GroupsConfig())
+        self.shard.load()
+
+    def make_shard(self, log, config, **options):
+        return Shard(
             0,
             log,
-            lambda: GroupMachine(GroupsConfig(), self.catalog),
+            lambda: GroupMachine(config, self.catalog),
             Serde(Codec.of(None), RECORD_KEYS),
             self.clock,
             make_writer=lambda log, durable, failed: Writer(log, self.durability, self.run, durable, failed),
@@ -86,8 +76,8 @@ class ShardWorld:
             commit_timeout_ms=5_000,
             on_fact=lambda index, fact: self.facts.append(fact),
             on_durable=lambda index: None,
+            **options,
         )
-        self.shard.load()
 
     def log_settings(self):
         return LogSettings(segment_bytes=self.segment_bytes, segment_ms=None, retention_ms=None)

@@ -1,4 +1,4 @@
-"""A log with transactions, a real broker's or ours, loads as what it means; whatever is undecided stays undecided."""
+"""A log with transactions, a real broker's or ours, loads to the right state; open transactions stay open."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.loader import load
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
-from tests.runtime.shard_world import Catalog
+from tests.support.catalog import Catalog
 
 TRANSACTIONAL = 1 << 4
 SERDE = Serde(Codec.of(None), RECORD_KEYS)
@@ -26,7 +26,7 @@ def offset_record(partition, offset):
 
 
 class History:
-    """Writes a log and keeps, naively, what it means."""
+    """Writes a log, and keeps a naive model of its meaning."""
 
     def __init__(self):
         disk = SimulatedDisk()
@@ -61,7 +61,7 @@ class History:
                 self.meaning[partition] = staged
 
     def loaded(self):
-        groups = GroupMachine(GroupsConfig(), Catalog())
+        groups = GroupMachine(GroupsConfig(), Catalog({"t": 16}))
         load(self.log, SERDE, groups)
         return {
             partition: value.offset for (_, partition), value in groups.offsets.by_group.get("g", {}).items()

@@ -1,7 +1,7 @@
-"""Servers for stories: ours and, where Java and Maven are, Kafka itself; one of each per configuration, one at a time.
+"""Servers for stories: ours and, where Java and Maven are installed, Kafka; one per configuration, one at a time.
 
-A broker that nobody asks costs a third of a core, so the one of the last configuration ends when another is asked for, and
-the stories come in the order of their configurations.
+An idle broker uses a third of a core, so it is stopped when a different configuration is requested, and stories run in the
+order of their configurations.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection, ConnectionClosed
 
-# Small enough that a story can fill a group, and time out a transaction; assignments do not wait for company.
+# Small enough that a story can fill a group and time out a transaction; assignments do not wait for more members.
 SETTINGS = {
     "group.max.size": "4",
     "group.consumer.max.size": "3",
@@ -34,7 +34,7 @@ DIALECT = "kip-792"
 
 
 def wait_until_serving(bootstrap: str) -> None:
-    """A new Kafka makes internal topics and ids when first asked, a restarted one loads them; both say "not yet"."""
+    """Waits for a new Kafka to create its internal topics, or a restarted one to load them; requests fail until then."""
 
     def serves() -> bool:
         with contextlib.suppress(OSError, ConnectionClosed), Connection(bootstrap) as link:
@@ -55,7 +55,7 @@ def wait_until_serving(bootstrap: str) -> None:
 
 
 def one_at_a_time(start: Callable[[ExitStack, dict[str, str]], Broker]) -> Iterator[Brokers]:
-    """Brokers by what makes them differ; `start` leaves with the stack how the broker is ended."""
+    """Starts brokers by configuration, stopping the previous one; `start` registers with the stack how to stop its broker."""
     with ExitStack() as stack:
         running: tuple[str, Broker] | None = None
 
@@ -73,7 +73,7 @@ def one_at_a_time(start: Callable[[ExitStack, dict[str, str]], Broker]) -> Itera
 
 @pytest.fixture(scope="session")
 def our_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    """Our server with given settings."""
+    """Our server with the given settings."""
 
     def start(stack: ExitStack, settings: dict[str, str]) -> Broker:
         dialect = HeldPort()
@@ -97,7 +97,7 @@ def our_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
 
 @pytest.fixture(scope="session")
 def kafka_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    """The same of Kafka 4.4; skips, saying why, where it cannot run."""
+    """Kafka 4.4 with the given settings; skips with a reason where it cannot run."""
 
     def start(stack: ExitStack, settings: dict[str, str]) -> Broker:
         broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), settings)

@@ -1,4 +1,4 @@
-"""Holds the conversation of a story with a server, and writes down what it hears in the story's own words."""
+"""Plays a story to a server, and writes the answers in the notation of stories."""
 
 import contextlib
 import json
@@ -19,14 +19,14 @@ from tests.support.record_batch import CONTROL, TRANSACTIONAL, Batch, read_batch
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection, ConnectionClosed, definition, fields_of, snake
 
-QUIET_S = 0.08  # how long "waits" listens before it believes
+QUIET_S = 0.08  # how long "waits" listens for an answer that must not come
 ANSWER_WITHIN_S = 20.0
 EVENTUALLY_WITHIN_S = 20.0
-SHORT_ID = re.compile(r"[A-Za-z0-9_-]{22}")  # what a coordinator calls a member of a consumer group that brings no id
+SHORT_ID = re.compile(r"[A-Za-z0-9_-]{22}")  # the id that a coordinator gives a consumer group member that sends none
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 NODE_FIELDS = {"node_id", "broker_id", "leader_id", "controller_id", "replica_nodes", "isr_nodes", "replicas"}
 DAY_MS = 86_400_000
-LONG_MESSAGE = 39  # beyond it an error's message is prose for people, and each server has its own
+LONG_MESSAGE = 39  # a longer error message is prose, and each server has its own
 SORTED_BY_RULE = {
     ("JoinGroup", "members"),
     ("DescribeGroups", "members"),
@@ -36,12 +36,12 @@ SORTED_BY_RULE = {
 
 
 class Differs(AssertionError):
-    """The server's answer is another one than the story's."""
+    """The server's answer differs from the story's."""
 
 
 @dataclass(slots=True)
 class Broker:
-    """A server to talk to. `restart` kills it, starts it again on its data and returns when it answers.
+    """A server under test. `restart` kills it, starts it again on its data and returns when it answers.
 
     `dialects` are the addresses of listeners that speak another dialect.
     """
@@ -51,7 +51,7 @@ class Broker:
     dialects: dict[str, str] = field(default_factory=dict)
 
 
-# A server with these settings; a story that restarts its server gets one of its own, under its name.
+# Returns a server with these settings; a story that restarts its server gets its own, under the story's name.
 Brokers = Callable[[dict[str, str], str], Broker]
 
 
@@ -77,7 +77,7 @@ class Conversation:
         self.topic_ids[(5).to_bytes(16, "big")] = "<5>"
 
     def run(self, rewrite: bool = False) -> dict[int, str]:
-        """The answers heard, by the line of their step. Unless rewriting, an answer that differs raises Differs."""
+        """Returns the answers by the line of their step. Raises Differs if an answer differs, unless rewriting."""
         heard: dict[int, str] = {}
         with ExitStack() as stack:
             stack.callback(self.hang_up)
@@ -103,7 +103,7 @@ class Conversation:
         for connection in self.actors.values():
             connection.close()
 
-    # --- the world a story begins in ---
+    # --- the initial state of a story ---
 
     def prepare(self) -> None:
         with Connection(self.broker.bootstrap, "story") as link:
@@ -130,7 +130,7 @@ class Conversation:
 
     @staticmethod
     def partitions_serve(link: Connection, topic: dict[str, Any]) -> bool:
-        """A partition may have a leader that does not know it yet."""
+        """Whether all partitions serve: a partition may have a leader that has not taken over yet."""
         wanted = [
             {"partition_index": partition["partition_index"], "timestamp": -1} for partition in topic["partitions"]
         ]
@@ -148,13 +148,13 @@ class Conversation:
     # --- steps ---
 
     def perform(self, step: Step, rewrite: bool) -> str | None:
-        """Does one step. The answer's text, or None for a step that has none."""
+        """Performs one step; returns the answer's text, or None for a step without an answer."""
         text = step.text
         if match := re.fullmatch(r"wait (\d+)ms", text):
             time.sleep(int(match[1]) / 1000)
         elif match := re.fullmatch(r"let (\w+) = (.*)", text):
             self.lets[match[1]] = parse(match[2])
-            with contextlib.suppress(StoryError):  # what can be known already is known by its name in answers
+            with contextlib.suppress(StoryError):  # answers show a value by its name if it can be evaluated already
                 self.evaluate(self.lets[match[1]])
         elif match := re.fullmatch(r"(\w+) closes", text):
             self.actors.pop(match[1]).close()
@@ -207,7 +207,7 @@ class Conversation:
                 values = self.request_values(api, self.evaluate(body))
                 link.send(api, version, values, bytes.fromhex((match[4] or "0x")[2:]))
         except ConnectionClosed:
-            return  # heard when the answer is read
+            return  # noticed when the answer is read
 
     def hear(self, name: str, may_wait: bool, unordered: bool) -> str:
         link = self.actors[name]
@@ -280,7 +280,7 @@ class Conversation:
         return re.sub(r"<\w+>", known, text)
 
     def request_values(self, api: str, values: dict[str, Any]) -> dict[str, Any]:
-        """Words become bytes, names and keys become real ones where the definition says so."""
+        """Replaces words by bytes, and names and keys by real ones, where the definition requires it."""
         schema = definition(api + "Request")
         common = {struct_["name"]: struct_["fields"] for struct_ in schema.get("commonStructs", [])}
 
@@ -312,7 +312,7 @@ class Conversation:
         return layout(self.texts("", answer))
 
     def keep_own(self, api: str, answer: dict[str, Any]) -> None:
-        """Lists of everything the server has show only what is this story's."""
+        """Reduces lists of everything on the server to what belongs to this story."""
         own = set(self.real.values())
         if api == "ListGroups":
             answer["groups"] = [group for group in answer["groups"] if group["group_id"] in own]
@@ -339,7 +339,7 @@ class Conversation:
         return UUID.sub(lambda match: self.uuids.get(match[0], "<new>"), text)
 
     def texts(self, key: str, value: Any) -> Any:
-        """The same shape with leaves as text."""
+        """Returns the same structure with its leaves as text."""
         if isinstance(value, dict):
             return {
                 name: self.texts(name, item)

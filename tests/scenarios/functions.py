@@ -1,4 +1,4 @@
-"""Functions that a story may use where bytes would say little."""
+"""Functions that a story may call where raw bytes would be unreadable."""
 
 import struct
 import time
@@ -24,14 +24,14 @@ def subscription(*topics: str, v: int = 1, **more: Any) -> bytes:
 
 
 def assignment(held: dict[str, list[int]], v: int = 1, user: str | None = None) -> bytes:
-    """A ConsumerProtocol assignment. `user` is what an assignor adds for itself."""
+    """A ConsumerProtocol assignment. `user` is the assignor's own data."""
     topics = [text(topic) + array([struct.pack(">i", p) for p in partitions]) for topic, partitions in held.items()]
     user_data = struct.pack(">i", -1) if user is None else struct.pack(">i", len(user)) + user.encode()
     return struct.pack(">h", v) + array(topics) + user_data
 
 
 def read_assignment(data: bytes) -> tuple[dict[str, list[int]], int] | None:
-    """What `assignment` was told to make these bytes, without user data; None if it did not make them."""
+    """Inverts `assignment` for bytes without user data: (partitions by topic, version), or None if it cannot have made them."""
     held: dict[str, list[int]] = {}
     try:
         version, topics = struct.unpack_from(">hi", data)
@@ -57,9 +57,10 @@ def array(items: list[bytes]) -> bytes:
 
 
 def batch(values: list[str], producer: int = -1, epoch: int = -1, sequence: int = -1, **more: Any) -> bytes:
-    """A record batch of these values. `time` is that of its records in ms, now if not said; `damaged: true` spoils its CRC.
+    """A record batch of these values.
 
-    `transactional: true` makes it part of its producer's transaction.
+    `time` is the timestamp of its records in ms, by default now; `damaged: true` corrupts its CRC; `transactional:
+    true` makes it part of its producer's transaction.
     """
     made = Batch(
         values=[value.encode() for value in values],

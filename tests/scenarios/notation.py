@@ -1,7 +1,7 @@
 """The notation of values in stories: Kafka's fields as a reader would write them, `{group_id: g, members: [...]}`.
 
-Close to JSON, without its quotes where a word needs none; `...join` spreads a named struct, `0x0a` are bytes,
-`subscription(t)` is made by a function of functions.py, null, true and false are what they say.
+It is close to JSON, without quotes where a word needs none. `...join` spreads a named struct, `0x0a` denotes bytes,
+`subscription(t)` calls a function of functions.py, and null, true and false have their usual meaning.
 """
 
 import json
@@ -14,7 +14,7 @@ WIDTH = 118
 
 
 class StoryError(Exception):
-    """The file is not a story."""
+    """The file is not a valid story."""
 
 
 TOKEN = re.compile(r'\s*(\.\.\.|[{}\[\](),:]|"(?:[^"\\]|\\.)*"|0x[0-9a-f]*(?![\w])|[^\s{}\[\](),:"]+)')
@@ -35,7 +35,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A value made by one of the functions below: `subscription(t)`."""
+    """A value returned by a function of functions.py: `subscription(t)`."""
 
     function: str
     arguments: list[Any]
@@ -96,7 +96,7 @@ def parse_fields(tokens: list[str], at: int, end: str) -> tuple[dict[Any, Any], 
             at += 2
         else:
             if tokens[at + 1] != ":":
-                raise StoryError(f"a colon is missing behind {tokens[at]!r}")
+                raise StoryError(f"a colon is missing after {tokens[at]!r}")
             out[tokens[at]], at = parse_value(tokens, at + 2)
         at += tokens[at] == ","
     return out, at + 1
@@ -125,7 +125,7 @@ def spell(tokens: list[str]) -> str:
 
 
 def plain(text: str) -> str:
-    """The text without its line breaks and the spaces around brackets."""
+    """The text without whitespace."""
     return re.sub(r"\s+", "", text)
 
 
@@ -138,7 +138,7 @@ def one_line(value: Any) -> str:
 
 
 def layout(value: Any, indent: int = 0, head: str = "") -> str:
-    """Text in lines of WIDTH, one element of a long list per line."""
+    """Text in lines of at most WIDTH, with one element of a long list per line."""
     flat = head + one_line(value)
     if len(flat) + indent <= WIDTH - 3 or isinstance(value, str):
         return flat
@@ -150,7 +150,7 @@ def layout(value: Any, indent: int = 0, head: str = "") -> str:
 
 
 def fill(value: dict[str, Any], indent: int) -> Iterator[str]:
-    """The fields of a long struct, as many on a line as fit."""
+    """Yields the fields of a long struct, as many per line as fit."""
     line = " " * indent
     for key, item in value.items():
         flat = f"{key}: {one_line(item)}"

@@ -1,6 +1,6 @@
-"""Conversations with a coordinator as text: what a story file holds, and how it is read and rewritten.
+"""Conversations with a coordinator as text: the format of a story file, and how it is read and rewritten.
 
-A story is a file. Its first comment is the promise it keeps; then come requests with their complete answers:
+A story is a file. Its first comment states a promise; requests with their complete answers follow:
 
     # A new member is given an id first and joins with it (KIP-394).
     names: g
@@ -10,31 +10,31 @@ A story is a file. Its first comment is the promise it keeps; then come requests
     a: JoinGroup v4 {...join}
        {error_code: MEMBER_ID_REQUIRED, generation_id: -1, ...}
 
-`a` is an actor: a connection whose client id is its name. What stands indented below a request is the answer:
+`a` is an actor: a connection whose client id is its name. The indented text below a request is the answer:
 
-    {...}     every field the version has (throttle_time_ms and tagged fields only where they are not the default)
-    waits     the server holds the answer back; `a gets` takes it later, `a waits` says it is still held back
-    closes    the server closes the connection without a word
+    {...}     every field of the version (throttle_time_ms and tagged fields only if they differ from the default)
+    waits     the server holds the answer back; `a gets` receives it later, `a waits` asserts that it is still held back
+    closes    the server closes the connection without an answer
     0x...     the raw answer, where the request was raw too
 
-Requests are `a: Api vN {...}`, with `+ 0x00` for surplus bytes behind the body; `a: Api vN 0x...` with a body made by
-hand; `a: frame 0x...` for a whole frame but its length; `a: bytes 0x...` for anything. `a sends ...` does not wait at
-all. Behind a request, `, eventually` repeats it until the answer is the one written (a change that spreads in its own
-time), and `, unordered` sorts the lists of the answer (their order is a hash map's in Kafka). The members in answers of
-JoinGroup, DescribeGroups, ConsumerGroupDescribe and StreamsGroupDescribe are always sorted.
+Requests are `a: Api vN {...}`, with `+ 0x00` for surplus bytes after the body; `a: Api vN 0x...` with a body as raw
+bytes; `a: frame 0x...` for a whole frame without its length; `a: bytes 0x...` for arbitrary bytes. `a sends ...` does not
+wait for the answer. After a request, `, eventually` repeats it until the answer is the one written (for a change that
+takes time to spread), and `, unordered` sorts the lists of the answer (in Kafka their order is that of a hash map). The
+members in answers of JoinGroup, DescribeGroups, ConsumerGroupDescribe and StreamsGroupDescribe are always sorted.
 
 Other lines: `wait 500ms`; `a closes`; `a is {client_id: null, dialect: kip-792}` before a's first request; `restart`,
-a SIGKILL and a new start on the same data.
+which is SIGKILL and a new start on the same data.
 
-At the top: `after: other` begins where the story other.txt ends, with its names, lets, actors and symbols; `names:` are
-groups and topics that get a fresh real name in each run; `topics: t=2` makes topics first; `set: key=value` asks for a
-server with that configuration, beside what conftest.py sets; `only: coordinator` marks an extension of ours, not Kafka's.
+At the top: `after: other` starts where the story other.txt ends, with its names, lets, actors and symbols; `names:` lists
+groups and topics that get a fresh real name in each run; `topics: t=2` creates topics first; `set: key=value` requires a
+server with that configuration in addition to conftest.py's; `only: coordinator` marks an extension that Kafka lacks.
 
-Symbols stand for what differs between runs. `<1>` is a uuid (or the short id that a coordinator makes), in order of
-appearance, so `a-<1>` is a member id made of client id `a`; `<t>` is the id of topic t; then `<node>`, `<host>`, `<port>`,
+Symbols stand for values that differ between runs. `<1>` is a uuid (or the short id that a coordinator makes), in order of
+appearance, so `a-<1>` is a member id derived from client id `a`; `<t>` is the id of topic t; then `<node>`, `<host>`, `<port>`,
 `<cluster>`, `<time>`, `<producer1>` and `<text>`, a long error message.
 
-The steps are Kafka's own requests and not a library of helpers, so who knows Kafka can read them.
+The steps are Kafka's own requests rather than a library of helpers, so anybody who knows Kafka can read them.
 """
 
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ from tests.scenarios.notation import StoryError
 
 @dataclass(slots=True)
 class Step:
-    """A line that does something, and the answer written below it (None: it has none)."""
+    """A line with an action, and the answer written below it (None: no answer)."""
 
     line: int
     text: str
@@ -85,7 +85,7 @@ class Story:
 def read_story(path: Path) -> Story:
     lines = path.read_text().splitlines()
     if not lines or not lines[0].startswith("# "):
-        raise StoryError(f"{path.name} does not open with its promise")
+        raise StoryError(f"{path.name} does not start with its promise")
     story = Story(path, lines, lines[0].removeprefix("# "))
     at = 0
     while at < len(lines):

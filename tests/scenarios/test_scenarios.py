@@ -1,6 +1,6 @@
-"""Every story in this folder is true of our server, and of Kafka 4.4 unless it says that it is an extension of ours.
+"""Every story in this folder holds for our server, and for Kafka 4.4 unless it is marked as an extension.
 
-`pytest tests/scenarios --rewrite` writes the answers anew: Kafka's, or ours where the story is ours alone.
+`pytest tests/scenarios --rewrite` replaces the answers: with Kafka's, or with our server's where a story is an extension.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ STORIES = sorted(
     key=lambda story: (sorted(story.settings.items()), story.restarts, story.path),
 )
 RACES = 3
-"""A story with `wait` races against time-outs; on a busy machine it may come too late for one, so it may try again."""
+"""Attempts of a story with `wait`: it races against timeouts and may be too slow for one on a busy machine."""
 
 
 def hold(story: Story, servers: Brokers, rewrite: bool) -> None:
@@ -32,13 +32,11 @@ def hold(story: Story, servers: Brokers, rewrite: bool) -> None:
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.path.stem)
-def test_our_server_answers_as_the_story_tells(
-    story: Story, our_servers: Brokers, request: pytest.FixtureRequest
-) -> None:
+def test_our_server_answers_as_in_the_story(story: Story, our_servers: Brokers, request: pytest.FixtureRequest) -> None:
     hold(story, our_servers, story.only is not None and request.config.getoption("--rewrite"))
 
 
 @pytest.mark.java
 @pytest.mark.parametrize("story", [story for story in STORIES if story.only is None], ids=lambda story: story.path.stem)
-def test_kafka_answers_as_the_story_tells(story: Story, kafka_servers: Brokers, request: pytest.FixtureRequest) -> None:
+def test_kafka_answers_as_in_the_story(story: Story, kafka_servers: Brokers, request: pytest.FixtureRequest) -> None:
     hold(story, kafka_servers, request.config.getoption("--rewrite"))

@@ -1,4 +1,4 @@
-"""A server with a data plane and an asker without a socket; every answer goes through the codec, as a client's does."""
+"""A server with a data plane, and requests without a socket; every response goes through the codec, as a client's does."""
 
 from types import SimpleNamespace
 
@@ -63,16 +63,16 @@ def ask(server, name, version, **fields):
     """The exchange after its request was handled; `answer` is None while it waits."""
     api = next(api for api in server.apis.values() if api.name == name)
     request = getattr(messages, f"{name}Request")(**fields)
-    asker = ReplyTarget(api, version, request, server.apis)
+    exchange = ReplyTarget(api, version, request, server.apis)
     try:
-        api.handle(server, asker)
+        api.handle(server, exchange)
     except KafkaError as error:
-        asker.reply(api.refuse(request, error, version))
-    return asker
+        exchange.reply(api.refuse(request, error, version))
+    return exchange
 
 
 def answer(server, name, version, **fields):
     """The answer to a request that is answered at once."""
-    asker = ask(server, name, version, **fields)
-    assert asker.answer is not None
-    return asker.answer
+    exchange = ask(server, name, version, **fields)
+    assert exchange.answer is not None
+    return exchange.answer

@@ -1,10 +1,11 @@
-"""Kafka's own Java code for tests: jars by Maven, small programs compiled against them, and how Java is run.
+"""Kafka's own Java code for tests: resolves jars with Maven, compiles small programs against them, and runs Java.
 
-Everything skips the test, saying why, where Java or Maven is missing or the jars cannot be had. What Maven resolved and what
-was compiled is kept in the user's cache folder, so that it is done once for each set of artifacts.
+Every function skips the test with a reason where Java or Maven is missing or the jars cannot be fetched. Resolved jars
+and compiled programs are kept in the user's cache folder, so this work is done once for each set of artifacts.
 
-The suite starts more than a hundred Java processes, and half of what each costs is reading and checking the same classes. So
-the first of a class path that ends in order leaves them as it has them in memory (class data sharing), also in that folder.
+The suite starts more than a hundred Java processes, and half of the cost of each is loading and verifying the same
+classes. Therefore the first process of a class path that ends normally leaves a class data sharing archive in that
+folder.
 """
 
 import contextlib
@@ -32,9 +33,9 @@ _POM = """\
 
 
 def kafka_classpath(artifacts: Sequence[str], exclude: Sequence[str] = ()) -> str:
-    """The class path of artifacts ("group:artifact:version") and all that they need.
+    """The class path of artifacts ("group:artifact:version") and their dependencies.
 
-    `exclude`: artifacts ("group:artifact") to leave out wherever they are asked for.
+    `exclude`: artifacts ("group:artifact") to leave out wherever they are required.
     """
     for tool in ("java", "javac", "mvn"):
         if shutil.which(tool) is None:
@@ -45,7 +46,7 @@ def kafka_classpath(artifacts: Sequence[str], exclude: Sequence[str] = ()) -> st
     if not _is_complete(resolved):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "pom.xml").write_text(pom)
-        # A name of this process's own: two test runs may resolve at once.
+        # A name unique to this process: two test runs may resolve at once.
         output = folder / f"classpath-{os.getpid()}.txt"
         command = ["mvn", "-q", "-B", "dependency:build-classpath", f"-Dmdep.outputFile={output}"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=280)
@@ -56,7 +57,7 @@ def kafka_classpath(artifacts: Sequence[str], exclude: Sequence[str] = ()) -> st
 
 
 def compile_java(source: Path, classpath: str) -> str:
-    """Compiles one file; returns the class path that runs it, its jar behind the others."""
+    """Compiles one file; returns the class path that runs it, with its jar last."""
     digest = hashlib.sha256(f"{source.read_text()}\n{classpath}".encode()).hexdigest()[:16]
     jar = CACHE / f"{source.stem}-{digest}.jar"
     if not jar.exists():
@@ -68,7 +69,7 @@ def compile_java(source: Path, classpath: str) -> str:
             ):
                 done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
                 assert done.returncode == 0, done.stderr
-            # A name of this process's own: two test runs may compile at once.
+            # A name unique to this process: two test runs may compile at once.
             shutil.copy(made, moving := jar.with_suffix(f".{os.getpid()}"))
             moving.replace(jar)
     return os.pathsep.join((classpath, str(jar)))
@@ -82,12 +83,12 @@ def java(
     options: Sequence[str] = (),
     archive: Path | None = None,
 ) -> list[str]:
-    """The command that runs a class. `archive`: a file for its classes to be left in, from `archive_to_make`."""
+    """The command that runs a class. `archive`: the file to write its class archive to, from `archive_to_make`."""
     command = ["java", f"-Xmx{heap_mib}m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", *options]
     if archive is not None:
         command += [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:disable"]
     else:
-        # Of this class path, or of the one that it begins with. One that does not fit any more is passed over.
+        # The archive of this class path, or of its prefix without the last jar. Java ignores one that no longer matches.
         kept = (_archive_of(path) for path in (classpath, classpath.rpartition(os.pathsep)[0]))
         command += [f"-XX:SharedArchiveFile={path}" for path in kept if path.exists()][:1]
         command += ["-Xlog:disable"]
@@ -96,13 +97,15 @@ def java(
 
 @contextlib.contextmanager
 def archive_to_make(classpath: str) -> Iterator[Path | None]:
-    """Where the first process of a class path is to leave its classes, before the block ends; None if one has done so."""
+    """Yields the file to which the first process of a class path must write its classes before the block ends, or None
+    if the archive exists.
+    """
     kept = _archive_of(classpath)
     if kept.exists():
         yield None
         return
     kept.parent.mkdir(parents=True, exist_ok=True)
-    # A name of this process's own: two test runs may be at it.
+    # A name unique to this process: two test runs may create it at once.
     making = kept.with_suffix(f".{os.getpid()}")
     yield making
     if making.exists():
@@ -110,7 +113,7 @@ def archive_to_make(classpath: str) -> Iterator[Path | None]:
 
 
 def run_java(classpath: str, main: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs a class to its end."""
+    """Runs a class until it ends."""
     with archive_to_make(classpath) as archive:
         command = java(classpath, main, *arguments, archive=archive)
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)

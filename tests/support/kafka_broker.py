@@ -1,9 +1,9 @@
-"""A real Apache Kafka broker for tests: what a story claims about Kafka is checked against Kafka.
+"""A real Apache Kafka broker for tests: a story's claims about Kafka are verified against Kafka.
 
-One KRaft node on loopback, its jars through Maven. Where Java or Maven is missing the test that asks skips, saying so.
+One KRaft node on loopback, with its jars from Maven. Where Java or Maven is missing the test skips with a reason.
 
-The settings differ from Kafka's defaults where one test node needs it and where waiting would only cost time; they are
-the ones that config/test.yaml gives our own server.
+The settings differ from Kafka's defaults where a single test node requires it and where waiting would only cost time;
+they are those that config/test.yaml gives our own server.
 """
 
 import base64
@@ -18,7 +18,7 @@ from tests.support.java_support import KAFKA_VERSION, archive_to_make, java, kaf
 from tests.support.ports import HeldPort
 from tests.support.waiting import wait_until
 
-KAFKA_TOOLS = "4.3.0"  # the newest whose tools are published; they read what 4.4 writes
+KAFKA_TOOLS = "4.3.0"  # the newest whose tools are published; they read the format of 4.4
 STARTED_WITHIN_S = 120.0
 STOPPED_WITHIN_S = 90.0
 BROKER_LOG = """status=error
@@ -34,14 +34,14 @@ logger.server.level=info
 
 
 LOGGING = ("org.apache.logging.log4j:log4j-core:2.24.3", "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3")
-# The broker of 4.4.0 asks for tools-api of its own version, which is not published.
+# The broker of 4.4.0 requires tools-api of its own version, which is not published.
 TOOLS_API = "org.apache.kafka:kafka-tools-api"
 BROKER = (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", f"{TOOLS_API}:{KAFKA_TOOLS}", *LOGGING)
 TOOLS = (f"org.apache.kafka:kafka-tools:{KAFKA_TOOLS}", *LOGGING)
 
 
 class KafkaBroker:
-    """One broker and its folder. Its ports are chosen once, so that a new start is a restart for its clients."""
+    """One broker and its folder. Its ports are chosen once, so that clients see a new start as a restart."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None):
         self.folder = folder
@@ -91,7 +91,7 @@ class KafkaBroker:
 
     def _start(self, archive: Path | None = None) -> Self:
         if not self.data_dir.exists():
-            # not a bare one: a leading dash would be taken for an option
+            # a leading dash would be parsed as an option
             cluster = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
             formatting = ["format", "-t", cluster, "-c", str(self.config)]
             command = self.java("kafka.tools.StorageTool", *formatting)
@@ -119,7 +119,7 @@ class KafkaBroker:
         self.process.wait(STOPPED_WITHIN_S)
 
     def stop(self) -> None:
-        """The end: an orderly one, SIGKILL when it takes too long."""
+        """Stops the broker, by SIGKILL if an orderly shutdown takes too long."""
         for held in self._held:
             held.release()
         self._end()
@@ -135,7 +135,7 @@ class KafkaBroker:
 
 
 def dump_segments(*files: Path, options: tuple[str, ...] = ("--print-data-log",)) -> str:
-    """What Kafka's DumpLogSegments makes of files of a partition's folder."""
+    """The output of Kafka's DumpLogSegments for files of a partition's folder."""
     named = ("--files", ",".join(map(str, files)))
     done = run_java(kafka_classpath(TOOLS), "org.apache.kafka.tools.DumpLogSegments", *options, *named)
     assert done.returncode == 0, done.stdout + done.stderr

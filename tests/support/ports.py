@@ -1,15 +1,16 @@
-"""Ports that stay ours while the server that uses them is dead.
+"""Ports that stay reserved while the server that uses them is dead.
 
-A port that a killed server leaves is anybody's: the system hands it to the next client that connects from this machine, and
-the restart finds its address in use. So a socket of the test is bound to it all the time, one that does not listen: who
-connects is refused as by a dead server, a server may bind beside it (both allow it, SO_REUSEADDR), and nobody is given it.
+When a server is killed the system may give its port to the next client that connects from this machine, and the restart
+finds its address in use. Therefore a socket of the test is always bound to the port without listening: connections are
+refused as by a dead server, a server may bind beside it (both set SO_REUSEADDR), and the system gives the port to
+nobody else.
 """
 
 import socket
 
 
 class HeldPort:
-    """A free port of loopback, or the one named, until `release`."""
+    """A free port on loopback, or the given one, until `release`."""
 
     def __init__(self, port: int = 0):
         self._socket = socket.socket()

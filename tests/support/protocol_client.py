@@ -1,10 +1,10 @@
-"""A group member that follows the protocol and nothing else, and that a test can stop between any two of its steps.
+"""A group member that follows the protocol and nothing else, and that a test can hold between any two of its steps.
 
-A client library cannot be held at "joined and not yet synced", and it forgives more than the protocol asks. This member
-does what Kafka's protocol demands of a member: it comes back with the id it was given, joins again when told to, drops what
-it held when its generation is no more, and takes a lost answer for an unknown outcome. It runs in a thread of its own.
+A client library cannot be held at "joined and not yet synced", and it is more tolerant than the protocol requires. This
+member does exactly what Kafka's protocol demands: it returns with the id it was given, rejoins on request, drops its
+assignment when its generation ends, and treats a lost response as an unknown outcome. It runs in a thread of its own.
 
-The leader gives partitions round robin in the order of member ids, so that members can check each other.
+The leader assigns partitions round robin in the order of member ids, so that members can check each other.
 """
 
 import struct
@@ -20,14 +20,14 @@ HEARTBEAT_S = 0.05
 RECONNECT_S = 0.05
 NONE, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION = 0, 25, 22
 REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
-RETRIABLE = {14, 15, 16}  # the coordinator loads, is not there, is elsewhere
+RETRIABLE = {14, 15, 16}  # the coordinator is loading, unavailable, or elsewhere
 
 
 class ProtocolMember:
     """One member. `assignment` is what it holds (None: nothing until it has joined), in `generation`.
 
-    A test holds it at a step with `hold(step)`: "joined" (has its join's answer) or "synced" (has its assignment); waits
-    with `reached(step)`, and lets it `go_on()`.
+    A test holds it at a step with `hold(step)`: "joined" (has its JoinGroup response) or "synced" (has its assignment);
+    waits with `reached(step)`, and lets it `go_on()`.
     """
 
     def __init__(self, bootstrap: str, group: str, name: str, partitions: int, session_ms: int = 10_000):
@@ -55,14 +55,14 @@ class ProtocolMember:
         self._thread.start()
         return self
 
-    # --- what a test does with it ---
+    # --- controlled by the test ---
 
     def hold(self, step: str) -> None:
         with self._gate:
             self._held = step
 
     def reached(self, step: str) -> None:
-        """Returns when the member stands still at the step."""
+        """Returns when the member is held at the step."""
         with self._gate:
             assert self._gate.wait_for(lambda: self._at == step, WITHIN_S), f"{self} did not reach {step}"
 
@@ -99,7 +99,9 @@ class ProtocolMember:
             raise
 
     def _live(self, link: Connection) -> None:
-        """Until the connection breaks. A member with an assignment keeps it over that: the generation may live on."""
+        """Serves one connection until it breaks. A member with an assignment keeps it meanwhile, because the generation
+        may live on.
+        """
         while not self._over:
             if self.assignment is None:
                 self._join(link)
@@ -180,7 +182,7 @@ def unpack(assignment: bytes) -> list[int]:
 
 
 def correct_group(members: list[ProtocolMember]) -> bool:
-    """One generation, every partition held once, every member assigned."""
+    """Asserts one generation, every partition held once, and every member assigned."""
     for member in members:
         if member.failure is not None:
             raise member.failure
@@ -191,7 +193,7 @@ def correct_group(members: list[ProtocolMember]) -> bool:
 
 
 def wait_for_correct_group(bootstrap: str, members: list[ProtocolMember]) -> None:
-    """Waits until the members agree, and the server says the same of them."""
+    """Waits until the members agree with each other and with the server."""
     wait_until(
         lambda: correct_group(members) and described(bootstrap, members[0].group) == as_described(members),
         lambda: "a correct group: " + "; ".join(map(str, members)),

@@ -1,4 +1,4 @@
-"""Record batches (format v2) built and read by hand, independently of the code under test."""
+"""Record batches (format v2) built and read independently of the code under test."""
 
 import struct
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ HEADER = struct.Struct(">qiibIhiqqqhii")  # base offset .. record count
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A batch of values without keys. -1 throughout for a producer that is not idempotent."""
+    """A batch of values without keys. Producer fields are -1 for a producer that is not idempotent."""
 
     values: list[bytes]
     base_offset: int = 0
@@ -22,7 +22,7 @@ class Batch:
     producer_epoch: int = -1
     base_sequence: int = -1
     keys: tuple[bytes, ...] = ()
-    """Of a control batch that was read."""
+    """The keys, of a control batch that was read."""
 
     def encode(self) -> bytes:
         records = b""
@@ -67,7 +67,7 @@ def read_zigzag(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_batches(data: bytes) -> list[Batch]:
-    """The complete batches of a Fetch answer; a last one that was cut is left out, as clients do."""
+    """The complete batches of a Fetch response; a truncated last one is left out, as in clients."""
     found = []
     position = 0
     while position + 61 <= len(data):

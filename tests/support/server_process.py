@@ -1,7 +1,7 @@
-"""A real `coordinator serve` for tests: its own process, free ports, its own data folder, and ends we can choose.
+"""A real `coordinator serve` for tests: its own process, free ports, its own data folder, and several ways to end it.
 
-A crash test is only honest against a process that really dies, so nothing here runs inside the test's interpreter. What
-was started is stopped by its own pid, whatever the test did; the server's log is kept and shown when it does not start.
+A crash test is only honest against a process that really dies, so the server never runs in the test's interpreter. Each
+process is stopped by its own pid, whatever the test did; the server's log is kept and shown when it does not start.
 """
 
 import json
@@ -23,10 +23,10 @@ STOPPED_WITHIN_S = 60.0
 
 
 class ServerProcess:
-    """One server. `.bootstrap` ("host:port"), `.admin` ("http://host:port") and `.pid` are of the newest start.
+    """One server. `.bootstrap` ("host:port"), `.admin` ("http://host:port") and `.pid` belong to the latest start.
 
-    `settings` become `--set key=value` (JSON where the value is no string). Ports are chosen at the first start and
-    kept over restarts (nobody else is given them while the server is dead), as is `.data_dir`. `config=None` starts with
+    `settings` become `--set key=value` (as JSON unless the value is a string). Ports are chosen at the first start and
+    kept across restarts (nobody else gets them while the server is dead), as is `.data_dir`. `config=None` starts with
     the built-in defaults.
     """
 
@@ -91,7 +91,7 @@ class ServerProcess:
         return [*command, *self.arguments]
 
     def start(self) -> Self:
-        """Starts the server and returns when it says it is ready; fails with its log if it does not."""
+        """Starts the server and returns when it reports that it is ready; fails with its log if it does not."""
         assert not self.alive, "already started"
         if not self._held:
             self._held = [HeldPort(port) for port in self._ports]
@@ -113,19 +113,19 @@ class ServerProcess:
         return self
 
     def kill(self) -> None:
-        """SIGKILL, and waits until the process is gone."""
+        """SIGKILL; returns when the process is gone."""
         assert self.process is not None
         self.process.kill()
         self._wait()
 
     def terminate(self) -> int:
-        """SIGTERM, waits for the drain, returns the exit code."""
+        """SIGTERM; waits for the drain and returns the exit code."""
         assert self.process is not None
         self.process.terminate()
         return self._wait()
 
     def restart(self, *, kill: bool = False) -> Self:
-        """Stops the server if it still runs (SIGKILL if asked), and starts it on the same ports and data folder."""
+        """Stops the server if it still runs (by SIGKILL if `kill`), and starts it on the same ports and data folder."""
         if self.alive:
             if kill:
                 self.kill()
@@ -141,7 +141,7 @@ class ServerProcess:
         os.kill(self.pid, signal.SIGCONT)
 
     def stop(self) -> None:
-        """Ends the process if it runs, gently and then not; for clean-up, so it never fails."""
+        """Ends the process if it runs, first gently and then by force; for clean-up, so it never fails."""
         for held in self._held:
             held.release()
         self._held.clear()

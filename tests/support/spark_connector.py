@@ -1,7 +1,7 @@
-"""The jars of Spark's Kafka connector, through Maven.
+"""The jars of Spark's Kafka connector, from Maven.
 
-The connector of another 4.x than the session's is good enough to be tested with, and not every mirror has the newest. A
-part that Spark brings itself is left out; what remains is named here, so that Maven has nothing to choose.
+A connector of another 4.x version than the session's is good enough for tests, and not every mirror has the newest.
+Dependencies that Spark includes are left out; the remaining ones are listed here, so that Maven has nothing to choose.
 """
 
 import os
@@ -34,7 +34,7 @@ _BROUGHT_BY_SPARK = (
 
 @cache
 def connector_jars() -> tuple[str, ...] | None:
-    """Paths of the jars; None where they cannot be had (`why_no_connector` says why)."""
+    """Paths of the jars; None where they cannot be fetched (`why_no_connector` returns the reason)."""
     try:
         return tuple(kafka_classpath(_ARTIFACTS, exclude=_BROUGHT_BY_SPARK).split(os.pathsep))
     except pytest.skip.Exception as reason:
@@ -46,5 +46,5 @@ _why: list[str] = []
 
 
 def why_no_connector() -> str:
-    """The reason for which there are no jars."""
+    """The reason why there are no jars."""
     return _why[0] if _why else ""

@@ -1,7 +1,7 @@
 """Waiting in tests with real processes: for a condition, never for a time that is hoped to be long enough.
 
-There is one limit, and it is generous: on a machine that is busy with other work a limit that is just enough fails, and
-says nothing about what is tested. Only a failure takes that long.
+There is one limit, and it is generous: on a busy machine a tight limit fails without revealing anything about the code
+under test. Only a failure takes that long.
 """
 
 import time
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], T], what: str | Callable[[], object] = "", within_s: float = WITHIN_S) -> T:
-    """What the condition says when it says something true; asked again and again until then.
+    """Polls the condition until it is true; returns its value.
 
-    `what` was waited for in vain: a text, or what makes one, which is asked only then.
+    `what` names the condition in the failure message: a text, or a function that returns it.
     """
     deadline = time.monotonic() + within_s
     while not (found := condition()):

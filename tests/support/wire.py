@@ -1,8 +1,8 @@
-"""A socket that speaks Kafka's protocol one message at a time, for tests that say every byte themselves.
+"""A socket that speaks Kafka's protocol one message at a time, for tests that specify every byte.
 
-Real clients hide what a coordinator answers: they retry, rejoin and swallow errors. Tests about answers therefore talk
-on plain blocking sockets. Messages are dictionaries here, keyed by Kafka's field names in snake_case, because a test
-shows *all* fields of one version and nothing else; the bytes are made and read by the project's own codec.
+Real clients hide a coordinator's responses: they retry, rejoin and swallow errors. Tests about responses therefore use
+plain blocking sockets. Messages are dictionaries here, keyed by Kafka's field names in snake_case, because a test shows
+*all* fields of one version and nothing else; the project's own codec encodes and decodes the bytes.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ Values = dict[str, Any]
 
 
 class ConnectionClosed(Exception):
-    """The server ended the connection."""
+    """The server closed the connection."""
 
 
 def snake(name: str) -> str:
@@ -34,7 +34,7 @@ def snake(name: str) -> str:
 
 @cache
 def definition(name: str, dialect: str | None = None) -> dict[str, Any]:
-    """The message definition as its JSON says it, a dialect's own where it has one."""
+    """The message definition from its JSON, a dialect's own where it has one."""
     own = SCHEMAS / "dialects" / str(dialect) / f"{name}.json"
     return json.loads((own if own.exists() else SCHEMAS / f"{name}.json").read_text())
 
@@ -45,7 +45,7 @@ def api_key(api: str) -> int:
 
 
 def covers(versions: str | None, version: int) -> bool:
-    """Whether a version is in Kafka's notation: "3", "3+", "3-5", "none"."""
+    """Whether a version is in a range in Kafka's notation: "3", "3+", "3-5", "none"."""
     if not versions or versions == "none":
         return False
     low, dash, high = versions.partition("-")
@@ -65,7 +65,7 @@ def fields_of(kind: str, field: dict[str, Any], common: dict[str, Any]) -> list[
 
 
 def encode(name: str, version: int, values: Values, dialect: str | None = None) -> bytes:
-    """A message from its dictionary; fields not named have the definition's defaults."""
+    """A message from its dictionary; missing fields have the definition's defaults."""
     schema = definition(name, dialect)
     common = {struct_["name"]: struct_["fields"] for struct_ in schema.get("commonStructs", [])}
     top = getattr(messages, name)
@@ -90,7 +90,7 @@ def encode(name: str, version: int, values: Values, dialect: str | None = None) 
 
 
 def decode(name: str, version: int, data: bytes, dialect: str | None = None) -> Values:
-    """All fields of this version in the definition's order; tagged ones only where they are not the default."""
+    """All fields of this version in the definition's order; tagged ones only if they differ from the default."""
     message, end = Codec.of(dialect).decoder(name, version)(data, 0)
     assert end == len(data), f"{len(data) - end} bytes left over behind {name} v{version}"
     schema = definition(name, dialect)
@@ -114,7 +114,7 @@ def decode(name: str, version: int, data: bytes, dialect: str | None = None) -> 
 
 
 def frame(api: str, version: int, body: bytes, correlation_id: int, client_id: str | None) -> bytes:
-    """One request as it goes over the wire, length first."""
+    """One request as on the wire, length first."""
     header = struct.pack(">hhi", api_key(api), version, correlation_id)
     name = None if client_id is None else client_id.encode()
     header += struct.pack(">h", -1) if name is None else struct.pack(">h", len(name)) + name
@@ -124,7 +124,7 @@ def frame(api: str, version: int, body: bytes, correlation_id: int, client_id: s
 
 
 class Connection:
-    """One connection. `send` does not wait; `receive` gives the answer to the oldest request that has none yet."""
+    """One connection. `send` does not wait; `receive` returns the response to the oldest unanswered request."""
 
     def __init__(self, bootstrap: str, client_id: str | None = "test", dialect: str | None = None):
         host, _, port = bootstrap.rpartition(":")
@@ -137,11 +137,11 @@ class Connection:
         self._inbox = b""
 
     def send(self, api: str, version: int, values: Values, surplus: bytes = b"") -> None:
-        answered = values.get("acks") != 0  # Produce alone may ask for no answer
+        answered = values.get("acks") != 0  # only Produce may request no response
         self.send_body(api, version, encode(api + "Request", version, values, self.dialect) + surplus, answered)
 
     def send_body(self, api: str, version: int, body: bytes, answered: bool = True) -> None:
-        """A request whose body the test made itself, malformed perhaps."""
+        """A request whose body the test encoded itself, possibly malformed."""
         self._sent += 1
         if answered:
             self.unanswered.append((api, version, self._sent))
@@ -154,7 +154,7 @@ class Connection:
             raise ConnectionClosed from error
 
     def receive_bytes(self, within_s: float = ANSWER_WITHIN_S) -> bytes:
-        """The next answer without its length. TimeoutError while there is none; a later call carries on."""
+        """The next response without its length. Raises TimeoutError while there is none; a later call continues."""
         self.socket.settimeout(within_s)
         while len(self._inbox) < 4 or len(self._inbox) < 4 + struct.unpack_from(">i", self._inbox)[0]:
             try:
@@ -183,7 +183,7 @@ class Connection:
         return self.receive(within_s)
 
     def close(self) -> None:
-        """Ends the connection, for a thread that waits on it too."""
+        """Ends the connection, also for a thread that waits on it."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
@@ -196,7 +196,7 @@ class Connection:
 
 
 def commit(link: Connection, group: str, offsets: dict[int, int], **who: Any) -> None:
-    """Commits offsets of the topic `t` by partition, each with a note; all must be accepted."""
+    """Commits offsets of the topic `t` by partition, each with metadata; all must be accepted."""
     partitions = [
         {"partition_index": partition, "committed_offset": offset, "committed_metadata": f"note {offset}"}
         for partition, offset in offsets.items()

@@ -18,9 +18,6 @@ time.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from coordinator.groups.classic.group import State as ClassicState
-from coordinator.groups.classic.group import find_classic_group, pending_disarmed
-from coordinator.groups.classic.records import group_metadata_tombstone
 from coordinator.groups.epochs.heartbeat import (
     UNCHANGED,
     check_epoch,
@@ -28,7 +25,6 @@ from coordinator.groups.epochs.heartbeat import (
     existing,
     existing_to_leave,
     fence_epoch,
-    has_changed,
     invalid,
     refused_facts,
 )
@@ -36,12 +32,12 @@ from coordinator.groups.epochs.leave import leave
 from coordinator.groups.epochs.member import JOINING_EPOCH
 from coordinator.groups.epochs.membership import fence_size
 from coordinator.groups.epochs.static_members import join_static
-from coordinator.groups.events import delivered, event_only, group_converted, owns_all
+from coordinator.groups.events import delivered, owns_all
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.streams.committer import committer_of
 from coordinator.groups.streams.configure import Configured
-from coordinator.groups.streams.group import StreamsGroup, find_streams_group
+from coordinator.groups.streams.group import StreamsGroup, find_streams_group, session_key
 from coordinator.groups.streams.member import Endpoint, MemberState, StreamsMember, Tasks, TasksTuple
 from coordinator.groups.streams.partitions import partitions_by_endpoint
 from coordinator.groups.streams.soft_state import NO_TASK_OFFSETS, CachedHeartbeat, StreamsSoftState, TaskOffsets
@@ -109,7 +105,7 @@ def _heartbeat(groups: Groups, request: StreamsGroupHeartbeatRequest, context: R
 
 
 def _leave(update: StreamsUpdate, request: StreamsGroupHeartbeatRequest) -> Result:
-    leave(update, StreamsUpdate.remove, request.member_id, request.instance_id, request.member_epoch)
+    leave(update, request.member_id, request.instance_id, request.member_epoch)
     if request.shutdown_application:
         update.group.soft.shutdown_by = update.group.soft.shutdown_by or request.member_id
     return update.result(StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
@@ -163,7 +159,7 @@ def _answer(
     before = group.members.get(new.member_id)
     if not update.emit_if_joined(new, context) and before is not None and not is_joining and _owns_all(request, before):
         update.facts += owns_all(groups, group, committer_of(soft, before, topology, groups.catalog))
-    update.arm_session(new.member_id, settings.session_timeout_ms)
+    update.arm(session_key(update.group_id, new.member_id), settings.session_timeout_ms)
     answer = StreamsGroupHeartbeatResponse(
         member_id=new.member_id,
         member_epoch=new.member_epoch,
@@ -171,7 +167,7 @@ def _answer(
         task_offset_interval_ms=settings.task_offset_interval_ms,
         acceptable_recovery_lag=settings.acceptable_recovery_lag,
     )
-    tasks_changed = has_changed(old.assigned, new.assigned)
+    tasks_changed = old.assigned is not new.assigned and old.assigned != new.assigned
     if is_joining or tasks_changed or _lacks_some(request, new):
         answer.active_tasks = _to_response(new.assigned.active)
         answer.standby_tasks = _to_response(new.assigned.standby)
@@ -348,18 +344,14 @@ def _group_to_join(groups: Groups, group_id: str, member_id: str, now_ms: int) -
     known = StreamsUpdate.find(groups, group_id, now_ms)
     if known is not None:
         return known
-    if group_id not in groups.by_id:
-        groups.admit()
-        return StreamsUpdate(groups, StreamsGroup(group_id), now_ms)
-    classic = find_classic_group(groups, group_id)
-    if classic is None or classic.state is not ClassicState.EMPTY:
-        raise groups.not_found(group_id, Kind.STREAMS)
     update = StreamsUpdate(groups, StreamsGroup(group_id), now_ms)
-    update.records.append(group_metadata_tombstone(group_id))
-    update.timers += pending_disarmed(classic)
-    if classic.stored is not None:
-        event = group_converted(group_id, Kind.CLASSIC, Kind.STREAMS, update.group_epoch, member_id, 0)
-        update.facts.append(event_only(event))
+    other = groups.by_id.get(group_id)
+    if other is None:
+        groups.admit()
+    elif other.kind is Kind.CLASSIC and other.is_empty:
+        update.replace(groups, other, Kind.STREAMS, update.group_epoch, member_id)
+    else:
+        raise groups.not_found(group_id, Kind.STREAMS)
     return update
 
 

@@ -14,7 +14,8 @@ class Worker:
         common = {
             "bootstrap.servers": bootstrap,
             "client.id": transactional_id,
-            "metadata.recovery.strategy": "none",  # librdkafka 2.16 may lose a coordinator for good when it forgets all brokers
+            # librdkafka 2.16 may lose a coordinator permanently if it forgets all brokers.
+            "metadata.recovery.strategy": "none",
             "log_level": 0,
         }
         how = {"group.protocol": protocol}
@@ -48,7 +49,7 @@ class Worker:
         while True:
             self._collect()
             if self.batch:
-                # Of the generation in which the batch was read: the next one may be there before the offsets are sent.
+                # Of the generation in which the batch was read: the next may arrive before the offsets are sent.
                 metadata = self.consumer.consumer_group_metadata()
                 try:
                     self._transact(metadata)
@@ -103,7 +104,9 @@ class Worker:
 
     @staticmethod
     def again(call: Callable[[], object]) -> None:
-        """Until it works or fails for good: a transaction's calls may be repeated after a retriable error."""
+        """Repeats the call until it succeeds or fails permanently: calls of a transaction may be repeated after a
+        retriable error.
+        """
         while True:
             try:
                 call()

@@ -1,11 +1,11 @@
-"""What every worker of the bank does, whatever its library: one transfer in, two entries out.
+"""The part of a bank worker that is independent of its library: one transfer in, two entries out.
 
-    worker BOOTSTRAP GROUP TRANSACTIONAL_ID GROUP_PROTOCOL
+worker BOOTSTRAP GROUP TRANSACTIONAL_ID GROUP_PROTOCOL
 
-A transfer is the text "id:from:to:amount"; its entries are "id:account:amount", to the partition of the account. What
-happens to the worker is said as JSON lines: {"event": "began"}, and "aborted" and "ended" with a "why".
-SIGUSR1 asks it to stop (SIGSTOP) in its next transaction, when all is produced and the offsets are not yet sent: the moment in
-which a worker turns into a zombie.
+A transfer is the text "id:from:to:amount". Its entries, "id:account:amount", go to the partition of the account. The
+worker reports on stdout as JSON lines: {"event": "began"}, and "aborted" and "ended" with a "why". SIGUSR1 makes it
+stop itself (SIGSTOP) in its next transaction, when everything is produced and the offsets are not yet sent: the moment
+in which a worker turns into a zombie.
 """
 
 import json
@@ -45,7 +45,7 @@ def obey_signals() -> None:
 
 
 def stop_if_asked() -> None:
-    """Becomes a zombie here, if that was asked for."""
+    """Becomes a zombie here if SIGUSR1 requested it."""
     global _stops_next  # noqa: PLW0603 - as above
     if _stops_next:
         _stops_next = False

@@ -1,4 +1,4 @@
-"""aiokafka as a client program. Its calls are coroutines, so each command runs on a loop of the program's own."""
+"""aiokafka as a client program. Its methods are coroutines, so each command runs on a loop of the program."""
 
 import asyncio
 import sys
@@ -105,7 +105,7 @@ class Aiokafka(Program):
         self.wait(produce())
 
     def do_read_since(self, topic: str, partition: int, time_ms: int, count: int) -> list[str]:
-        """So many records of a partition, the first being the first of that time or later."""
+        """The number of records of a partition from the first with this timestamp or a later one."""
 
         async def read() -> list[str]:
             where = TopicPartition(topic, partition)

@@ -1,10 +1,10 @@
-"""What every client program of the suite does the same: commands as JSON lines in, results and events as JSON lines out.
+"""The part that all client programs share: commands as JSON lines in, results and events as JSON lines out.
 
-A command is {"id": n, "do": name, ...arguments}; its result {"id": n, "result": ...} or {"id": n, "error": text}. Events
-say what the client was told, in the order it was told: {"event": "assigned" | "revoked" | "lost", "partitions": [[t, p]]},
-{"event": "records", "records": [[topic, partition, offset, value]]}. All bear the time, `at_ns`, of a clock that all
-processes of a machine share. One thread talks to the client library, as users'
-programs do; the end of stdin ends the program, so that none outlives its test.
+A command is {"id": n, "do": name, ...arguments}; its result is {"id": n, "result": ...} or {"id": n, "error": text}.
+Events report the client's callbacks in order: {"event": "assigned" | "revoked" | "lost", "partitions": [[t, p]]} and
+{"event": "records", "records": [[topic, partition, offset, value]]}. All carry `at_ns`, the time of a clock that all
+processes of a machine share. One thread uses the client library, as in users' programs. The end of stdin ends the
+program, so that it never outlives its test.
 """
 
 import json
@@ -38,14 +38,14 @@ def read_commands() -> "queue.Queue[dict[str, Any]]":
 
 
 class Program(ABC):
-    """One client program. Subclasses give each command as a method `do_<name>` and poll their consumer."""
+    """One client program. Subclasses implement each command as a method `do_<name>` and poll their consumer."""
 
     def __init__(self, bootstrap: str):
         self.bootstrap = bootstrap
 
     @abstractmethod
     def poll(self) -> bool:
-        """Lets the consumer work for a moment and says its records; False if there is no consumer."""
+        """Lets the consumer work for a moment and reports its records; returns False if there is no consumer."""
 
     def run(self) -> None:
         commands = read_commands()

@@ -113,7 +113,7 @@ class Confluent(Program):
 
     @cached_property
     def admin(self) -> AdminClient:
-        """Kept: one that is let go of gives up what it was asked."""
+        """Kept because a discarded object cancels its requests."""
         return AdminClient({"bootstrap.servers": self.bootstrap})
 
 

@@ -1,8 +1,8 @@
-"""kafka-python extended as KIP-792 proposes: its JoinGroup says the member's generation, in tagged field 792.
+"""kafka-python extended as KIP-792 proposes: its JoinGroup carries the member's generation in tagged field 792.
 
-Two changes make the client of the proposal: the field, and ILLEGAL_GENERATION as an answer to JoinGroup, upon which the
-member drops what it held, keeps its id and joins again without a generation. `enforce` is the consumer's enforceRebalance,
-which kafka-python has under another name.
+Two changes implement the proposal in the client: the field, and ILLEGAL_GENERATION as a response to JoinGroup, after
+which the member drops its partitions, keeps its id and joins again without a generation. `enforce` is the consumer's
+enforceRebalance, which kafka-python has under another name.
 """
 
 import sys
@@ -43,7 +43,7 @@ class Generational(KafkaPython):
         self.consumer._coordinator.request_rejoin()
 
     def do_fenced(self) -> int:
-        """How often a JoinGroup of this member was refused for its generation."""
+        """How often a JoinGroup of this member was refused because of its generation."""
         return self.fenced
 
     def do_generation(self) -> int:

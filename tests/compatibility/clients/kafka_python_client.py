@@ -19,7 +19,7 @@ ASSIGNORS = {
     "cooperative-sticky": CooperativeStickyAssignor,
 }
 WITHIN_S = 60
-POLL_MS = 500  # with shorter ones 3.0 may forget to tell of an assignment that comes just when a poll ends
+POLL_MS = 500  # with shorter polls 3.0 may fail to report an assignment that arrives just as a poll ends
 
 
 class Listener(ConsumerRebalanceListener):
@@ -41,7 +41,7 @@ class KafkaPython(Program):
             return False
         try:
             polled = self.consumer.poll(timeout_ms=POLL_MS)
-        except RetriableError:  # its poll raises while the broker is away; a user's loop goes on
+        except RetriableError:  # its poll raises while the broker is away; a user's loop continues
             time.sleep(POLL_S)
             return True
         for partition, records in polled.items():
