@@ -118,7 +118,13 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
 
     def raise_epoch(self, new_hash: int, cause: str, member_id: str) -> None:
         """Writes the next group epoch, and begins a rebalance."""
-        self.write_group_epoch(lambda epoch: records.group_epoch(self.group_id, epoch, new_hash), cause, member_id)
+        self.group_epoch += 1
+        self.records.append(records.group_epoch(self.group_id, self.group_epoch, new_hash))
+        self.begin_rebalance(cause, member_id)
+
+    def _convert_without(self, members: Sequence[ConsumerMember]) -> bool:
+        """If those who stay all speak the classic protocol, the group becomes a classic one (migration/downgrade.py)."""
+        return self.groups.migration.downgrades_without(self, members)
 
     def _raise_epoch_without(self, members: Sequence[ConsumerMember], cause: str) -> None:
         group, catalog = self.group, self.groups.catalog
