@@ -11,9 +11,10 @@ from coordinator.faults import simulator
 from coordinator.faults.plan import Plan, draw
 from coordinator.faults.shrink import shrink
 from coordinator.faults.simulator import Report
-from coordinator.groups.consumer import classic_members, downgrade, reconcile, update
+from coordinator.groups.consumer import reconcile, update
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.update import ConsumerUpdate
+from coordinator.groups.migration import classic_members, downgrade
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
