@@ -5,8 +5,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from coordinator import server
 from coordinator.groups.assignors.uniform import UniformAssignor
+from coordinator.server import CannotStart, composition
 from coordinator.world import plugins
 
 
@@ -33,7 +33,7 @@ def test_a_class_is_instantiated_and_an_object_is_used_as_it_is(monkeypatch):
 
 def test_assignors_are_in_the_order_of_the_configuration(monkeypatch):
     installed(monkeypatch, first=f"{__name__}:First")
-    assignors = server._assignors(("first", "uniform"))
+    assignors = composition.load_assignors(("first", "uniform"))
     assert list(assignors) == ["first", "uniform"]
     assert isinstance(assignors["uniform"], UniformAssignor)
 
@@ -41,8 +41,8 @@ def test_assignors_are_in_the_order_of_the_configuration(monkeypatch):
 @pytest.mark.parametrize("found", [{}, {"first": "no.such.module:X"}, {"first": "builtins:len"}])
 def test_a_server_does_not_start_with_a_plugin_that_is_no_assignor(monkeypatch, found):
     installed(monkeypatch, **found)
-    with pytest.raises(server.CannotStart, match=r"group\.consumer\.assignors: first"):
-        server._assignors(("first",))
+    with pytest.raises(CannotStart, match=r"group\.consumer\.assignors: first"):
+        composition.load_assignors(("first",))
 
 
 MADE = First()
