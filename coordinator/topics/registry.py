@@ -8,7 +8,7 @@ it durable, and folders are only created for topics in the log. A deletion is on
 at the next start. Producer ids are reserved in the same log.
 
 The log is a history, which would grow for ever on a server where topics come and go. So a start that finds many more records
-than the present topics need writes these at the end of the log, durably, and then deletes what is before. After a crash in
+than the present topics need writes these at the end of the log, durably, and then deletes all earlier records. After a crash in
 between, a replay from any point gives the same registry, because a topic's record always begins it from scratch. Kafka keeps
 snapshots in files of their own; here that would be one more kind of file that can be half-written.
 

@@ -1,4 +1,4 @@
-"""Fetch sessions: what is remembered of them, for how long, and what happens to them when the world changes."""
+"""Fetch sessions: their contents, their eviction, and how they follow changes of topics."""
 
 import pytest
 
@@ -91,7 +91,7 @@ def test_partitions_that_gave_records_are_read_last_the_next_time(plane):
     assert order == [0, 1, 2, 0]
 
 
-def test_a_request_that_waits_has_told_nothing_yet(plane):
+def test_a_waiting_request_has_not_updated_its_session(plane):
     session = ask(plane, (0, 0), (1, 0)).session_id
     _, waiting = plane.fetch_later([], session_id=session, session_epoch=1, min_bytes=100_000)
     plane.produce(batch(), partition=1)
@@ -100,7 +100,7 @@ def test_a_request_that_waits_has_told_nothing_yet(plane):
     assert told(waiting[0]) == [(1, 0, 1)]
 
 
-def test_a_request_overtaken_by_the_next_one_is_told_so(plane):
+def test_a_request_overtaken_by_the_next_one_is_refused(plane):
     session = ask(plane, (0, 0)).session_id
     _, waiting = plane.fetch_later([], session_id=session, session_epoch=1)
     assert ask(plane, session=session, epoch=2).error_code == ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""What a write is told about the transaction that it claims to belong to."""
+"""The answers to a write that claims to belong to a transaction."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_a_partition_must_have_been_added(asker):
     assert asker.check(producer, {"t": [0]}, adds=False) == [{}]
 
 
-def test_an_older_client_is_told_in_its_own_words(asker):
+def test_an_older_client_gets_an_error_that_it_knows(asker):
     producer = asker.world.init()
     assert asker.check(producer, {"t": [0]}, adds=False, abortable=False) == [{("t", 0): ErrorCode.INVALID_TXN_STATE}]
 
@@ -66,7 +66,7 @@ def test_an_addition_begins_the_transaction(asker):
 
 
 @pytest.mark.parametrize("adds", [False, True])
-def test_who_is_not_the_producer_is_refused_every_partition(asker, adds):
+def test_another_producer_is_refused_for_every_partition(asker, adds):
     asker.world.init()
     asker.world.init()
     for producer, error in [
@@ -92,7 +92,7 @@ def test_an_addition_waits_a_moment_for_the_end_before_it(asker):
     assert answers == [{}]
 
 
-def test_it_does_not_wait_for_ever(asker):
+def test_an_addition_does_not_wait_for_ever(asker):
     producer = asker.world.init()
     asker.world.add(producer, ("t", 0))
     answers = asker.check(asker.world.end(producer), {"t": [0]}, adds=True)
@@ -101,14 +101,14 @@ def test_it_does_not_wait_for_ever(asker):
     assert (answers, asker.timers) == ([{("t", 0): ErrorCode.CONCURRENT_TRANSACTIONS}], [])
 
 
-def test_a_question_does_not_wait_at_all(asker):
+def test_a_verification_does_not_wait_at_all(asker):
     producer = asker.world.init()
     asker.world.add(producer, ("t", 0))
     after = asker.world.end(producer)
     assert asker.check(after, {"t": [0]}, adds=False) == [{("t", 0): ErrorCode.CONCURRENT_TRANSACTIONS}]
 
 
-def test_switched_off_everything_passes_and_additions_are_still_made():
+def test_disabled_verification_passes_everything_and_still_adds_partitions():
     asker = ReplyTarget(enabled=False)
     assert asker.check((999, 0), {"t": [0]}, adds=False) == [{}]
     assert asker.shards.asked == 0

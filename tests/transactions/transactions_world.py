@@ -1,4 +1,4 @@
-"""The state machine of transactional ids with a log made of lists: what a test asks, loses, crashes and loads again."""
+"""The state machine of transactional ids with a log in memory: requests, lost records, crashes and loads."""
 
 from dataclasses import replace
 from itertools import count

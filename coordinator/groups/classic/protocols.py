@@ -1,22 +1,21 @@
 """Which protocol the next generation uses.
 
 Each member lists the protocols it offers, best first (for consumers: its assignors). Candidates are those that every member
-offers; each member votes for the first candidate on its list; most votes win.
+offers; each member votes for the first candidate on its list; the protocol with most votes wins.
 
-A tie falls to whatever comes first when Kafka walks a Java HashMap of the names. That order is part of the observable
-behaviour (two members, two assignors, opposite preferences: the same one wins every time), so it is computed here.
+Kafka breaks a tie by the iteration order of a Java HashMap of the names. Clients can observe that order (of two assignors with
+opposite preferences the same one wins every time), so it is computed here.
 """
 
-from collections.abc import Iterable
-
-from coordinator.groups.classic.group import ClassicGroup
-from coordinator.protocol.java import string_hash
-
-_TABLE_INITIAL = 16
+from coordinator.groups.classic.round import Round
+from coordinator.protocol.java import hash_map_order
 
 
-def select_protocol(group: ClassicGroup) -> str:
-    """The protocol that the members would agree on now. There are members, and `supports` let each of them in."""
+def select_protocol(group: Round) -> str:
+    """The protocol that the members agree on now (mirrors `ClassicGroup.selectProtocol`).
+
+    The group has members, and `supports` accepted each of them.
+    """
     members = len(group.members)
     candidates = [name for name, count in group.support.items() if count == members]
     assert candidates, f"{group.group_id}: members without a protocol in common"
@@ -28,18 +27,4 @@ def select_protocol(group: ClassicGroup) -> str:
         favourite = next(name for name, _ in member.protocols if name in shared)
         votes[favourite] = votes.get(favourite, 0) + 1
     # max keeps the first of equals.
-    return max(in_java_order(votes), key=votes.__getitem__)
-
-
-def in_java_order(names: Iterable[str]) -> list[str]:
-    """Names in the order of java.util.HashMap, given in the order in which they were put."""
-    listed = list(names)
-    table = _TABLE_INITIAL
-    while len(listed) * 4 > table * 3:
-        table *= 2
-    return sorted(listed, key=lambda name: _bucket(name, table))
-
-
-def _bucket(name: str, table: int) -> int:
-    value = string_hash(name) & 0xFFFFFFFF
-    return (value ^ value >> 16) & (table - 1)
+    return max(hash_map_order(votes), key=votes.__getitem__)

@@ -19,7 +19,6 @@ from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from coordinator.groups.assignors.assignor import AssignorError, GroupSpec, MemberSpec, Partitions, run
-from coordinator.groups.classic.protocols import in_java_order
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import (
     NO_PARTITIONS,
@@ -36,6 +35,7 @@ from coordinator.groups.epochs.update import MemberTimers, ModernUpdate, RecordT
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.java import hash_map_order
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Result
 
@@ -176,7 +176,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
         if not known:
             return next(iter(self.groups.assignors))
         # max keeps the first of equals.
-        return max(in_java_order(known) if len(known) > 1 else known, key=counts.__getitem__)
+        return max(hash_map_order(known) if len(known) > 1 else known, key=counts.__getitem__)
 
     def _retarget(self, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Partitions]:
         """The target's epoch and the member's part of it; of a new target, if one is due."""
