@@ -2,6 +2,8 @@
 
 Task `n` of a subtopology reads partition `n` of each of its source topics, the user's and the internal ones, as far as they
 have that many. With this a query for a key can be sent to the process that has its state (Interactive Queries).
+
+Kafka: `EndpointToPartitionsManager`. What a member's commits are checked by is in committer.py.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +22,7 @@ _Partitions = StreamsGroupHeartbeatResponse.TopicPartition
 def partitions_of(
     tasks: Mapping[str, Iterable[int]], configured: Configured | None, catalog: Catalog
 ) -> dict[str, list[int]]:
-    """Topic -> partitions, both in order; none of subtopologies that are not (yet) as the topics allow."""
+    """Topic -> partitions, both in order; nothing for subtopologies that are not configured (yet)."""
     read: dict[str, list[int]] = {}
     for subtopology_id in sorted(tasks):
         subtopology = None if configured is None else configured.subtopologies.get(subtopology_id)
@@ -35,7 +37,7 @@ def partitions_of(
 def partitions_by_endpoint(
     group: StreamsGroup, member: StreamsMember, replaced: StreamsMember | None, catalog: Catalog
 ) -> list[_Entry]:
-    """Of every member with an endpoint; `member` as it will be, in the place of `replaced` if there is one."""
+    """The partitions of every member with an endpoint; `member` as it will be, in the place of `replaced` if there is one."""
     gone = None if replaced is None else replaced.member_id
     others = (each for each in group.members.values() if each.member_id not in (member.member_id, gone))
     entries = []
