@@ -160,13 +160,13 @@ def test_a_reader_that_never_reads_costs_a_bounded_memory_and_is_closed_in_time(
     values = {"max_bytes": asked_bytes, "max_wait_ms": 0, "topics": [{"topic": "events", "partitions": [partition]}]}
     fetch = frame("Fetch", 11, encode("FetchRequest", 11, values), 1, "greedy")
     metadata = frame("Metadata", 8, encode("MetadataRequest", 8, {"topics": None}), 2, "greedy")
-    before, ended = resident_bytes(server), closed(server, "answers not read in time")
+    before, ended = resident_bytes(server), closed(server, "responses not read in time")
     peak = before
     with dial(server) as greedy:
         greedy.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             greedy.sendall(fetch * 100 + metadata * 20_000)
-        while closed(server, "answers not read in time") == ended:
+        while closed(server, "responses not read in time") == ended:
             peak = max(peak, resident_bytes(server))
             honest.is_served()
     assert (peak - before) // MIB < 200
@@ -187,15 +187,15 @@ def test_a_client_that_vanished_and_one_that_stands_still_are_closed_and_one_tha
 
 def test_a_byte_now_and_then_does_not_keep_a_connection(server, honest):
     """Each byte is a sign of life; what counts is the frame, which must be whole in its time."""
-    ended = closed(server, "frame not whole in time")
+    ended = closed(server, "frame incomplete in time")
     request = frame("ApiVersions", 0, b"", 1, "a name of some length")
     with dial(server) as slow, contextlib.suppress(ConnectionError):
         for byte in request:
             slow.sendall(bytes([byte]))
             time.sleep(0.2)  # the slowness that is tested
-            if closed(server, "frame not whole in time") > ended:
+            if closed(server, "frame incomplete in time") > ended:
                 break
-    assert closed(server, "frame not whole in time") == ended + 1
+    assert closed(server, "frame incomplete in time") == ended + 1
 
 
 def test_garbage_ends_its_connection_and_nothing_else(server, honest):
@@ -283,7 +283,7 @@ def test_many_readers_that_do_not_read_hold_no_more_than_the_limit_and_what_is_s
         assert answer["responses"][0]["partitions"][0]["error_code"] == 0
         assert not answer["responses"][0]["partitions"][0]["records"]
         produce(link, MIB // 2, 1)  # waits until there is memory again
-        assert closed(server, "answers not read in time") > 0
+        assert closed(server, "responses not read in time") > 0
         wait_until(lambda: metric(server, "coordinator_memory_held_bytes") == 0)
         answer = link.call("Fetch", 11, **fetch_of(MIB))
         assert len(answer["responses"][0]["partitions"][0]["records"]) > MIB // 2

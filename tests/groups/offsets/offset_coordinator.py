@@ -123,6 +123,10 @@ class Exchange:
     def reply(self, message: Any) -> None:
         self.send(self.encode(message))
 
+    def with_request(self, request: Any) -> "Exchange":
+        self.request = request
+        return self
+
     def refusal(self, error: KafkaError) -> Any:
         return self.api.refuse(self.request, error, self.api_version)
 
