@@ -17,7 +17,7 @@ from coordinator.faults.data_clients import Producer
 from coordinator.faults.transaction_clients import Accountant, CommittedReader, Ledger
 from coordinator.faults.wire import NoResponse
 from coordinator.runtime.shard import Status
-from coordinator.server import Server
+from coordinator.server.composition import Server
 
 INVARIANT = "I12 converges"
 CONVERGENCE_BOUND_S = 90.0

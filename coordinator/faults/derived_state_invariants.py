@@ -21,7 +21,7 @@ from coordinator.groups.machine import GroupMachine
 from coordinator.groups.streams.group import StreamsGroup
 from coordinator.runtime.result import TimerKey
 from coordinator.runtime.shard import Shard, Status
-from coordinator.server import Server
+from coordinator.server.composition import Server
 
 
 def check(server: Server, broken: OnBroken) -> None:

@@ -29,7 +29,7 @@ from coordinator.runtime.event_log import EventLog, Status
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard
-from coordinator.server import Server
+from coordinator.server.composition import Server
 
 Commit = tuple[str, str, int, int]
 """Group, topic, partition, offset."""

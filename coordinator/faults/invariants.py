@@ -27,7 +27,7 @@ from coordinator.protocol.codec import Codec
 from coordinator.runtime.result import Marker, Producer
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard, Status
-from coordinator.server import OFFSETS_TOPIC, Server
+from coordinator.server.composition import OFFSETS_TOPIC, Server
 
 
 def read_batches(content: bytes) -> Iterator[tuple[BatchHeader, list[Appended]]]:

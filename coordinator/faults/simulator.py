@@ -36,7 +36,7 @@ from coordinator.faults.server_config import ADDRESS, LOG_DIR, server_config
 from coordinator.faults.streams_clients import StreamsMember
 from coordinator.faults.wire import Caller
 from coordinator.runtime.shard import Status
-from coordinator.server import Server
+from coordinator.server.composition import Server
 from coordinator.topics.engine import Topics
 from coordinator.topics.partition import State
 

@@ -30,7 +30,7 @@ from coordinator.log.record import LogRecord
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import EndTxnRequest, InitProducerIdRequest, ProduceRequest
 from coordinator.runtime.shard import Status
-from coordinator.server import Server
+from coordinator.server.composition import Server
 from coordinator.topics.partition import State
 
 LEDGER, PARTITIONS = "ledger", 2
