@@ -58,7 +58,13 @@ class EventWorld(ShardWorld):
     bulk_replayers = None
 
     def __init__(
-        self, durability="fsync", policy="all", event_segment_bytes=1 << 30, event_retention_bytes=None, topics=None
+        self,
+        durability="fsync",
+        policy="all",
+        event_segment_bytes=1 << 30,
+        event_retention_bytes=None,
+        topics=None,
+        **world,
     ):
         self.policy = policy
         self.event_settings = LogSettings(
@@ -68,7 +74,13 @@ class EventWorld(ShardWorld):
             retention_bytes=event_retention_bytes,
         )
         self.runs = 0
-        super().__init__(durability, PickyDisk(), topics=topics)
+        world.setdefault("config", GroupsConfig(coordinator_events=policy))
+        super().__init__(durability, PickyDisk(), topics=topics, **world)
+
+    def use_new_disk(self):
+        self.disk = PickyDisk()
+        self.disk.make_folder("data")
+        self.disk.sync_folder(".")
 
     def open(self):
         self.runs += 1
@@ -88,9 +100,9 @@ class EventWorld(ShardWorld):
             encoders=self.encoders,
         )
         self.shard = Shard(
-            0,
+            self.index,
             log,
-            lambda: GroupMachine(GroupsConfig(coordinator_events=self.policy), self.catalog),
+            lambda: GroupMachine(self.config, self.catalog),
             Serde(Codec.of(None), RECORD_KEYS),
             self.clock,
             make_writer=lambda log, durable, failed: Writer(log, self.durability, self.run, durable, failed),
@@ -124,14 +136,20 @@ class EventWorld(ShardWorld):
         self.shard.log.close()
         self.event_log.close()
 
+    def event_records(self):
+        """Every event as a record, oldest first."""
+        return [record for batch in self._batches() for _, record in batch]
+
     def batches(self):
         """The events of each batch: (offset, kind, value)."""
         return [
-            [
-                (offset, record.key.NAME.removesuffix("Key"), record.value)
-                for offset, key, value in key_values(buffer, position, header)
-                for record in [self.serde.decode(key, value)]
-            ]
+            [(offset, record.key.NAME.removesuffix("Key"), record.value) for offset, record in batch]
+            for batch in self._batches()
+        ]
+
+    def _batches(self):
+        return [
+            [(offset, self.serde.decode(key, value)) for offset, key, value in key_values(buffer, position, header)]
             for buffer, position, header in self.event_log.log.batches()
         ]
 
