@@ -34,7 +34,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.group import ClassicGroup, State, find_classic_group
+from coordinator.groups.classic.group import ClassicGroup, find_classic_group
+from coordinator.groups.classic.states import State
 from coordinator.groups.consumer.group import ConsumerGroup, find_consumer_group
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.offsets.metadata import is_too_large

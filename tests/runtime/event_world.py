@@ -1,4 +1,4 @@
-"""A shard with its event log, on a simulated disk of which one log alone may fail."""
+"""A shard with its event log, on a simulated disk on which a single log can fail."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -6,7 +6,7 @@ from typing import Any
 
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.events import EVENT_KEYS
-from coordinator.groups.machine import RECORD_KEYS, GroupMachine
+from coordinator.groups.machine import RECORD_KEYS
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import GroupsConfig
 from coordinator.log.batch import key_values
@@ -16,7 +16,6 @@ from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitRequest
 from coordinator.runtime.event_log import EventLog, ServerRun
 from coordinator.runtime.serde import Serde
-from coordinator.runtime.shard import Shard
 from tests.runtime.shard_world import ReplyTarget, ShardWorld
 
 STATE = "data/__consumer_offsets-0"
@@ -24,7 +23,7 @@ EVENTS = "data/__coordinator_events-0"
 
 
 class PickyDisk(SimulatedDisk):
-    """`errors`: what part of a path is in it -> the number of the error that each write to such a file raises."""
+    """`errors`: part of a path -> the number of the error that each write to such a file raises."""
 
     def __init__(self):
         super().__init__()
@@ -99,25 +98,11 @@ class EventWorld(ShardWorld):
             on_written=self.written.append,
             encoders=self.encoders,
         )
-        self.shard = Shard(
-            self.index,
-            log,
-            lambda: GroupMachine(self.config, self.catalog),
-            Serde(Codec.of(None), RECORD_KEYS),
-            self.clock,
-            make_writer=lambda log, durable, failed: Writer(log, self.durability, self.run, durable, failed),
-            soon=self.soon.append,
-            schedule=self.schedule,
-            commit_timeout_ms=5_000,
-            on_fact=lambda index, fact: self.facts.append(fact),
-            on_durable=lambda index: None,
-            events=self.event_log,
-            bulk_replayers=self.bulk_replayers,
-        )
+        self.shard = self.make_shard(log, events=self.event_log, bulk_replayers=self.bulk_replayers)
         self.shard.load()
 
     def commit(self, *offsets, member_id="", generation=-1, group="g"):
-        """Commits these offsets to partitions 0, 1 ...; the target."""
+        """Commits these offsets to partitions 0, 1 ...; returns the reply target."""
         topic = OffsetCommitRequest.OffsetCommitRequestTopic("t", b"t" * 16)
         topic.partitions = [
             OffsetCommitRequest.OffsetCommitRequestPartition(index, offset, -1, "")
@@ -128,7 +113,7 @@ class EventWorld(ShardWorld):
         return target
 
     def stop(self):
-        """As the server stops."""
+        """Stops as the server does."""
         self.shard.stop()
         self.settle()
         self.event_log.finish(self.shard.offset_durable)
@@ -163,7 +148,7 @@ class EventWorld(ShardWorld):
         return [value for _, each, value in self.events() if each == kind]
 
     def state(self):
-        """The groups' log: key and value of each record, in its place."""
+        """The records of the groups' log, in order."""
         serde = Serde(Codec.of(None), RECORD_KEYS)
         return [
             serde.decode(key, value)

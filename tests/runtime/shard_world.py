@@ -1,4 +1,4 @@
-"""A shard on a simulated disk, with a worker, a clock and a loop that a test moves by hand."""
+"""A shard on a simulated disk, with a worker, a clock and a loop that the test moves by hand."""
 
 from coordinator.faults.clock import ManualClock
 from coordinator.faults.disk import SimulatedDisk
@@ -15,7 +15,7 @@ TOPIC_ID = b"t" * 16
 
 
 class ReplyTarget:
-    """An exchange that keeps what it is told: messages, or the KafkaError that refused it."""
+    """An exchange that keeps its replies: messages, or the KafkaError that refused it."""
 
     api_version = 8
     client_id = "test"
@@ -41,7 +41,7 @@ class ReplyTarget:
 
 
 class ShardWorld:
-    """`turn()` ends a turn of the loop; `finish_syncs()` lets the worker do what it was given."""
+    """`turn()` ends a turn of the loop; `finish_syncs()` runs the jobs of the worker."""
 
     def __init__(
         self,
@@ -73,7 +73,11 @@ class ShardWorld:
     def open(self):
         log = Log.open(self.disk, "data/__consumer_offsets-0", self.log_settings())
         log.sync()
-        self.shard = Shard(
+        self.shard = self.make_shard(log)
+        self.shard.load()
+
+    def make_shard(self, log, **options):
+        return Shard(
             self.index,
             log,
             lambda: GroupMachine(self.config, self.catalog),
@@ -85,8 +89,8 @@ class ShardWorld:
             commit_timeout_ms=5_000,
             on_fact=lambda index, fact: self.facts.append(fact),
             on_durable=lambda index: None,
+            **options,
         )
-        self.shard.load()
 
     def log_settings(self):
         return LogSettings(segment_bytes=self.segment_bytes, segment_ms=None, retention_ms=None)

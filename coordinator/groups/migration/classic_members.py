@@ -23,8 +23,8 @@ member computes a target that is due, too.
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.answers import join_refused
-from coordinator.groups.classic.joining import Joining
+from coordinator.groups.classic.join_attempt import JoinAttempt
+from coordinator.groups.classic.responses import join_error
 from coordinator.groups.consumer.group import (
     NO_PARTITIONS,
     ConsumerGroup,
@@ -81,28 +81,28 @@ _Left = LeaveGroupResponse.MemberResponse
 # --- JoinGroup --------------------------------------------------------------------------------------------------------
 
 
-def join_consumer_group(
+def join(
     groups: "Groups", group: ConsumerGroup, request: JoinGroupRequest, context: RequestContext, now_ms: int
 ) -> Result:
     """A JoinGroup to a consumer group that has members."""
     try:
-        return _join(groups, group, Joining(request, context, now_ms))
+        return _join(groups, group, JoinAttempt(request, context, now_ms))
     except KafkaError as error:
         facts = fenced_classic(groups, request, error.code)
-        return Result(join_refused(context.api_version, error.code, request.member_id), facts=facts)
+        return Result(join_error(context.api_version, error.code, request.member_id), facts=facts)
 
 
-def _join(groups: "Groups", group: ConsumerGroup, joining: Joining) -> Result:
-    request, context, now_ms = joining.request, joining.context, joining.now_ms
+def _join(groups: "Groups", group: ConsumerGroup, attempt: JoinAttempt) -> Result:
+    request, context, now_ms = attempt.request, attempt.context, attempt.now_ms
     if groups.config.group_consumer_migration_policy == DISABLED:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     is_new = not request.member_id
     member_id = short_id(context.fresh_id) if is_new else request.member_id
     instance_id = request.group_instance_id
     fence_size(group, groups.config.group_consumer_max_size, "consumer", member_id, instance_id)
-    subscription = _subscription(group, joining)
+    subscription = _subscription(group, attempt)
     if is_new and instance_id is None and context.api_version >= MEMBER_ID_REQUIRED_SINCE:
-        return Result(join_refused(context.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        return Result(join_error(context.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id))
     update = ConsumerUpdate(groups, group, now_ms)
     holder: ConsumerMember | None = None
     if instance_id is None:
@@ -112,13 +112,13 @@ def _join(groups: "Groups", group: ConsumerGroup, joining: Joining) -> Result:
     elif is_new:
         holder = group.members.get(group.static_members.get(instance_id, ""))
         if holder is not None and may_downgrade_replacing(groups, group, holder):
-            return _turn_classic(update, holder, member_id, subscription, joining)
+            return _turn_classic(update, holder, member_id, subscription, attempt)
         old = join_static(update, member_id, instance_id, speaks_classic=True)
     else:
         old = holder_of(group, member_id, instance_id)
     if request.generation_id not in (_NO_GENERATION, old.member_epoch):
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    new = _as_told(old, joining, subscription)
+    new = _as_told(old, attempt, subscription)
     owned: Owned = [
         (topic_id, partitions)
         for topic_id, partitions in (
@@ -139,16 +139,16 @@ def _join(groups: "Groups", group: ConsumerGroup, joining: Joining) -> Result:
     update.disarm(join_key(group_id, member_id))
     update.disarm(rebalance_key(group_id, member_id))
     update.arm(session_key(group_id, member_id), request.session_timeout_ms)
-    update.arm(sync_key(group_id, member_id), max(joining.rebalance_timeout_ms, 0))
-    return update.result(_joined(joining, member_id, stepped.member_epoch))
+    update.arm(sync_key(group_id, member_id), max(attempt.rebalance_timeout_ms, 0))
+    return update.result(_joined(attempt, member_id, stepped.member_epoch))
 
 
-def _joined(joining: Joining, member_id: str, generation: int) -> JoinGroupResponse:
+def _joined(attempt: JoinAttempt, member_id: str, generation: int) -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=ErrorCode.NONE,
         generation_id=generation,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
-        protocol_name=joining.protocols[0][0],
+        protocol_name=attempt.protocols[0][0],
         leader="",
         member_id=member_id,
         members=[],
@@ -156,7 +156,7 @@ def _joined(joining: Joining, member_id: str, generation: int) -> JoinGroupRespo
 
 
 def _turn_classic(
-    update: ConsumerUpdate, holder: ConsumerMember, member_id: str, subscription: Subscription, joining: Joining
+    update: ConsumerUpdate, holder: ConsumerMember, member_id: str, subscription: Subscription, attempt: JoinAttempt
 ) -> Result:
     """The last member of the consumer protocol comes back under the classic one: so does the group."""
     group = update.group
@@ -167,7 +167,7 @@ def _turn_classic(
         assigned=owned_from_the_start(holder.assigned),
         pending_revocation=owned_from_the_start(holder.pending_revocation),
     )
-    successor = _as_told(heir, joining, subscription)
+    successor = _as_told(heir, attempt, subscription)
     is_settled = group.group_epoch == group.target_epoch and all(
         member is holder or member.is_reconciled_to(group.group_epoch) for member in group.members.values()
     )
@@ -190,37 +190,37 @@ def _turn_classic(
                 "JoinGroup",
             )
         ),
-        member_joined(group_id, Kind.CLASSIC, member_id, instance_id, joining.context, group.group_epoch),
+        member_joined(group_id, Kind.CLASSIC, member_id, instance_id, attempt.context, group.group_epoch),
     )
-    return update.result(_joined(joining, member_id, group.group_epoch))
+    return update.result(_joined(attempt, member_id, group.group_epoch))
 
 
-def _subscription(group: ConsumerGroup, joining: Joining) -> Subscription:
+def _subscription(group: ConsumerGroup, attempt: JoinAttempt) -> Subscription:
     """What the member asks for. Raises INCONSISTENT_GROUP_PROTOCOL if it cannot be a member of a consumer group."""
-    names = joining.protocol_names()
-    if joining.request.protocol_type != CONSUMER_PROTOCOL_TYPE or len(set(names)) < len(names):
+    names = attempt.protocol_names()
+    if attempt.request.protocol_type != CONSUMER_PROTOCOL_TYPE or len(set(names)) < len(names):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not group.supports_classic(names):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
-        return parse_subscription(joining.protocols[0][1])
+        return parse_subscription(attempt.protocols[0][1])
     except DecodeError:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from None
 
 
-def _as_told(old: ConsumerMember, joining: Joining, subscription: Subscription) -> ConsumerMember:
+def _as_told(old: ConsumerMember, attempt: JoinAttempt, subscription: Subscription) -> ConsumerMember:
     """The member with what its join says about it; the same object if that is nothing new."""
-    request, context = joining.request, joining.context
+    request, context = attempt.request, attempt.context
     new = replace(
         old,
         instance_id=request.group_instance_id or old.instance_id,
         rack_id=subscription.rack_id or old.rack_id,
-        rebalance_timeout_ms=joining.rebalance_timeout_ms,
+        rebalance_timeout_ms=attempt.rebalance_timeout_ms,
         client_id=context.client_id or "",
         client_host=context.client_host,
         topics=frozenset(subscription.topics),
         regex="",
-        classic=ClassicPart(session_timeout_ms=request.session_timeout_ms, protocols=joining.protocols),
+        classic=ClassicPart(session_timeout_ms=request.session_timeout_ms, protocols=attempt.protocols),
     )
     return old if new == old else new
 
@@ -228,7 +228,7 @@ def _as_told(old: ConsumerMember, joining: Joining, subscription: Subscription) 
 # --- SyncGroup, Heartbeat ---------------------------------------------------------------------------------------------
 
 
-def sync_consumer_group(
+def sync(
     groups: "Groups", group: ConsumerGroup, request: SyncGroupRequest, context: RequestContext, now_ms: int
 ) -> Result:
     member = _classic_member(group, request.member_id, request.group_instance_id)
@@ -256,7 +256,7 @@ def sync_consumer_group(
     )
 
 
-def heartbeat_consumer_group(
+def heartbeat(
     groups: "Groups", group: ConsumerGroup, request: HeartbeatRequest, context: RequestContext, now_ms: int
 ) -> Result:
     try:
@@ -315,7 +315,7 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
 # --- LeaveGroup -------------------------------------------------------------------------------------------------------
 
 
-def leave_consumer_group(
+def leave(
     groups: "Groups", group: ConsumerGroup, request: LeaveGroupRequest, context: RequestContext, now_ms: int
 ) -> Result:
     is_batch = context.api_version >= LEAVE_BATCH_SINCE

@@ -13,11 +13,13 @@ gone back to the classic protocol, the last to do so, and took its own place.
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.effects import Effects
-from coordinator.groups.classic.group import Cause, ClassicGroup, ClassicMember, State
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.protocols import select_protocol
-from coordinator.groups.classic.rebalance import call_together, read_subscriptions
+from coordinator.groups.classic.rebalance import prepare_rebalance, read_subscriptions
 from coordinator.groups.classic.records import group_metadata
+from coordinator.groups.classic.round import Cause
+from coordinator.groups.classic.states import State
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import ConsumerGroup, regex_key
 from coordinator.groups.consumer.member import ConsumerMember
@@ -27,6 +29,7 @@ from coordinator.groups.events import event_only, group_converted
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import BIDIRECTIONAL, DOWNGRADE
+from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.subscription import Assignment, encode_assignment, parse_subscription
 
@@ -88,19 +91,19 @@ def _downgrade(update: ConsumerUpdate, members: Sequence[ConsumerMember], asked_
     for member_id in group.members:
         update.disarm_all_of(member_id)
     update.disarm(regex_key(group.group_id))
-    effects = Effects()
-    effects.timers.extend(member.session_timer for member in classic.members.values())
+    update.timers.extend(member.session_timer for member in classic.members.values())
     update.facts.append(
         event_only(
             group_converted(group.group_id, Kind.CONSUMER, Kind.CLASSIC, update.group_epoch, asked_by, len(members))
         )
     )
     if cause is not None:
-        call_together(groups, classic, cause, now_ms, effects)
-    assert effects.record is None
-    update.timers += effects.timers
-    update.replies += effects.replies
-    update.facts += effects.facts
+        rebalance = GroupUpdate(group.group_id)
+        prepare_rebalance(groups, classic, cause, now_ms, rebalance)
+        assert not rebalance.records
+        update.timers += rebalance.timers
+        update.replies += rebalance.replies
+        update.facts += rebalance.facts
     update.emit("group_downgraded", generation=classic.generation, members=len(members))
     update.on_result = lambda: groups.by_id.__setitem__(group.group_id, classic)
 

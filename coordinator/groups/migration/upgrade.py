@@ -15,28 +15,21 @@ assignments.
 
 from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.answers import join_refused, sync_refused
-from coordinator.groups.classic.group import (
-    ClassicGroup,
-    ClassicMember,
-    State,
-    find_classic_group,
-    pending_key,
-    session_key,
-    sync_key,
-)
+from coordinator.groups.classic.group import ClassicGroup, find_classic_group
+from coordinator.groups.classic.member import ClassicMember, session_key
 from coordinator.groups.classic.records import group_metadata_tombstone
+from coordinator.groups.classic.responses import join_error, sync_error
+from coordinator.groups.classic.round import pending_key, sync_key
 from coordinator.groups.consumer import records
-from coordinator.groups.consumer.group import ConsumerGroup, find_consumer_group
+from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.group import session_key as consumer_session_key
 from coordinator.groups.consumer.member import ClassicPart, ConsumerMember
 from coordinator.groups.consumer.subscription import metadata_hash
 from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.epochs.group import EPOCH_AT_FIRST
-from coordinator.groups.events import event_only, group_converted
+from coordinator.groups.events import group_converted
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import BIDIRECTIONAL, UPGRADE
-from coordinator.groups.streams.group import find_streams_group
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.subscription import Subscription, TopicPartitions, parse_assignment, parse_subscription
@@ -50,24 +43,19 @@ def group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) 
 
     Raises GROUP_ID_NOT_FOUND for a classic group that cannot become one.
     """
-    group = find_consumer_group(groups, group_id)
-    if group is not None:
-        return ConsumerUpdate(groups, group, now_ms)
-    if find_streams_group(groups, group_id) is not None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    known = ConsumerUpdate.find(groups, group_id, now_ms)
+    if known is not None:
+        return known
+    other = groups.by_id.get(group_id)
     classic = find_classic_group(groups, group_id)
-    if classic is None:
-        groups.admit()
-        return ConsumerUpdate(groups, ConsumerGroup(group_id), now_ms)
-    if classic.state is State.EMPTY:
+    if other is not None and classic is None:
+        raise groups.not_found(group_id, Kind.CONSUMER)
+    if classic is None or classic.is_empty:
         update = ConsumerUpdate(groups, ConsumerGroup(group_id), now_ms)
-        update.records.append(group_metadata_tombstone(group_id))
-        for pending_id in classic.pending_joins:
-            update.disarm(pending_key(group_id, pending_id))
-        if classic.stored is not None:
-            update.facts.append(
-                event_only(group_converted(group_id, Kind.CLASSIC, Kind.CONSUMER, update.group_epoch, member_id, 0))
-            )
+        if classic is None:
+            groups.admit()
+        else:
+            update.replace(groups, classic, Kind.CONSUMER, update.group_epoch, member_id)
         return update
     _refuse_unless_possible(groups, classic)
     return _upgrade(groups, classic, member_id, now_ms)
@@ -125,11 +113,11 @@ def _end_round(update: ConsumerUpdate, classic: ClassicGroup) -> None:
     for member in list(classic.members.values()):
         context = classic.unpark_join(member)
         if context is not None:
-            refusal = join_refused(context.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+            refusal = join_error(context.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
             update.replies.append((context, refusal))
         context = classic.unpark_sync(member)
         if context is not None:
-            update.replies.append((context, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS)))
+            update.replies.append((context, sync_error(ErrorCode.REBALANCE_IN_PROGRESS)))
         update.disarm(session_key(group_id, member.member_id))
         classic.remove(member.member_id)
     for member_id in classic.pending_joins:

@@ -18,9 +18,6 @@ time.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from coordinator.groups.classic.group import State as ClassicState
-from coordinator.groups.classic.group import find_classic_group, pending_disarmed
-from coordinator.groups.classic.records import group_metadata_tombstone
 from coordinator.groups.epochs.heartbeat import (
     UNCHANGED,
     check_epoch,
@@ -35,7 +32,7 @@ from coordinator.groups.epochs.leave import leave
 from coordinator.groups.epochs.member import JOINING_EPOCH
 from coordinator.groups.epochs.membership import fence_size
 from coordinator.groups.epochs.static_members import join_static
-from coordinator.groups.events import delivered, event_only, group_converted, owns_all
+from coordinator.groups.events import delivered, owns_all
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.streams.configure import Configured
@@ -346,18 +343,14 @@ def _group_to_join(groups: Groups, group_id: str, member_id: str, now_ms: int) -
     known = StreamsUpdate.find(groups, group_id, now_ms)
     if known is not None:
         return known
-    if group_id not in groups.by_id:
-        groups.admit()
-        return StreamsUpdate(groups, StreamsGroup(group_id), now_ms)
-    classic = find_classic_group(groups, group_id)
-    if classic is None or classic.state is not ClassicState.EMPTY:
-        raise groups.not_found(group_id, Kind.STREAMS)
     update = StreamsUpdate(groups, StreamsGroup(group_id), now_ms)
-    update.records.append(group_metadata_tombstone(group_id))
-    update.timers += pending_disarmed(classic)
-    if classic.stored is not None:
-        event = group_converted(group_id, Kind.CLASSIC, Kind.STREAMS, update.group_epoch, member_id, 0)
-        update.facts.append(event_only(event))
+    other = groups.by_id.get(group_id)
+    if other is None:
+        groups.admit()
+    elif other.kind is Kind.CLASSIC and other.is_empty:
+        update.replace(groups, other, Kind.STREAMS, update.group_epoch, member_id)
+    else:
+        raise groups.not_found(group_id, Kind.STREAMS)
     return update
 
 

@@ -1,9 +1,11 @@
-"""Which partitions a member's tasks read.
+"""The partitions that a member's tasks read.
 
-Task `n` of a subtopology reads partition `n` of each of its source topics, the user's and the internal ones; of those that have
-so many. Members with an endpoint are told this of each other, so that a query for a key can be sent to the process that has
+Task `n` of a subtopology reads partition `n` of each of its source topics, the user's and the internal ones, where they have so
+many. Members with an endpoint are told this about each other, so that a query for a key can be sent to the process that has
 its state (Interactive Queries). And offsets are committed for partitions, not for tasks: to the rules about commits
-(fencing.py), and to the event log, a member of a streams group is a reader of partitions like one of a consumer group.
+(fencing.py) and to the event log, a member of a streams group is a reader of partitions like one of a consumer group.
+
+Kafka: `EndpointToPartitionsManager`; `StreamsGroup.createAssignmentEpochValidator` for commits.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +27,7 @@ _Partitions = StreamsGroupHeartbeatResponse.TopicPartition
 def partitions_of(
     tasks: Mapping[str, Iterable[int]], configured: Configured | None, catalog: Catalog
 ) -> dict[str, list[int]]:
-    """Topic -> partitions, both in order; none of subtopologies that are not (yet) as the topics allow."""
+    """Topic -> partitions, both in order; nothing for subtopologies that are not configured (yet)."""
     read: dict[str, list[int]] = {}
     for subtopology_id in sorted(tasks):
         subtopology = None if configured is None else configured.subtopologies.get(subtopology_id)
@@ -42,7 +44,7 @@ def as_reader(
 ) -> ConsumerMember:
     """The member with the partitions that its active tasks read, each with the assignment epoch of its task.
 
-    `topology`: the group's, None if there is none in the log: then it reads nothing.
+    `topology`: the group's; None if the log has none, and then the member reads nothing.
     """
     known = group.soft.readers.get(member.member_id)
     if known is not None and known[0] is member and known[1] == catalog.version:
@@ -75,7 +77,7 @@ def _read(topology: Topology | None, active: TaskEpochs, catalog: Catalog) -> Pa
 def partitions_by_endpoint(
     group: StreamsGroup, member: StreamsMember, replaced: StreamsMember | None, catalog: Catalog
 ) -> list[_Entry]:
-    """Of every member with an endpoint; `member` as it will be, in the place of `replaced` if there is one."""
+    """The partitions of every member with an endpoint; `member` as it will be, in the place of `replaced` if there is one."""
     gone = None if replaced is None else replaced.member_id
     others = (each for each in group.members.values() if each.member_id not in (member.member_id, gone))
     entries = []

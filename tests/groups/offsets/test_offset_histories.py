@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from coordinator.groups.classic.group import State
+from coordinator.groups.classic.states import State
 from tests.groups.offsets.group_states import MEMBER, all_leave, live_group
 from tests.groups.offsets.offset_coordinator import MINUTE_MS, OffsetCoordinator
 
