@@ -53,7 +53,7 @@ def describe_streams_group(groups: Groups, group_id: str, *, wants_description: 
 
 
 def _topology(group: StreamsGroup) -> _Topology | None:
-    """None: a log that a crash of another server left without the topology's record."""
+    """None if a crash of another server left the log without the topology's record."""
     if group.topology is None:
         return None
     is_known = group.soft.configured is not None and group.soft.configured.is_ready
@@ -182,7 +182,7 @@ def _details(group: StreamsGroup, member: StreamsMember) -> dict[str, Any]:
 
 
 def _held(tasks: HeldTasks) -> dict[str, Any]:
-    """Active tasks with the epochs since which the member has them; of the others the numbers."""
+    """Active tasks with their assignment epochs; the numbers of the others."""
     return {
         "active": {part: dict(sorted(numbers.items())) for part, numbers in sorted(tasks.active.items())},
         "standby": {part: sorted(numbers) for part, numbers in sorted(tasks.standby.items())},
