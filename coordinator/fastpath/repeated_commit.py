@@ -208,7 +208,7 @@ def commit_repeated(groups: Groups, commit: RepeatedCommit, context: RequestCont
     template: CommitTemplate
     template, values = commit
     try:
-        timers = fence_commit(groups, template.request, context.api_version)
+        origin, timers = fence_commit(groups, template.request, context.api_version)
     except KafkaError as error:
         error.facts = commit_facts(groups, commit.message(), context, error.code)
         raise
@@ -217,8 +217,8 @@ def commit_repeated(groups: Groups, commit: RepeatedCommit, context: RequestCont
     facts: tuple[Fact, ...] = ()
     if groups.emits_accepted:
         accepted = template.accepted
-        if accepted is None or not accepted.fits(groups):
-            accepted = template.accepted = AcceptedTemplate(groups, template.request, context)
+        if accepted is None or accepted.origin != origin:
+            accepted = template.accepted = AcceptedTemplate(template.request, context, origin)
         facts = accepted.facts(offsets)
     return Result(template.answer, RepeatedOffsets(template, offsets, values[_EPOCHS], now_ms), timers, (), facts)
 

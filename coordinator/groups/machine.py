@@ -20,9 +20,10 @@ from coordinator.groups.assignors.range import RangeAssignor
 from coordinator.groups.assignors.uniform import UniformAssignor
 from coordinator.groups.classic import timeouts as classic_timeouts
 from coordinator.groups.classic.describe import details as classic_details
-from coordinator.groups.classic.group import ClassicGroup, pending_disarmed
+from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.records import group_metadata_tombstone
 from coordinator.groups.classic.replay import replay_group_metadata, resume_all
+from coordinator.groups.classic.round import pending_disarmed
 from coordinator.groups.consumer import replay as consumer_replay
 from coordinator.groups.consumer import timeouts as consumer_timeouts
 from coordinator.groups.consumer.describe import details as consumer_details

@@ -6,7 +6,7 @@ Nobody sees a change that a crash could undo. A change that depends on the prese
 asks for its turn: it is called when every earlier change is durable or has failed.
 
 Where topics come and go, the log would grow for ever. So a start that finds many obsolete records writes the present registry
-at the end of the log and deletes what is before (`compact`); registry.py explains why that is safe.
+at the end of the log and deletes all earlier records (`compact`); registry.py explains why that is safe.
 """
 
 from collections import deque

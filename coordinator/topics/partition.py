@@ -2,12 +2,12 @@
 
     append -> log (page cache) -> pending until durable -> `done`, and waiting readers are notified of the new bytes
 
-Readers see only what is durable: the high watermark is the writer's durable offset. Readers of committed records see what is
+Readers see only durable records: the high watermark is the writer's durable offset. Readers of committed records see those
 before the last stable offset (stability.py). A partition that was never written to has no folder, no files and no log; it
 costs a few hundred bytes of memory.
 
 A batch that the log cannot take (ENOSPC, EDQUOT) is refused, and the next one may succeed. After any other disk error (EIO)
-the partition takes no more until the server is restarted; what is durable is still served.
+the partition takes no more until the server is restarted; durable records are still served.
 """
 
 from collections import deque
@@ -37,6 +37,10 @@ _STOP_POLL_MS = 2
 
 Done = Callable[[ErrorCode], None]
 MakeWriter = Callable[[Log, Callable[[int], None], Callable[[OSError], None]], Writer]
+
+
+def nobody_waits() -> None:
+    """For `load_producers`, when nobody waits for the result."""
 
 
 class Reader(Protocol):
@@ -93,7 +97,7 @@ class Partition:
         self.log: Log | None = None
         self.producers = ProducerState(expiration_ms)
         self.producers_loaded = False
-        """Whether `producers` is what the log says."""
+        """Whether `producers` agrees with the log."""
         self.readers: dict[Reader, None] = {}
         """They wait for durable records."""
         self.stable_readers: dict[Reader, None] = {}

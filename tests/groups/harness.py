@@ -3,6 +3,8 @@
 It does what `runtime/shard.py` does with a Result: replays its records, keeps its timers, hands out its replies. Every request
 and reply really crosses the codec in the version asked, and `restart` reads every record back from bytes. Time only moves
 with `advance`.
+
+It does not use the real shard on purpose: it tests the pure core without a shell, and cuts the log after any operation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +12,7 @@ from typing import Any
 
 from coordinator.api.declaration import Api
 from coordinator.fastpath.event_encoding import EVENT_ENCODERS
-from coordinator.groups.classic.heartbeat import heartbeat
-from coordinator.groups.classic.join import join
-from coordinator.groups.classic.leave import leave
-from coordinator.groups.classic.sync import sync
+from coordinator.groups import classic_protocol
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.kinds import Kind
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
@@ -171,7 +170,7 @@ class GroupHarness:
             reason=reason,
             generation_id=generation,
         )
-        return self.call(join, request, version, join_group.API, client_id=client_id)
+        return self.call(classic_protocol.join_group, request, version, join_group.API, client_id=client_id)
 
     def sync(
         self,
@@ -194,13 +193,16 @@ class GroupHarness:
             protocol_name=protocol_name,
             assignments=[SyncGroupRequest.SyncGroupRequestAssignment(*each) for each in (assignments or {}).items()],
         )
-        return self.call(sync, request, version, sync_group.API)
+        return self.call(classic_protocol.sync_group, request, version, sync_group.API)
 
     def heartbeat(
         self, group_id: str, member_id: str, generation: int, *, instance: str | None = None, version: int = 4
     ) -> Asked:
         return self.call(
-            heartbeat, HeartbeatRequest(group_id, generation, member_id, instance), version, heartbeat_api.API
+            classic_protocol.heartbeat,
+            HeartbeatRequest(group_id, generation, member_id, instance),
+            version,
+            heartbeat_api.API,
         )
 
     def leave(
@@ -217,7 +219,7 @@ class GroupHarness:
                     LeaveGroupRequest.MemberIdentity(member_id, instance, reason) for member_id, instance in identities
                 ],
             )
-        return self.call(leave, request, version, leave_group.API)
+        return self.call(classic_protocol.leave_group, request, version, leave_group.API)
 
     # --- whole stories ------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from coordinator.groups.classic.group import ClassicGroup, State, pending_key, session_key, sync_key
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.member import session_key
+from coordinator.groups.classic.round import pending_key, sync_key
+from coordinator.groups.classic.states import State
 from coordinator.groups.delete_groups import delete_groups
 from coordinator.groups.offsets.commit import commit
 from coordinator.protocol.errors import ErrorCode, KafkaError

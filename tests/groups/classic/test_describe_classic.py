@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator.groups.classic.describe import describe_group, list_groups
+from coordinator.groups.classic.describe import describe_group
+from coordinator.groups.list_groups import list_groups
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeGroupsResponse
 from tests.groups.harness import GroupHarness
