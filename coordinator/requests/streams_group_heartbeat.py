@@ -12,7 +12,7 @@ from coordinator.api.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC,
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
-from coordinator.groups.settings import STREAMS
+from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.streams.group import StreamsGroup, find_streams_group
 from coordinator.groups.streams.heartbeat import streams_group_heartbeat
@@ -36,7 +36,7 @@ _Config = CreateTopicsRequest.CreatableTopicConfig
 
 def handle(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest]) -> None:
     request = exchange.request
-    if STREAMS not in server.config.groups.group_coordinator_rebalance_protocols:
+    if Kind.STREAMS.label not in server.config.groups.group_coordinator_rebalance_protocols:
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
     if request.topology is not None:

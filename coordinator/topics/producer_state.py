@@ -1,4 +1,4 @@
-"""The state of a partition's producers: it tells a retry from a gap, and an open transaction from a decided one.
+"""The state of a partition's producers: it distinguishes a retry from a gap, and an open transaction from a decided one.
 
 This is Kafka's ProducerStateManager and ProducerAppendInfo.
 

@@ -304,7 +304,7 @@ def test_the_events_describe_the_state_except_for_reported_gaps_and_undone_event
 
 def check_against_state(world):
     state = world.state()
-    told = [None] * len(state)
+    described = [None] * len(state)
     gaps = set()
     events = world.events()
     standing = {}
@@ -320,7 +320,7 @@ def check_against_state(world):
             continue
         for place, committed in enumerate(committed_offsets(value), value.state_offset):
             assert state[place].value.offset == committed, "an event that stands has its records"
-            assert told[place] is None
-            told[place] = committed
-    missing = {place for place, committed in enumerate(told) if committed is None}
-    assert missing <= gaps, "what nobody told of is said to be missing"
+            assert described[place] is None
+            described[place] = committed
+    missing = {place for place, committed in enumerate(described) if committed is None}
+    assert missing <= gaps, "records without an event lie in a reported gap"

@@ -226,21 +226,21 @@ def came_and_went(monkeypatch, superfluous=20):
     return plane
 
 
-def told(plane):
+def described(plane):
     registry = plane.topics.registry
     return dict(registry.topics), registry.next_producer_id, registry.collisions
 
 
 def test_a_start_compacts_the_history_of_topics(monkeypatch):
     plane = came_and_went(monkeypatch)
-    before, size = told(plane), plane.topics.metadata.size_bytes
+    before, size = described(plane), plane.topics.metadata.size_bytes
     plane.killed()
     assert plane.topics.metadata.size_bytes < size / 2
-    assert told(plane) == before
+    assert described(plane) == before
     assert plane.fetch("stays").high_watermark == 1
     assert plane.facts[-1].name == "metadata_log_compacted"
     plane.killed()
-    assert told(plane) == before
+    assert described(plane) == before
     assert plane.create("goes").error_code == ErrorCode.NONE
     plane.crashed()
     assert {"goes", "stays"} == set(plane.topics.registry.topics)
@@ -249,26 +249,26 @@ def test_a_start_compacts_the_history_of_topics(monkeypatch):
 @pytest.mark.parametrize("cut_at", range(1, 25))
 def test_a_power_cut_while_the_metadata_log_is_rewritten_changes_nothing(monkeypatch, cut_at):
     plane = came_and_went(monkeypatch)
-    before = told(plane)
+    before = described(plane)
     plane.disk.kill()
     plane.disk.cut_after(cut_at)
     try:
         plane.open()
     except PowerCut:
         plane.crashed(seed=cut_at)
-    assert told(plane) == before
+    assert described(plane) == before
     plane.killed()
-    assert told(plane) == before
+    assert described(plane) == before
 
 
 def test_a_full_disk_leaves_the_metadata_log_as_it_was(monkeypatch):
     plane = came_and_went(monkeypatch)
-    before = told(plane)
+    before = described(plane)
     plane.disk.capacity_bytes = plane.disk.used_bytes() + 100
     plane.killed()
-    assert told(plane) == before
+    assert described(plane) == before
     assert plane.facts[-1].name == "metadata_log_not_compacted"
     plane.disk.capacity_bytes = None
     plane.killed()
-    assert told(plane) == before
+    assert described(plane) == before
     assert plane.facts[-1].name == "metadata_log_compacted"

@@ -128,7 +128,7 @@ class World:
             self.plane.topics.close()
         snapshot = f"{FOLDER}/t-0/producer-snapshot"
         if seed == 0 and not self.model.start_offset and self.plane.disk.exists(snapshot):
-            # It can be torn. (A producer whose records were deleted then has to begin anew.)
+            # It can be torn. (A producer whose records were deleted then has to begin again.)
             self.plane.disk.remove(snapshot)
         self.plane.crashed(seed) if how == "crash" else self.plane.killed()
 

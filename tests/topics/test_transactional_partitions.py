@@ -112,7 +112,7 @@ def test_a_partition_that_is_refused_does_not_stop_the_others(plane):
 
 
 @pytest.mark.parametrize(
-    ("said", "version", "told"),
+    ("error", "version", "expected"),
     [
         ("INVALID_TXN_STATE", 10, "INVALID_TXN_STATE"),
         ("TRANSACTION_ABORTABLE", 11, "TRANSACTION_ABORTABLE"),
@@ -124,9 +124,9 @@ def test_a_partition_that_is_refused_does_not_stop_the_others(plane):
         ("COORDINATOR_LOAD_IN_PROGRESS", 11, "NOT_ENOUGH_REPLICAS"),
     ],
 )
-def test_errors_of_the_coordinator_are_translated_for_producers(plane, said, version, told):
-    plane.coordinator.refuses = {("t", 0): ErrorCode[said]}
-    assert send(plane, version=version) == told
+def test_errors_of_the_coordinator_are_translated_for_producers(plane, error, version, expected):
+    plane.coordinator.refuses = {("t", 0): ErrorCode[error]}
+    assert send(plane, version=version) == expected
     assert plane.topics.partition("t", 0).next_offset == 0
 
 

@@ -101,7 +101,7 @@ def test_a_partition_that_fails_is_retried_with_growing_delays(world):
     assert pauses[:3] == [RETRY_MS_FIRST, 2 * RETRY_MS_FIRST, 4 * RETRY_MS_FIRST]
     assert pauses[-1] == RETRY_MS_MAX
     assert done == [True]
-    assert [fact.name for fact in world.facts] == ["marker_failed"] * 5, "told at first, and then no more"
+    assert [fact.name for fact in world.facts] == ["marker_failed"] * 5, "reported at first only"
     assert world.written.count(("t", 1, MARKER)) == 1
 
 
@@ -160,7 +160,7 @@ def test_a_refused_completion_is_retried_without_new_markers(world):
     shard = world.transactions.shards[0]
     shard.answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     world.deliveries.deliver("tx", MARKER, {("t", 0)})
-    assert shard.asked == [], "it is under way: a shard that was loaded anew asks twice"
+    assert shard.asked == [], "it is in progress: a shard that was reloaded asks twice"
     world.wait()
     shard.answer(None)
     assert len(world.written) == 1

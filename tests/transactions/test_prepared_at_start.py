@@ -57,8 +57,8 @@ def stable_offset(link: Connection) -> int:
 
 
 def described(link: Connection) -> tuple[str, int]:
-    (told,) = link.call("DescribeTransactions", 0, transactional_ids=["tx"])["transaction_states"]
-    return told["transaction_state"], told["producer_epoch"]
+    (described,) = link.call("DescribeTransactions", 0, transactional_ids=["tx"])["transaction_states"]
+    return described["transaction_state"], described["producer_epoch"]
 
 
 @pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])

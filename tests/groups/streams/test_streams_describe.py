@@ -7,11 +7,12 @@ import pytest
 from coordinator.groups.classic.describe import describe_group
 from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.delete_groups import delete_groups
+from coordinator.groups.list_groups import list_groups
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets.delete import delete
 from coordinator.groups.settings import GroupsConfig
 from coordinator.groups.streams.configure import configure
-from coordinator.groups.streams.describe import describe_streams_group, details, list_groups
+from coordinator.groups.streams.describe import describe_streams_group, details
 from coordinator.groups.streams.group import StreamsGroup
 from coordinator.groups.streams.member import Endpoint, HeldTasks, MemberState, StreamsMember, TasksTuple
 from coordinator.groups.streams.soft_state import TaskOffsets

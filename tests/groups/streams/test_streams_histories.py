@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from coordinator.groups.fencing import policies_of, reader_of, stale_because
+from coordinator.groups.fencing import stale_because
 from coordinator.groups.streams import sticky, update
 from coordinator.groups.streams.group import State, find_streams_group
 from coordinator.groups.streams.member import TasksTuple
@@ -187,14 +187,14 @@ class StreamsHistories(RuleBasedStateMachine):
             del self.epochs[member_id], self.held[member_id]
             self.lost.pop(member_id, None)
         for member_id, member in members.items():
-            reader = reader_of(self.h.groups, group, member_id)
+            committer = group.find_committer(member_id, self.h.catalog)
             epochs = self.epochs.setdefault(member_id, [])
             if member.member_epoch >= 0:
                 assert not epochs or member.member_epoch >= epochs[-1]
                 epochs.append(member.member_epoch)
             held = {
                 (topic_id, partition)
-                for tasks in (reader.assigned, reader.pending_revocation)
+                for tasks in (committer.assigned, committer.pending_revocation)
                 for topic_id, partitions in tasks.items()
                 for partition in partitions
             }
@@ -202,18 +202,18 @@ class StreamsHistories(RuleBasedStateMachine):
             lost = self.lost.setdefault(member_id, {})
             lost.update(dict.fromkeys(before - held, epoch))
             self.held[member_id] = (held, member.member_epoch)
-            self.judge(group, member, reader, lost)
+            self.check_policies(group, member, committer, lost)
 
-    def judge(self, group, member, reader, lost):
-        settings = policies_of(self.h.groups, group)
+    def check_policies(self, group, member, committer, lost):
+        settings = group.fencing_policies(self.h.groups.settings)
         for epoch in range(1, member.member_epoch):
             for each, lost_in in lost.items():
                 if epoch <= lost_in and epoch in self.epochs[member.member_id]:
-                    assert stale_because(reader, epoch, [each], settings) is not None, (each, epoch, member)
-            for topic_id, partitions in reader.assigned.items():
+                    assert stale_because(committer, epoch, [each], settings) is not None, (each, epoch, member)
+            for topic_id, partitions in committer.assigned.items():
                 for partition, since in partitions.items():
                     if since <= epoch:
-                        assert stale_because(reader, epoch, [(topic_id, partition)], settings) is None
+                        assert stale_because(committer, epoch, [(topic_id, partition)], settings) is None
 
     def teardown(self):
         try:
