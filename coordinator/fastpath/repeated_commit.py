@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from functools import partial
 from struct import Struct
 from sys import intern
-from typing import Any
 
 from coordinator.api.exchange import NO_TEMPLATE, Exchange, LearnTemplate, NoTemplate, ReplyQueue, Route
+from coordinator.api.server import Server
 from coordinator.api.topic_existence import fill_in_topics
 from coordinator.fastpath.byte_template import Match, MatchTemplate
 from coordinator.fastpath.event_encoding import AcceptedTemplate
@@ -139,13 +139,12 @@ class CommitTemplate(MatchTemplate):
             return _new_match((self, self._read(frame)))
         return None
 
-    def handle(self, server: Any, exchange: Exchange[Any]) -> None:
+    def handle(self, server: Server, exchange: Exchange[RepeatedCommit]) -> None:
         """Hands a match to its group's shard, as `offset_commit.handle` does with other commits."""
         if self.catalog_version == server.topics.version or self.prepare(server.topics, exchange.route):
             server.groups.submit(self.group_id, commit_repeated, exchange)
             return
-        exchange.request = exchange.request.message()
-        offset_commit.handle(server, exchange)
+        offset_commit.handle(server, exchange.with_request(exchange.request.message()))
 
     def prepare(self, catalog: Catalog, route: Route) -> bool:
         """Makes the template ready for the topics as they are now; returns False if a partition does not exist."""

@@ -3,6 +3,8 @@
 It does what `runtime/shard.py` does with a Result: replays its records, keeps its timers, hands out its replies. Every request
 and reply really crosses the codec in the version asked, and `restart` reads every record back from bytes. Time only moves
 with `advance`.
+
+It does not use the real shard on purpose: it tests the pure core without a shell, and cuts the log after any operation.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -41,7 +41,7 @@ def test_an_unknown_api_is_read_without_tagged_fields():
 @pytest.mark.parametrize("size", [0, 1, 3, 8, 9, 10, 11])
 def test_a_short_header_is_refused(size: int):
     """Frames of 0 or 3 bytes are no requests."""
-    with pytest.raises(DecodeError, match="header is cut short"):
+    with pytest.raises(DecodeError, match="header is truncated"):
         decode_request_header(bytes.fromhex("000c 0004 00000001 0002 6162 00")[:size][:11] if size else b"")
 
 

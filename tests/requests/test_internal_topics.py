@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.groups.settings import CLASSIC, CONSUMER
+from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest as Request
 from coordinator.requests.streams_group_heartbeat import API, handle
@@ -140,5 +140,5 @@ def test_names_that_no_topic_of_an_application_may_have_are_refused_before_the_g
 
 
 def test_a_server_without_the_protocol_does_not_know_the_request() -> None:
-    server = Server(group_coordinator_rebalance_protocols=(CLASSIC, CONSUMER))
+    server = Server(group_coordinator_rebalance_protocols=(Kind.CLASSIC.label, Kind.CONSUMER.label))
     assert server.join(part()) is ErrorCode.UNSUPPORTED_VERSION

@@ -25,7 +25,7 @@ Kafka: `StreamsGroup`.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.kinds import Kind
@@ -259,3 +259,9 @@ def rebalance_key(group_id: str, member_id: str) -> TimerKey:
 def initial_delay_key(group_id: str) -> TimerKey:
     """The timer that makes a group's first target."""
     return ("streams-delay", group_id)
+
+
+def decided_streams_group(groups: Groups, group_id: str) -> StreamsGroup:
+    """The group as the operation that just ran saw it: in the state, or uncommitted if its records are not replayed yet."""
+    group = find_streams_group(groups, group_id)
+    return cast(StreamsGroup, groups.uncommitted_groups[group_id]) if group is None else group
