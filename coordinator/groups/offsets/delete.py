@@ -1,12 +1,12 @@
 """OffsetDelete (key 47), and the deletion of offsets whose topic is deleted.
 
-Mirrors `OffsetMetadataManager.deleteOffsets` and `onTopicsDeleted`. Offsets in use are protected, as far as the coordinator can
-tell. It can read subscriptions of protocol type "consumer" only, and it knows what groups with epochs read. So a classic
+Mirrors `OffsetMetadataManager.deleteOffsets` and `onTopicsDeleted`. Offsets in use are protected, as far as the coordinator
+knows. It can read subscriptions of protocol type "consumer" only, and it knows what groups with epochs read. So a classic
 group of another type that has members refuses the whole request; a consumer group refuses the topics it subscribes to (every
 topic, if a member's subscription cannot be read); a streams group refuses the topics that its topology reads.
 
 A group outlives its last offset: it stays listed as Empty until the next expiry. A simple group consists of its offsets only,
-so it gets a group record then; otherwise a restart would forget what the client was told. (Kafka keeps it in memory alone.)
+so it gets a group record then; otherwise a restart would forget the answer to the client. (Kafka keeps it in memory alone.)
 
 Deleting also deletes pending offsets of transactions: their marker then has no effect.
 """
