@@ -5,7 +5,7 @@ import pytest
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeGroupsRequest, ListGroupsRequest
 from coordinator.requests import describe_groups, list_groups
-from tests.groups.harness import Asked, GroupHarness
+from tests.groups.harness import GroupHarness, SentRequest
 
 ALL_GROUP_OPERATIONS = 3400
 
@@ -32,7 +32,7 @@ class TwoShards:
         exchange.answer(combine(parts))
 
     def ask(self, api, request, version):
-        asked = Asked(api.API, version, "client", "/127.0.0.1", "")
+        asked = SentRequest(api.API, version, "client", "/127.0.0.1", "")
         asked.request = request
         api.handle(self, asked)
         return asked.reply

@@ -25,12 +25,13 @@ Kafka: `StreamsGroup`.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings, StreamsSettings
-from coordinator.groups.state import Catalog, Groups
+from coordinator.groups.state import Groups
 from coordinator.groups.streams.committer import StreamsCommitter, committer_of
 from coordinator.groups.streams.member import NO_TOPOLOGY_EPOCH, StreamsMember, Tasks, TasksTuple
 from coordinator.groups.streams.soft_state import StreamsSoftState
@@ -259,3 +260,9 @@ def rebalance_key(group_id: str, member_id: str) -> TimerKey:
 def initial_delay_key(group_id: str) -> TimerKey:
     """The timer that makes a group's first target."""
     return ("streams-delay", group_id)
+
+
+def decided_streams_group(groups: Groups, group_id: str) -> StreamsGroup:
+    """The group as the operation that just ran saw it: in the state, or uncommitted if its records are not replayed yet."""
+    group = find_streams_group(groups, group_id)
+    return cast(StreamsGroup, groups.uncommitted_groups[group_id]) if group is None else group

@@ -38,7 +38,7 @@ BOTH = topology(part("0", ("t",), changelogs=("t-log",)), part("1", ("u", "v")))
 
 
 def thrown(random, spec):
-    """Tasks by chance: every active one to somebody, copies and warm-ups to some other processes."""
+    """A random target: every active task to some member, copies and warm-ups to some other processes."""
     given = {member_id: ({}, {}, {}) for member_id in sorted(spec.members)}
     processes = {}
     for member_id in given:
@@ -109,7 +109,7 @@ class StreamsHistories(RuleBasedStateMachine):
 
     @rule(i=threads)
     def dies(self, i):
-        """The thread is gone; its member is not."""
+        """The thread is gone; its member is still in the group."""
         thread = self.pick(i)
         if thread is not None and len(self.threads) > 2:
             self.threads.remove(thread)
@@ -124,7 +124,7 @@ class StreamsHistories(RuleBasedStateMachine):
 
     @rule(i=threads)
     def forgets(self, i):
-        """It starts anew under the same id."""
+        """It starts again under the same id."""
         thread = self.pick(i)
         if thread is not None and thread.instance is None:
             thread.forget()
@@ -155,13 +155,13 @@ class StreamsHistories(RuleBasedStateMachine):
 
     @rule(random=st.randoms(use_true_random=False))
     def log_is_cleaned(self, random):
-        """A log that was cleaned in part says the same."""
+        """A partly cleaned log holds the same state."""
         assert self.h.durable(compacted(self.h.records)) == self.h.durable()
         assert self.h.durable(cleaned(self.h, random)) == self.h.durable()
 
     @rule(name=st.sampled_from(["u", "v"]), count=st.integers(0, 4))
     def topic_changes(self, name, count):
-        """A topic grows, or goes and comes."""
+        """A topic grows, or is deleted and created again."""
         if count:
             self.h.catalog.topics[name] = max(count, self.h.catalog.topics.get(name, 0))
         else:
@@ -177,7 +177,7 @@ class StreamsHistories(RuleBasedStateMachine):
             self.follow()
 
     def follow(self):
-        """Epochs only grow; what was lost is never committed with an epoch in which it was not lost yet."""
+        """Epochs only grow; a lost task is never committed with an epoch from before the loss."""
         group = find_streams_group(self.h.groups, "g")
         members = {} if group is None else group.members
         if group is not None:
