@@ -57,7 +57,13 @@ class EventWorld(ShardWorld):
     bulk_replayers = None
 
     def __init__(
-        self, durability="fsync", policy="all", event_segment_bytes=1 << 30, event_retention_bytes=None, topics=None
+        self,
+        durability="fsync",
+        policy="all",
+        event_segment_bytes=1 << 30,
+        event_retention_bytes=None,
+        topics=None,
+        **world,
     ):
         self.policy = policy
         self.event_settings = LogSettings(
@@ -67,7 +73,13 @@ class EventWorld(ShardWorld):
             retention_bytes=event_retention_bytes,
         )
         self.runs = 0
-        super().__init__(durability, PickyDisk(), topics=topics)
+        world.setdefault("config", GroupsConfig(coordinator_events=policy))
+        super().__init__(durability, PickyDisk(), topics=topics, **world)
+
+    def use_new_disk(self):
+        self.disk = PickyDisk()
+        self.disk.make_folder("data")
+        self.disk.sync_folder(".")
 
     def open(self):
         self.runs += 1
@@ -86,8 +98,7 @@ class EventWorld(ShardWorld):
             on_written=self.written.append,
             encoders=self.encoders,
         )
-        config = GroupsConfig(coordinator_events=self.policy)
-        self.shard = self.make_shard(log, config, events=self.event_log, bulk_replayers=self.bulk_replayers)
+        self.shard = self.make_shard(log, events=self.event_log, bulk_replayers=self.bulk_replayers)
         self.shard.load()
 
     def commit(self, *offsets, member_id="", generation=-1, group="g"):
@@ -110,14 +121,20 @@ class EventWorld(ShardWorld):
         self.shard.log.close()
         self.event_log.close()
 
+    def event_records(self):
+        """Every event as a record, oldest first."""
+        return [record for batch in self._batches() for _, record in batch]
+
     def batches(self):
         """The events of each batch: (offset, kind, value)."""
         return [
-            [
-                (offset, record.key.NAME.removesuffix("Key"), record.value)
-                for offset, key, value in key_values(buffer, position, header)
-                for record in [self.serde.decode(key, value)]
-            ]
+            [(offset, record.key.NAME.removesuffix("Key"), record.value) for offset, record in batch]
+            for batch in self._batches()
+        ]
+
+    def _batches(self):
+        return [
+            [(offset, self.serde.decode(key, value)) for offset, key, value in key_values(buffer, position, header)]
             for buffer, position, header in self.event_log.log.batches()
         ]
 

@@ -43,31 +43,44 @@ class ReplyTarget:
 class ShardWorld:
     """`turn()` ends a turn of the loop; `finish_syncs()` runs the jobs of the worker."""
 
-    def __init__(self, durability="fsync", disk=None, segment_bytes=1 << 30, topics=None):
+    def __init__(
+        self,
+        durability="fsync",
+        disk=None,
+        segment_bytes=1 << 30,
+        topics=None,
+        *,
+        catalog=None,
+        clock=None,
+        config=None,
+        index=0,
+    ):
         self.segment_bytes = segment_bytes
         self.disk = disk or SimulatedDisk()
         self.disk.make_folder("data")
         self.disk.sync_folder(".")
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
+        self.config = config or GroupsConfig()
+        self.index = index
         self.soon = []
         self.jobs = []
         self.timers = []
         self.facts = []
         self.durability = durability
-        self.catalog = Catalog({"t": 16} if topics is None else topics, {"t": TOPIC_ID})
+        self.catalog = catalog or Catalog({"t": 16} if topics is None else topics, {"t": TOPIC_ID})
         self.open()
 
     def open(self):
         log = Log.open(self.disk, "data/__consumer_offsets-0", self.log_settings())
         log.sync()
-        self.shard = self.make_shard(log, GroupsConfig())
+        self.shard = self.make_shard(log)
         self.shard.load()
 
-    def make_shard(self, log, config, **options):
+    def make_shard(self, log, **options):
         return Shard(
-            0,
+            self.index,
             log,
-            lambda: GroupMachine(config, self.catalog),
+            lambda: GroupMachine(self.config, self.catalog),
             Serde(Codec.of(None), RECORD_KEYS),
             self.clock,
             make_writer=lambda log, durable, failed: Writer(log, self.durability, self.run, durable, failed),

@@ -18,6 +18,7 @@ from coordinator.faults.plan import Plan, draw
 from coordinator.groups import fencing
 from coordinator.groups.classic import sync
 from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.committer import NO_GROUP
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets import commit, expire
 from coordinator.groups.offsets.pending import PendingOffsets
@@ -138,12 +139,18 @@ def failed_sync_is_retried(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(commit, "fence_commit", lambda groups, request, api_version: ())
+    patch.setattr(commit, "fence_commit", lambda groups, request, api_version: (NO_GROUP, ()))
 
 
 def any_generation_passes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sync, "fence_generation", lambda group, generation: None)
-    patch.setattr(fencing, "fence_generation", lambda group, generation: None)
+    fence_epoch = fencing.fence_epoch
+
+    def fence_member_epoch(groups: Any, committer: Any, policies: Any, *rest: Any, **names: Any) -> None:
+        if policies is not None:
+            fence_epoch(groups, committer, policies, *rest, **names)
+
+    patch.setattr(fencing, "fence_epoch", fence_member_epoch)
 
 
 def assignment_is_not_written(patch: pytest.MonkeyPatch) -> None:

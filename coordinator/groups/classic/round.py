@@ -16,14 +16,22 @@ thousand members may join one group, and each join must cost the same.
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.groups.classic.member import ClassicMember, Protocols
 from coordinator.groups.classic.owned_partitions import Claims
 from coordinator.groups.classic.states import SUCCESSORS, State
+from coordinator.groups.committer import Committer, classic_committer
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, REBALANCES_KEPT, ExpiryBase, Group, commit_timestamp_ms
 from coordinator.groups.kinds import Kind
+from coordinator.groups.settings import GroupSettings
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import RequestContext, Timer, TimerKey
+
+if TYPE_CHECKING:
+    from coordinator.groups.catalog import Catalog
+
+_COMPLETING_REBALANCE = State.COMPLETING_REBALANCE  # Looking a name up in an enum costs more than the comparison.
 
 
 class Cause(NamedTuple):
@@ -79,6 +87,7 @@ class Round(Group):
     )  # fmt: skip
 
     kind = Kind.CLASSIC
+    has_member_epochs = False
     state: State
     protocol_type: str | None
 
@@ -151,6 +160,18 @@ class Round(Group):
         if self.state is State.STABLE and self.uses_consumer_protocol and self.subscribed_topics is not None:
             return commit_timestamp_ms
         return None
+
+    def find_committer(self, member_id: str, catalog: "Catalog") -> Committer | None:  # noqa: ARG002 - streams groups need it
+        return classic_committer(self.generation) if member_id in self.members else None
+
+    def fencing_policies(self, settings: GroupSettings) -> None:
+        """There are none: a member must have the generation."""
+
+    def commit_timers(self, member_id: str) -> Sequence[Timer]:
+        if self.state is _COMPLETING_REBALANCE:
+            # The member has the new generation but no assignment yet: it may be losing the partitions that it commits.
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        return (self.members[member_id].session_timer,)
 
     @property
     def have_all_joined(self) -> bool:

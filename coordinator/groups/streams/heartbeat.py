@@ -35,10 +35,11 @@ from coordinator.groups.epochs.static_members import join_static
 from coordinator.groups.events import delivered, owns_all
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
+from coordinator.groups.streams.committer import committer_of
 from coordinator.groups.streams.configure import Configured
 from coordinator.groups.streams.group import StreamsGroup, find_streams_group, session_key
 from coordinator.groups.streams.member import Endpoint, MemberState, StreamsMember, Tasks, TasksTuple
-from coordinator.groups.streams.partitions import as_reader, partitions_by_endpoint
+from coordinator.groups.streams.partitions import partitions_by_endpoint
 from coordinator.groups.streams.soft_state import NO_TASK_OFFSETS, CachedHeartbeat, StreamsSoftState, TaskOffsets
 from coordinator.groups.streams.status import StatusCode
 from coordinator.groups.streams.topology import Topology, check_changelogs, check_regexes
@@ -157,7 +158,7 @@ def _answer(
     is_joining = request.member_epoch == JOINING_EPOCH
     before = group.members.get(new.member_id)
     if not update.emit_if_joined(new, context) and before is not None and not is_joining and _owns_all(request, before):
-        update.facts += owns_all(groups, group, as_reader(group, before, topology, groups.catalog), Kind.STREAMS)
+        update.facts += owns_all(groups, group, committer_of(soft, before, topology, groups.catalog))
     update.arm(session_key(update.group_id, new.member_id), settings.session_timeout_ms)
     answer = StreamsGroupHeartbeatResponse(
         member_id=new.member_id,
@@ -171,7 +172,7 @@ def _answer(
         answer.active_tasks = _to_response(new.assigned.active)
         answer.standby_tasks = _to_response(new.assigned.standby)
         answer.warmup_tasks = _to_response(new.assigned.warmup)
-        update.facts += delivered(groups, group, as_reader(group, new, topology, groups.catalog), Kind.STREAMS)
+        update.facts += delivered(groups, group, committer_of(soft, new, topology, groups.catalog))
     if old.user_endpoint != new.user_endpoint or (tasks_changed and new.user_endpoint is not None):
         soft.endpoint_epoch += 1
     if soft.endpoint_epoch != request.endpoint_information_epoch:
