@@ -21,12 +21,13 @@ from coordinator.fastpath.byte_template import Match, MatchTemplate
 from coordinator.fastpath.event_encoding import AcceptedTemplate
 from coordinator.fastpath.record_template import Pairs, RecordTemplate
 from coordinator.fastpath.renumbering import inverted, renumbered
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.fencing import fence_commit
 from coordinator.groups.offsets.commit import ANSWERS
 from coordinator.groups.offsets.records import NO_TIMESTAMP, NO_TOPIC_ID, OffsetCommits
 from coordinator.groups.offsets.validate_partitions import validate_partitions
-from coordinator.groups.state import Catalog, Groups
+from coordinator.groups.state import Groups
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError

@@ -46,7 +46,8 @@ from coordinator.protocol.wire import DecodeError
 from coordinator.runtime.result import Event, Fact, MessageEvent, Record, RequestContext
 
 if TYPE_CHECKING:
-    from coordinator.groups.state import Catalog, Groups
+    from coordinator.groups.catalog import Catalog
+    from coordinator.groups.state import Groups
 
 FENCES = frozenset(
     {

@@ -16,7 +16,7 @@ from coordinator.protocol.messages import OffsetCommitValue
 from coordinator.runtime.result import Timer
 
 if TYPE_CHECKING:
-    from coordinator.groups.state import Catalog
+    from coordinator.groups.catalog import Catalog
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 """The protocol type of groups whose members are consumers; their metadata are subscriptions."""

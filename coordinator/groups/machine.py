@@ -18,6 +18,7 @@ from typing import Any, cast
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.assignors.range import RangeAssignor
 from coordinator.groups.assignors.uniform import UniformAssignor
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic import timeouts as classic_timeouts
 from coordinator.groups.classic.describe import details as classic_details
 from coordinator.groups.classic.group import ClassicGroup
@@ -39,7 +40,7 @@ from coordinator.groups.offsets.replay import (
     replay_pending_offset,
 )
 from coordinator.groups.settings import GroupsConfig, GroupSettings
-from coordinator.groups.state import Catalog, Groups
+from coordinator.groups.state import Groups
 from coordinator.groups.streams import replay as streams_replay
 from coordinator.groups.streams import timeouts as streams_timeouts
 from coordinator.groups.streams.describe import details as streams_details

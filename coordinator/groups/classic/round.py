@@ -29,7 +29,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import RequestContext, Timer, TimerKey
 
 if TYPE_CHECKING:
-    from coordinator.groups.state import Catalog
+    from coordinator.groups.catalog import Catalog
 
 _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE  # Looking a name up in an enum costs more than the comparison.
 

@@ -6,12 +6,13 @@ gone have no name and are left out.
 
 from typing import Any
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.consumer.group import NO_PARTITIONS, ConsumerGroup, find_consumer_group
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.epochs.describe import absent, group_view, member_view, other_owners, progress_view
 from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.groups.kinds import Kind
-from coordinator.groups.state import Catalog, Groups
+from coordinator.groups.state import Groups
 from coordinator.protocol.java import hash_map_order
 from coordinator.protocol.messages import ConsumerGroupDescribeResponse
 

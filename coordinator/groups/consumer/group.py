@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from coordinator.groups.assignors.assignor import Partitions
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.soft_state import ConsumerSoftState
 from coordinator.groups.epochs.group import ModernGroup
@@ -25,7 +26,7 @@ from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import ConsumerSettings, GroupSettings
-from coordinator.groups.state import Catalog, Groups
+from coordinator.groups.state import Groups
 from coordinator.runtime.result import TimerKey
 
 NO_PARTITIONS: Partitions = {}
@@ -50,7 +51,7 @@ class ResolvedRegex:
 
     topics: frozenset[str]
     version: int
-    """Of the topic catalog."""
+    """The version of the topic catalog."""
     timestamp_ms: int
 
 

@@ -24,10 +24,11 @@ from typing import Any
 import re2
 from xxhash import xxh3_64_intdigest
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex, regex_key
 from coordinator.groups.consumer.member import ConsumerMember
-from coordinator.groups.state import Catalog, Groups
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import Record, Timer
 

@@ -12,6 +12,7 @@ protocol, as the last one to do so, and took its own place. Mirrors `GroupMetada
 
 from collections.abc import Collection, Sequence
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.protocols import select_protocol
@@ -28,7 +29,7 @@ from coordinator.groups.events import event_only, group_converted
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import BIDIRECTIONAL, DOWNGRADE
-from coordinator.groups.state import Catalog, Groups
+from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.subscription import Assignment, encode_assignment, parse_subscription

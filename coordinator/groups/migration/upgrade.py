@@ -13,6 +13,7 @@ A group cannot be converted if its members' metadata are not subscriptions, or i
 assignments. Mirrors `GroupMetadataManager.convertToConsumerGroup` and `ConsumerGroup.fromClassicGroup`.
 """
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic.group import ClassicGroup, find_classic_group
 from coordinator.groups.classic.member import ClassicMember, session_key
 from coordinator.groups.classic.records import group_metadata_tombstone
@@ -28,7 +29,7 @@ from coordinator.groups.epochs.group import EPOCH_AT_FIRST
 from coordinator.groups.events import group_converted
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import BIDIRECTIONAL, UPGRADE
-from coordinator.groups.state import Catalog, Groups
+from coordinator.groups.state import Groups
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.subscription import Subscription, TopicPartitions, parse_assignment, parse_subscription

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.committer import NO_REVOCATION_EPOCH
 from coordinator.groups.epochs.member import PartitionEpochs
-from coordinator.groups.state import Catalog
 from coordinator.groups.streams.member import StreamsMember, TaskEpochs
 from coordinator.groups.streams.topology import Topology
 

@@ -20,7 +20,7 @@ Kafka: `InternalTopicManager.configureTopics`, `RepartitionTopics`, `Copartition
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from coordinator.groups.state import Catalog
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.streams.status import Status, StatusCode
 from coordinator.groups.streams.topology import InternalTopic, Subtopology, Topology
 from coordinator.protocol.errors import ErrorCode, KafkaError

@@ -27,10 +27,11 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, cast
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings, StreamsSettings
-from coordinator.groups.state import Catalog, Groups
+from coordinator.groups.state import Groups
 from coordinator.groups.streams.committer import StreamsCommitter, committer_of
 from coordinator.groups.streams.member import NO_TOPOLOGY_EPOCH, StreamsMember, Tasks, TasksTuple
 from coordinator.groups.streams.soft_state import StreamsSoftState

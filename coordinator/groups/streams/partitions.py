@@ -8,7 +8,7 @@ Kafka: `EndpointToPartitionsManager`. What a member's commits are checked by is 
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.groups.state import Catalog
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.streams.configure import Configured
 from coordinator.groups.streams.group import StreamsGroup
 from coordinator.groups.streams.member import StreamsMember
