@@ -113,12 +113,12 @@ def fence_commit(groups: "Groups", request: OffsetCommitRequest, api_version: in
     if group is None:
         _fence_unknown_group(groups, epoch, has_own_error=api_version >= GROUP_ID_NOT_FOUND_SINCE)
         return NO_GROUP, ()
+    policies = group.fencing_policies(groups.settings) if group.has_member_epochs else None
     if epoch < 0 and group.is_empty:
-        return origin_of(groups, request.group_id, request.member_id), ()
+        return (group.kind, None, policies), ()
     committer = _committer(groups, group, request)
     if api_version < MEMBER_EPOCH_SINCE and not committer.uses_classic_protocol:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    policies = group.fencing_policies(groups.settings) if group.has_member_epochs else None
     if epoch != committer.member_epoch or (policies is not None and policies.require_ownership):
         fence_epoch(groups, committer, policies, request, stale=ErrorCode.STALE_MEMBER_EPOCH)
     return (group.kind, committer, policies), group.commit_timers(request.member_id)

@@ -114,6 +114,18 @@ def test_partitions_refused_by_themselves_are_in_the_event():
     assert offsets(second) == {("t", 0): (8, ErrorCode.OFFSET_METADATA_TOO_LARGE, -1)}
 
 
+def test_a_refused_partition_is_an_event_also_beside_a_topic_without_partitions():
+    coordinator = OffsetCoordinator(coordinator_events="refused")
+    coordinator.topics.add("t", 1)
+    topic, partition = (
+        OffsetCommitRequest.OffsetCommitRequestTopic,
+        OffsetCommitRequest.OffsetCommitRequestPartition(0, 8, -1, "x" * 5000),
+    )
+    coordinator.ask("OffsetCommit", 8, group_id="g", topics=[topic("t", partitions=[partition]), topic("t")])
+    (record,) = coordinator.shards[0].events
+    assert offsets(record.value) == {("t", 0): (8, ErrorCode.OFFSET_METADATA_TOO_LARGE, -1)}
+
+
 def test_a_commit_of_missing_partitions_only_has_an_event():
     coordinator = OffsetCoordinator()
     coordinator.commit("g", {("missing", 0): 7}, member_id="m", generation=3)
