@@ -205,4 +205,4 @@ class KafkaError(Exception):
         self.code = code
         self.message = message
         self.facts: Sequence[Any] = ()
-        """What is to be told of the refusal (runtime/result.py)."""
+        """Facts to report about the refusal (runtime/result.py)."""

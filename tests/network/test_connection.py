@@ -260,7 +260,7 @@ def test_a_frame_of_the_largest_size_is_read():
     assert not peer.transport.closed
 
 
-def test_an_answer_to_a_client_that_is_gone_goes_nowhere_and_its_waiter_is_told():
+def test_an_answer_to_a_client_that_is_gone_is_dropped_and_its_waiter_notified():
     peer, gone = Peer(), []
     peer.send(1)
     peer.exchanges[0].on_close = lambda: gone.append(1)

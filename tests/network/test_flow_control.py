@@ -13,7 +13,7 @@ REASONS = {
     "BLOCKED": (Event.BUFFER_FULL, Event.BUFFER_DRAINED),
 }
 IDEMPOTENT = {Event.BACKLOG, Event.CAUGHT_UP}
-"""A connection may tell these again: it looks at its queue, and not at what it said before."""
+"""A connection may report these again: it looks at its queue, not at its earlier reports."""
 
 
 def reasons(state):

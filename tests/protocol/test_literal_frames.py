@@ -62,7 +62,7 @@ def test_join_group_before_version_8_drops_the_generation():
 
 
 def test_kip_792_dialect_has_the_generation_as_a_plain_field_behind_the_group_id():
-    """The KIP's own version 8; the class is the same, so handlers cannot tell."""
+    """The KIP's own version 8; the class is the same, so handlers see no difference."""
     dialect = Codec.of("kip-792")
     frame = bytes.fromhex("0267 00000007" + BEFORE_TAGS.removeprefix("0267") + "00")
     assert dialect.encoder("JoinGroupRequest", 8)(JOIN) == frame

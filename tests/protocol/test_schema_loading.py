@@ -64,7 +64,7 @@ def test_null_by_default_and_the_bare_null():
 
 
 def test_an_unstable_latest_version_is_not_spoken():
-    """Kafka does not speak it unless told to."""
+    """Kafka does not speak it unless configured to."""
     parsed = parse_definition(definition(latestVersionUnstable=True))
     assert parsed.versions == Versions(0, 1)
     assert SchemaFolder()["InitProducerIdRequest"].versions.highest == 5
