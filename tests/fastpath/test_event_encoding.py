@@ -28,7 +28,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.protocol.subscription import Assignment, encode_assignment
 from coordinator.runtime.serde import Serde
-from tests.groups.harness import Asked, GroupHarness
+from tests.groups.harness import GroupHarness, SentRequest
 from tests.support.catalog import Catalog
 
 SERDE = Serde(Codec.of(), EVENT_KEYS)
@@ -119,7 +119,7 @@ commits = st.builds(
     TxnOffsetCommitRequest, texts, texts, longs, st.integers(-1, 9), st.integers(-1, 9), texts, names,
     topics_of(TxnOffsetCommitRequest),
 )  # fmt: skip
-contexts = st.builds(lambda client_id, host: Asked(None, 9, client_id, host, ""), names, texts)
+contexts = st.builds(lambda client_id, host: SentRequest(None, 9, client_id, host, ""), names, texts)
 
 
 origins = st.tuples(kinds, committers, policies)

@@ -51,7 +51,7 @@ class ResolvedRegex:
 
     topics: frozenset[str]
     version: int
-    """Of the topic catalog."""
+    """The version of the topic catalog."""
     timestamp_ms: int
 
 

@@ -42,7 +42,7 @@ def test_when_a_generation_breaks_off_before_it_is_assigned_nobody_holds_anythin
     leader, follower = h.stable()
     h.join(member_id=leader)
     h.join(member_id=follower)
-    h.enter()
+    h.join_new_member()
     group = describe_group(h.groups, "g", 6)
     assert group.group_state == "PreparingRebalance"
     assert [each.member_assignment for each in group.members] == [b"", b"", b""]

@@ -20,7 +20,7 @@ from coordinator.protocol.subscription import Subscription, encode_assignment, e
 from coordinator.requests import consumer_group_heartbeat as heartbeat_api
 from coordinator.requests import offset_commit as commit_api
 from coordinator.runtime.result import Result
-from tests.groups.harness import Asked, GroupHarness
+from tests.groups.harness import GroupHarness, SentRequest
 
 INTERVAL_MS = 1_000
 SESSION_MS = 45_000
@@ -71,7 +71,7 @@ class ConsumerHarness(GroupHarness):
         rebalance_ms: int = -1,
         version: int = 1,
         client_id: str | None = "client",
-    ) -> Asked:
+    ) -> SentRequest:
         """A heartbeat; `owned` is topic name -> partitions."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=group_id,
@@ -96,7 +96,9 @@ class ConsumerHarness(GroupHarness):
         """Works for deleted topics, too."""
         return self.catalog.topic_id(name) or name.encode().ljust(16, b"\0")
 
-    def join_modern(self, group_id: str = "g", member_id: str = "m", *, topics: Any = ("t",), **how: Any) -> Asked:
+    def join_modern(
+        self, group_id: str = "g", member_id: str = "m", *, topics: Any = ("t",), **how: Any
+    ) -> SentRequest:
         how = {"rebalance_ms": 60_000, "owned": {}} | how
         return self.beat(group_id, member_id, 0, topics=topics, **how)
 
@@ -127,7 +129,7 @@ class ConsumerHarness(GroupHarness):
                 for name, parts in by_topic.items()
             ],
         )
-        asked = Asked(commit_api.API, version, "client", "/127.0.0.1", "")
+        asked = SentRequest(commit_api.API, version, "client", "/127.0.0.1", "")
         from coordinator.protocol.errors import KafkaError
 
         try:
@@ -144,7 +146,7 @@ class ConsumerHarness(GroupHarness):
     def member(self, member_id: str = "m", group_id: str = "g") -> Any:
         return self.consumer(group_id).members[member_id]
 
-    def assigned(self, asked: Asked) -> dict[str, list[int]] | None:
+    def assigned(self, asked: SentRequest) -> dict[str, list[int]] | None:
         """The assignment in an answer, by topic name; None if it has none."""
         assignment = asked.reply.assignment
         if assignment is None:
@@ -196,7 +198,7 @@ class Modern:
         group = find_consumer_group(self.h.groups, self.group)
         return group is not None and self.id in group.members
 
-    def beat(self, *, lose_answer: bool = False) -> Asked:
+    def beat(self, *, lose_answer: bool = False) -> SentRequest:
         self._revoke()
         full = self.says_all or self.epoch == 0
         asked = self.h.beat(
@@ -221,7 +223,7 @@ class Modern:
         if self.received is not None:
             self.owned &= self.received
 
-    def _hear(self, asked: Asked) -> None:
+    def _hear(self, asked: SentRequest) -> None:
         if not asked.ok:
             if asked.error in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED):
                 return
@@ -248,7 +250,7 @@ class Modern:
         self.epoch, self.owned, self.received = 0, set(), None
         self.says_all = self.says_owned = True
 
-    def leave(self) -> Asked:
+    def leave(self) -> SentRequest:
         asked = self.h.beat(self.group, self.id, -1, instance=self.instance)
         self.forget()
         return asked
@@ -279,7 +281,7 @@ class Classic:
         self.id = ""
         self.generation = -1
         self.owned: set[tuple[str, int]] = set()
-        self.waiting: Asked | None = None
+        self.waiting: SentRequest | None = None
         self.what = "join"
         self.leads = False
 
@@ -325,14 +327,14 @@ class Classic:
         )
         self._wait("sync", asked)
 
-    def _wait(self, what: str, asked: Asked) -> None:
+    def _wait(self, what: str, asked: SentRequest) -> None:
         self.what = what
         self.waiting = asked
         if not asked.is_parked:
             self.waiting = None
             self._hear(asked)
 
-    def _hear(self, asked: Asked) -> None:
+    def _hear(self, asked: SentRequest) -> None:
         if asked.error is ErrorCode.MEMBER_ID_REQUIRED:
             self.id = asked.reply.member_id
         elif not asked.ok:
@@ -350,7 +352,7 @@ class Classic:
             # A cooperative client that gave something up joins again to say so.
             self.what = "join" if self.cooperative and lost else "heartbeat"
 
-    def _heard_heartbeat(self, asked: Asked) -> None:
+    def _heard_heartbeat(self, asked: SentRequest) -> None:
         if not asked.ok:
             self._refused(asked.error)
 
@@ -407,6 +409,7 @@ def assert_one_owner(clients: Any) -> None:
 
 def assert_sound(h: ConsumerHarness) -> None:
     """Checks I1, I8 and the order of the epochs, from inside."""
+    assert not h.groups.uncommitted_groups, "a group that was never created is kept"
     for group in h.groups.of_kind(Kind.CONSUMER):
         owners: dict[bytes, dict[int, str]] = {}
         for member in group.members.values():

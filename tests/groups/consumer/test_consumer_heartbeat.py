@@ -91,8 +91,8 @@ def test_the_answer_to_a_member_without_news_is_built_once_and_writes_nothing():
     from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest
 
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2)
-    first = consumer_group_heartbeat(h.groups, request, h.asked[0], h.now_ms)
-    assert consumer_group_heartbeat(h.groups, request, h.asked[0], h.now_ms) is first
+    first = consumer_group_heartbeat(h.groups, request, h.sent[0], h.now_ms)
+    assert consumer_group_heartbeat(h.groups, request, h.sent[0], h.now_ms) is first
     assert len(h.records) == before
     assert [timer.delay_ms for timer in first.timers] == [SESSION_MS]
 
@@ -216,7 +216,7 @@ def test_a_silent_member_is_removed_and_its_partitions_are_reassigned():
     a, b = Modern(h, "a"), Modern(h, "b")
     settle(h, [a, b], 10)
     settle(h, [b], 80)
-    assert h.told("member_expired")[0]["member_id"] == "a"
+    assert h.facts_named("member_expired")[0]["member_id"] == "a"
     assert len(b.owned) == 4
 
 
@@ -228,7 +228,7 @@ def test_a_member_that_does_not_give_up_in_its_rebalance_timeout_is_removed():
     for _ in range(5):
         h.beat(member_id="a", epoch=2, owned={"t": [0, 1, 2, 3]})
         h.advance(1_000)
-    assert h.told("member_expired") == [{"group_id": "g", "member_id": "a", "timeout": "rebalance"}]
+    assert h.facts_named("member_expired") == [{"group_id": "g", "member_id": "a", "timeout": "rebalance"}]
 
 
 def test_topics_made_grown_and_deleted_move_the_group_at_the_next_heartbeat():
@@ -384,5 +384,5 @@ def test_the_causes_of_rebalances_and_the_members_waited_for_are_kept_and_emitte
     rebalance = h.consumer().soft.rebalances[-1]
     assert (rebalance.cause, rebalance.member_id, rebalance.last_reconciled) == ("a member joined", "b", "b")
     assert rebalance.started_ms <= rebalance.assigned_ms <= rebalance.ended_ms
-    assert h.told("rebalance_started")[-1]["cause"] == "a member joined"
-    assert h.told("rebalance_ended")[-1]["last_reconciled"] == "b"
+    assert h.facts_named("rebalance_started")[-1]["cause"] == "a member joined"
+    assert h.facts_named("rebalance_ended")[-1]["last_reconciled"] == "b"

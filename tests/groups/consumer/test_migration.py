@@ -217,7 +217,7 @@ def test_a_classic_member_that_does_not_rejoin_in_time_is_removed():
             ErrorCode.UNKNOWN_MEMBER_ID,
         )
         h.advance(2_000)
-    assert {"group_id": "g", "member_id": classic.id, "timeout": "join"} in h.told("member_expired")
+    assert {"group_id": "g", "member_id": classic.id, "timeout": "join"} in h.facts_named("member_expired")
 
 
 def test_a_static_member_that_returns_to_the_classic_protocol_takes_the_group_along():

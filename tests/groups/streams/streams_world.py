@@ -15,7 +15,7 @@ from coordinator.groups.streams.member import MemberState
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from coordinator.requests import streams_group_heartbeat as heartbeat_api
-from tests.groups.harness import Asked, GroupHarness
+from tests.groups.harness import GroupHarness, SentRequest
 
 DELAY_MS = 3_000
 INTERVAL_MS = 1_000
@@ -82,7 +82,7 @@ class StreamsHarness(GroupHarness):
         end_offsets: Any = None,
         version: int = 1,
         client_id: str | None = "client",
-    ) -> Asked:
+    ) -> SentRequest:
         """A heartbeat. Tasks and offsets are by subtopology id; if one kind of tasks is given, the others are empty."""
         if active is not None or standby is not None or warmup is not None:
             active, standby, warmup = active or {}, standby or {}, warmup or {}
@@ -107,7 +107,7 @@ class StreamsHarness(GroupHarness):
         )
         return self.call(streams_group_heartbeat, request, version, heartbeat_api.API, client_id=client_id)
 
-    def arrive(self, member_id: str = "m", **how: Any) -> Asked:
+    def arrive(self, member_id: str = "m", **how: Any) -> SentRequest:
         """A complete join."""
         how = {"sent": PLAIN, "process": f"p-{member_id}", "rebalance_ms": 60_000, "active": {}} | how
         return self.beat(member_id, 0, **how)
@@ -136,16 +136,16 @@ def tasks_in(tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None) -> _Task
     return None if tasks is None else {each.subtopology_id: each.partitions for each in tasks}
 
 
-def active(asked: Asked) -> _Tasks | None:
+def active(asked: SentRequest) -> _Tasks | None:
     """The active tasks in an answer; None if it has none."""
     return tasks_in(asked.reply.active_tasks)
 
 
-def standby(asked: Asked) -> _Tasks | None:
+def standby(asked: SentRequest) -> _Tasks | None:
     return tasks_in(asked.reply.standby_tasks)
 
 
-def statuses(asked: Asked) -> list[int]:
+def statuses(asked: SentRequest) -> list[int]:
     return [each.status_code for each in asked.reply.status]
 
 
@@ -198,7 +198,7 @@ class Thread:
         group = find_streams_group(self.h.groups, "g")
         return group is not None and self.id in group.members
 
-    def beat(self, *, lose_answer: bool = False) -> Asked:
+    def beat(self, *, lose_answer: bool = False) -> SentRequest:
         if self.received is not None:
             self.active, self.standby, self.warmup = (set(each) for each in self.received)
             self.received = None
@@ -222,7 +222,7 @@ class Thread:
             self._hear(asked)
         return asked
 
-    def _hear(self, asked: Asked) -> None:
+    def _hear(self, asked: SentRequest) -> None:
         if not asked.ok:
             if asked.error not in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED):
                 self.fenced += 1
@@ -240,7 +240,7 @@ class Thread:
             self.warmup &= self.received[2]
             self.says_tasks = True
 
-    def leave(self, epoch: int = -1) -> Asked:
+    def leave(self, epoch: int = -1) -> SentRequest:
         asked = self.h.beat(self.id, epoch, instance=self.instance)
         self.forget()
         return asked
@@ -272,6 +272,7 @@ def assert_one_owner(threads: Any) -> None:
 
 def assert_sound(h: StreamsHarness) -> None:
     """The same from inside; the order of the epochs, the meaning of states, and what is derived from the members."""
+    assert not h.groups.uncommitted_groups, "a group that was never created is kept"
     for group in h.groups.of_kind(Kind.STREAMS):
         held: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
         processes: dict[tuple[str, str, int], str] = {}

@@ -315,10 +315,10 @@ def test_a_heartbeat_without_news_keeps_the_session(h):
         ({"rebalance_ms": 5}, lambda h: h.member().rebalance_timeout_ms == 5),
         ({"endpoint": ("here", 1)}, lambda h: h.member().user_endpoint == ("here", 1)),
         ({"client_id": "other"}, lambda h: h.member().client_id == "other"),
-        ({"instance": "other"}, lambda h: h.asked[-1].error is ErrorCode.UNKNOWN_MEMBER_ID),
-        ({"active": {"9": [0]}}, lambda h: h.asked[-1].error is ErrorCode.INVALID_REQUEST),
-        ({"seen_endpoints": 7}, lambda h: h.asked[-1].reply.partitions_by_user_endpoint == []),
-        ({"sent": PLAIN}, lambda h: h.asked[-1].error is ErrorCode.INVALID_REQUEST),
+        ({"instance": "other"}, lambda h: h.sent[-1].error is ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"active": {"9": [0]}}, lambda h: h.sent[-1].error is ErrorCode.INVALID_REQUEST),
+        ({"seen_endpoints": 7}, lambda h: h.sent[-1].reply.partitions_by_user_endpoint == []),
+        ({"sent": PLAIN}, lambda h: h.sent[-1].error is ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_a_heartbeat_with_news_is_not_answered_from_the_cache(h, how, what):
