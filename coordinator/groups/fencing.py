@@ -1,6 +1,6 @@
 """Who may commit for a group: is the client still the member that it claims to be?
 
-A fence changes nothing and answers nothing: it returns, or raises the error that tells the client what it has become. The order
+A fence changes nothing and answers nothing: it returns, or raises the error that says what the client has become. The order
 of the checks is Kafka's (`validateOffsetCommit` of `ClassicGroup`, `ConsumerGroup` and `StreamsGroup`), because clients react
 differently to each: a member id that was taken over by its successor (FENCED_INSTANCE_ID) is fatal to the client, an unknown
 member starts from scratch, and a wrong generation rejoins with its id.

@@ -1,12 +1,12 @@
 """OffsetDelete (key 47): an administrator takes back offsets; and what becomes of offsets whose topic is deleted.
 
-Offsets of a group in use are protected as far as the coordinator can tell what is in use: it understands subscriptions
+Offsets of a group in use are protected as far as the coordinator knows what is in use: it understands subscriptions
 of protocol type "consumer" only, and of groups that say themselves what they read. So a live classic group of another type
 refuses the whole request, and a consumer group refuses the topics it subscribes to - all topics, when a member's subscription
 cannot be read; a streams group those that its topology reads.
 
 A group outlives its last offset: it stays listed, Empty, until the next expiry. For a simple group, which consists of
-offsets only, that takes a group record of its own, or a restart would forget what a client was just told. (Kafka keeps
+offsets only, that takes a group record of its own, or a restart would contradict the response just sent. (Kafka keeps
 such a group in memory alone.)
 
 A pending offset of a transaction is taken back like one that is committed: its marker then brings nothing.
@@ -48,7 +48,7 @@ def delete(groups: "Groups", request: OffsetDeleteRequest, context: RequestConte
             asked = ((topic.name, each.partition_index) for each in topic.partitions)
             doomed.update((key, None) for key in asked if key in committed or key in pending)
     records = _take_back(groups, group, doomed, now_ms)
-    return Result(OffsetDeleteResponse(topics=topics), records, facts=_told(len(doomed), "OffsetDelete"))
+    return Result(OffsetDeleteResponse(topics=topics), records, facts=_deletion_facts(len(doomed), "OffsetDelete"))
 
 
 def topics_deleted(groups: "Groups", topics: Iterable[tuple[str, bytes]], now_ms: int) -> Result:
@@ -65,7 +65,7 @@ def topics_deleted(groups: "Groups", topics: Iterable[tuple[str, bytes]], now_ms
         doomed = {key: None for key, each in committed if key[0] in ids and each.topic_id in (ids[key[0]], NO_TOPIC_ID)}
         count += len(doomed)
         records += _take_back(groups, groups.get_or_simple(group_id), doomed, now_ms)
-    return Result(records=records, facts=_told(count, "topic deleted"))
+    return Result(records=records, facts=_deletion_facts(count, "topic deleted"))
 
 
 def _take_back(groups: "Groups", group: Group, doomed: Iterable[tuple[str, int]], now_ms: int) -> list[Record]:
@@ -77,5 +77,5 @@ def _take_back(groups: "Groups", group: Group, doomed: Iterable[tuple[str, int]]
     return records
 
 
-def _told(count: int, reason: str) -> tuple[Fact, ...]:
+def _deletion_facts(count: int, reason: str) -> tuple[Fact, ...]:
     return (Fact("offsets_deleted", {"count": count, "reason": reason}),) if count else ()

@@ -1,9 +1,9 @@
 """OffsetFetch (key 9): the offsets last committed.
 
 There is no "not found" here. A group or partition without an offset answers offset -1 and no error, and the consumer
-falls back on its auto.offset.reset; so an offset that exists must never be missed. `require_stable` (v7) asks not to be told
+falls back on its auto.offset.reset; so an offset that exists must never be missed. `require_stable` (v7) asks not to receive
 an offset that an open transaction may still change (KIP-447): such a partition is answered UNSTABLE_OFFSET_COMMIT, for the
-client to ask again. Others are told the offset from before the transaction.
+client to ask again. Others receive the offset from before the transaction.
 
 Asked for all offsets (topics null) a group lists those it has. They come sorted, so that the answer is the same before
 and after a restart; Kafka's order is that of a hash table.
@@ -87,7 +87,7 @@ def fetch_group(groups: "Groups", asked: _AskedGroup, *, by_id: bool, require_st
 
 
 def _unstable(groups: "Groups", group_id: str, *, require_stable: bool) -> Collection[Partition]:
-    """The partitions that may not be told: what their offset will be is not decided."""
+    """The partitions whose offset must not be returned, because it is not decided yet."""
     return groups.offsets.pending.partitions(group_id) if require_stable else ()
 
 

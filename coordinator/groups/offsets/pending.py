@@ -1,7 +1,7 @@
 """Offsets committed in transactions that are still open: of which producer, for which group and partition.
 
 They are in the log, and in nobody's answer, until the producer's marker comes: "commit" makes them the group's offsets,
-"abort" forgets them. In between they leave three traces: `require_stable` readers are told to wait for the partition, the
+"abort" forgets them. In between they leave three traces: `require_stable` readers must wait for the partition, the
 group is not deleted for having no offsets, and the partition's committed offset does not expire.
 
 Which commit wins is decided by the order of the commits in the log, not by that of the markers: a plain commit made after a

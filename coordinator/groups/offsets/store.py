@@ -8,7 +8,7 @@ it. A million of these live in a server for weeks, so a topic's name and id are 
 partitions mention it; and the offsets are counted as they come and go, for nobody should walk a million of them for a
 gauge. Only `replay.py` changes this object.
 
-Offsets of open transactions are kept apart (`pending`): nobody is told them before their marker is in the log.
+Offsets of open transactions are kept apart (`pending`): they are returned to nobody before their marker is in the log.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """The end of a producer's transaction, as it reaches the groups of one shard: a marker into their log.
 
-The coordinator of the transaction has decided by then, and repeats the marker until it is told that it is durable; a marker
+The coordinator of the transaction has decided by then, and repeats the marker until it learns that it is durable; a marker
 for a producer that has nothing pending here, or has never been heard of, is written all the same. It may say more than the
 first one did: that the epochs before its own are over. Refused are markers of the past, which would end a transaction
 that they are not about (KAFKA-19999).
