@@ -205,4 +205,4 @@ class KafkaError(Exception):
         self.code = code
         self.message = message
         self.facts: Sequence[Any] = ()
-        """What is to be told of the refusal (runtime/result.py)."""
+        """Facts about the refusal, for logs, metrics and the event log (runtime/result.py)."""

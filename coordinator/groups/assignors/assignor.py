@@ -2,7 +2,7 @@
 
 An assignor is called when a consumer group's epoch was raised: it is given every member with its subscription and its part of
 the target so far, and answers with the part that each member is to have from now on (the *target*). When and how members get
-there is none of its business (consumer/reconcile.py). It must be a pure function: the same group gives the same answer, in
+there is not its concern (consumer/reconcile.py). It must be a pure function: the same group gives the same answer, in
 whatever order the members are listed.
 
 Users add an assignor of their own as an entry point of the group `coordinator.assignors` and name it in

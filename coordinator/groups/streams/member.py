@@ -73,7 +73,7 @@ class StreamsMember(ModernMember):
 
     topology_epoch: int = NO_TOPOLOGY_EPOCH
     process_id: str = ""
-    """Of the process; the threads of one application instance are several members with one process id."""
+    """The id of its process. The threads of one application instance are several members with one process id."""
     user_endpoint: Endpoint | None = None
     client_tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -81,7 +81,7 @@ class StreamsMember(ModernMember):
     state: MemberState = MemberState.STABLE
     assigned: HeldTasks = NO_HELD_TASKS
     pending_revocation: HeldTasks = NO_HELD_TASKS
-    """Tasks that it was told to give up and still holds: it has not yet said that it gave them up."""
+    """Tasks that it must give up and still holds: it has not confirmed their revocation yet."""
 
     @property
     def is_stable(self) -> bool:

@@ -130,7 +130,7 @@ class _Assignment:
         self.processes: dict[str, _Process] = {}
         self.had_active: dict[_Task, _Member] = {}
         self.had_state: dict[_Task, list[_Member]] = {}
-        """Those with a standby first, and of these and the others who has most of the state."""
+        """Members with a standby first; among these, and among the others, those with the most state first."""
         self._look_back(group)
 
     def made(self) -> dict[str, TasksTuple]:

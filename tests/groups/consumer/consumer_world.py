@@ -409,6 +409,7 @@ def assert_one_owner(clients: Any) -> None:
 
 def assert_sound(h: ConsumerHarness) -> None:
     """Checks I1, I8 and the order of the epochs, from inside."""
+    assert not h.groups.uncommitted_groups, "a group that was never created is kept"
     for group in h.groups.of_kind(Kind.CONSUMER):
         owners: dict[bytes, dict[int, str]] = {}
         for member in group.members.values():

@@ -272,6 +272,7 @@ def assert_one_owner(threads: Any) -> None:
 
 def assert_sound(h: StreamsHarness) -> None:
     """The same from inside; the order of the epochs, the meaning of states, and what is derived from the members."""
+    assert not h.groups.uncommitted_groups, "a group that was never created is kept"
     for group in h.groups.of_kind(Kind.STREAMS):
         held: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
         processes: dict[tuple[str, str, int], str] = {}
