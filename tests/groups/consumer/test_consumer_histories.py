@@ -191,8 +191,8 @@ class ConsumerHistories(RuleBasedStateMachine):
             return
         epoch = sorted(epochs)[-back % len(epochs)]
         state, written = self.h.durable(), len(self.h.records)
-        asked = self.h.beat("g", member_id, epoch, owned={"t": [0]} if owned else None)
-        assert not asked.ok
+        request = self.h.beat("g", member_id, epoch, owned={"t": [0]} if owned else None)
+        assert not request.ok
         assert (self.h.durable(), len(self.h.records)) == (state, written)
 
     # --- the world --------------------------------------------------------------------------------------------------
