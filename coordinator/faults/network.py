@@ -28,7 +28,7 @@ from typing import Any
 from coordinator.faults.loop import Process, SimulatedLoop, current_process
 
 WINDOW_BYTES = 64 * 1024
-"""Bytes that the two operating systems buffer; only what exceeds them counts as the writer's buffer."""
+"""Bytes that the two operating systems buffer; only the excess counts as the writer's buffer."""
 FIRST_FREE_PORT = 40_000
 
 
@@ -239,7 +239,7 @@ class End(asyncio.Transport):
             self._network.loop.call_soon(peer.resume_writer, context=peer.context)
 
     def resume_writer(self) -> None:
-        """Tells the protocol that its buffer has drained; like a real transport, once after each `pause_writing`."""
+        """Notifies the protocol that its buffer has drained; like a real transport, once after each `pause_writing`."""
         if self.is_full:
             self.is_full = False
             self.protocol.resume_writing()

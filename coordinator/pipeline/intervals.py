@@ -209,7 +209,7 @@ def held_partitions(members: DataFrame, complete_from: DataFrame) -> DataFrame:
 
 
 def _ownership_start() -> Column:
-    """An ownership that begins with this row. After a gap in the log only the record can tell when it really began."""
+    """An ownership that begins with this row. After a gap in the log only the record shows when it really began."""
     return F.struct(
         F.when(F.col("begin_is_known"), F.col("epoch")).otherwise(F.col("each.since")).alias("epoch"),
         F.col("from_offset").alias("from_offset"),

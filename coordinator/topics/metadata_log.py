@@ -102,7 +102,9 @@ class MetadataLog:
     def problem(self) -> str:
         """Why changes are refused, for health; empty if they are not."""
         if self._log.failed is not None:
-            return f"the metadata log cannot be written: {self._log.failed}; restart the server once the disk is sound"
+            return (
+                f"the metadata log cannot be written: {self._log.failed}; restart the server when the disk is repaired"
+            )
         if self._full and not self._log.has_room:
             return "the disk is full; topics and settings cannot be changed until there is space"
         return ""

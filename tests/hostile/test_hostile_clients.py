@@ -40,7 +40,7 @@ LIMITS = {
     "limit.write.time.ms": 2_000,
 }
 TCP_REPAIR = 19
-"""A socket closed in this mode (Linux, privileged) tells its peer nothing."""
+"""A socket closed in this mode (Linux, privileged) closes without notifying its peer."""
 
 
 class HonestMember:

@@ -130,12 +130,12 @@ def commit(link: Connection, group: str, offset: int, metadata: str = "") -> int
 def committed(link: Connection, group: str) -> int:
     topics = [{"name": TOPIC, "partition_indexes": [0]}]
 
-    def told():
+    def fetched():
         answer = link.call("OffsetFetch", 5, group_id=group, topics=topics)
         assert answer["error_code"] in {NONE, COORDINATOR_LOADS}
         return answer["topics"] if answer["error_code"] == NONE else None
 
-    return wait_until(told, "the coordinator to load")[0]["partitions"][0]["committed_offset"]
+    return wait_until(fetched, "the coordinator to load")[0]["partitions"][0]["committed_offset"]
 
 
 def produce(link: Connection, partition: int, batch: Batch):

@@ -57,7 +57,7 @@ def test_a_tail_torn_at_any_byte_is_cut_and_reported(cut_at):
     log.close()
     log = reopened(disk)
     assert content(log) == [*RECORDS[:19], (b"key-19", b"value")]
-    assert log.recovery is None, "told once"
+    assert log.recovery is None, "recovery is reported once"
 
 
 @pytest.mark.parametrize("tail", [bytes(10), bytes(5000), b"\xff" * 300, b"\x02" * 3000, bytes(range(256)) * 4])
