@@ -105,8 +105,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def reply_before_durable(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Shard, "park", lambda self, asker, payload: asker.send(payload))
-    patch.setattr(Parking, "park", lambda self, reply: reply.asker.send(reply.payload))
+    patch.setattr(Shard, "park", lambda self, target, payload: target.send(payload))
 
 
 def parking_released_early(patch: pytest.MonkeyPatch) -> None:
