@@ -1,48 +1,53 @@
-"""A Kafka group coordinator that runs alone.
+"""A Kafka group coordinator that runs on its own: Kafka clients cannot tell it from a broker.
 
 One rule carries the whole server:
 
     decode -> decide -> replay -> persist -> reply
 
-    socket bytes             frame             request                    its group's shard
-    network/connection --> protocol/frame --> requests/<api>.py --------> runtime/shard
-                                                                             | operation(state, request, call, now)
-                                                                             v   groups/<kind>/<operation>.py    pure
-                                                                 Result(reply, records, timers, replies, facts)
-                                                                             | replay(record)
-                                                                             v   state changes here, only here
-                                                                 log/writer: one batch a turn, write, fdatasync
-                                                                             | durable up to offset N
-                                                                             v
-    network/connection <-- protocol encodes <-- runtime/parking lets go every reply that waited at <= N
+    socket bytes              frame               exchange                 the group's shard
+    network/connection  -->  api/dispatch  -->  requests/<api>.py  -->  runtime/shard
+                                                                            | operation(state, request, context, now_ms)
+                                                                            v   groups/<kind>/<operation>.py     pure
+                                                                Result(reply, records, timers, replies, facts)
+                                                                            | replay(record)
+                                                                            v   only this changes durable state
+                                                                log/writer: one batch per turn, write, fdatasync
+                                                                            | durable up to offset N
+                                                                            v
+    network/connection  <--  api/exchange encodes  <--------------------  runtime/parking releases the replies behind <= N
 
-An operation is a plain function: it knows no clock, loop, disk or chance. What it wants remembered it returns as records,
-and a load replays the same records through the same code, so a restart is not a second program. A reply leaves when every
-record it depends on is durable; replies of reads wait as well, so nobody sees what a crash could undo.
+An operation is a plain function. It has no access to a clock, an event loop, a disk or randomness; whatever must be remembered,
+it returns as records. A start replays the records of the log through the same code, so recovery is not a second program. A
+reply leaves when every record that it depends on is durable. Replies to reads wait too, so nobody sees state that a crash could
+undo.
 
-The packages, in the order in which they may import: each only from those below it (checked by import-linter).
+The packages, from the top. Each may import those below it, never those above (import-linter checks it):
 
-    pytest_plugin  a server for a test suite
-    cli         the command line: arguments, one call, an exit code
-    pipeline    Spark over the logs: who owned what, why groups rebalanced, which commits were zombies
-    operations  what a person does from outside: look into log folders, look at and change groups
-    bench       the server's speed, measured beside a bare echo
-    faults      simulated twins of all that is outside; a whole server in a world of faults, run from a seed
-    server      the composition root: makes clock, disk, sockets once and wires the parts
-    fastpath    the frequent cases, faster: repeated commits, event encoding, bulk replay; nothing below it knows of it
+    pytest_plugin  a server as a fixture of a test suite
+    cli         the command line: parses arguments, makes one call, returns an exit code
+    pipeline    Spark over the logs: who owned what, why groups rebalanced, which commits were from zombies
+    operations  tools for people: inspect log folders, describe and change groups and topics
+    bench       the server's speed, measured beside a bare echo server
+    faults      simulated twins of everything outside; a whole server in a world of faults, reproducible from a seed
+    server      the composition root: makes the parts, wires them, starts and stops them; the server's process
+    fastpath    shortcuts for the most frequent work, which change no byte: repeated commits, event encoding, bulk replay
     admin       HTTP: health, metrics, views of groups and transactions
-    network     listeners and connections; answers leave in the order of the requests
-    requests    one file per Kafka API: its key, versions and access; ApiVersions is derived from them
-    api         what every API file needs: how an API is declared, how a frame reaches it, how its answer leaves
-    config      every setting; a file, the environment and the command line become a server's configuration
-    groups      deterministic: classic, consumer and streams groups, assignors, offsets, what is fenced; one operation, one file
-    topics      deterministic where it decides: topics, produce, fetch, retention
-    transactions  deterministic: who may produce under a transactional id, and how its transactions end; above that,
-                the delivery of markers, the verification of writes, a producer id kept ready
-    runtime     what makes a state machine durable: result, shard, event log, parking, timers, router
+    network     listeners and connections: limits, flow control, responses in the order of the requests
+    requests    one file per Kafka API, named as Kafka names it: versions, access, handler, refusal
+    api         what API files share: how one is declared, what it may use of the server, dispatch, the way back to the client
+    config      all settings, and how a file, the environment and the command line become one configuration
+    groups      classic, consumer and streams groups, assignors, offsets, fencing: one file per operation; deterministic
+    topics      topics, produce, fetch, retention: the data plane; its decisions are deterministic
+    transactions  transactional producers and the end of their transactions; deterministic, except for marker delivery,
+                verification and the pool of producer ids, which talk to shards
+    runtime     what makes a state machine durable: result, shard, router, event log, parking, timers, loader
     log         a partition's folder in Kafka's format: batch, segment, index, writer, reader, recovery, compaction
-    protocol    bytes and messages: definitions, generated codec, headers, frames, errors
-    world       clock, entropy, disk, worker threads: the outside, as small protocols with their real ones
+    protocol    bytes and messages: definitions, the generated codec, headers, frames, error codes
+    world       clock, randomness, disk, worker threads: the outside as small protocols, with the real implementations
 
-Beside them: `protocol_schemas/` (message definitions in Kafka's own form), `config/` (settings), `tests/`.
+To find a behaviour, look for its Kafka name: an API in `requests/`, an operation in `groups/<kind>/`, `topics/` or
+`transactions/`. docs/architecture.md maps Kafka's classes to modules and has the glossary.
+
+Outside the package: `protocol_schemas/` (message definitions in Kafka's own form), `config/` (configuration files), `docs/`,
+`tests/` (a mirror of the packages).
 """

@@ -284,9 +284,9 @@ def serve(options: argparse.Namespace) -> int:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(KeyValueFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    from coordinator import server  # noqa: PLC0415 - not before the configuration has been checked
+    from coordinator.server import process  # noqa: PLC0415 - not before the configuration has been checked
 
-    return server.run(config, began_s)
+    return process.run(config, began_s)
 
 
 def ready(options: argparse.Namespace) -> int:

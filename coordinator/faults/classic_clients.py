@@ -1,4 +1,8 @@
-"""Members of classic groups in the simulated world."""
+"""Members of classic groups in the simulated world.
+
+They follow the protocol of real consumers but have less patience. Some leave, pause, change their subscription or crash
+and come back, while a zombie of the former process may still commit under the same instance id.
+"""
 
 from random import Random
 
@@ -27,15 +31,15 @@ MUST_REJOIN = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorC
 
 
 class Rejoin(Exception):
-    """The member has to join again."""
+    """The member must join again."""
 
 
 class Fenced(Exception):
-    """Somebody else has this member's instance id."""
+    """Another process uses this member's instance id (FENCED_INSTANCE_ID)."""
 
 
 class ClassicMember(Client):
-    """A consumer in a classic group."""
+    """A consumer in a classic group. The versions of its requests and its subscription are drawn from the seed."""
 
     def __init__(self, world: World, group_id: str, number: int) -> None:
         super().__init__(world, f"{group_id}-m{number}")
@@ -54,10 +58,10 @@ class ClassicMember(Client):
         self.generation = NO_GENERATION
         self.positions: dict[tuple[str, int], int] = {}
         self.stable = False
-        """It holds an assignment and knows of no reason to join again."""
+        """Whether it has an assignment and knows of no reason to join again."""
 
     async def run(self) -> None:
-        """Until the end of the world."""
+        """Runs until the simulation ends."""
         while True:
             try:
                 await self._join()
@@ -73,15 +77,15 @@ class ClassicMember(Client):
 
     @property
     def wanted(self) -> set[tuple[str, int]]:
-        """Partitions that somebody of its group must have."""
+        """The partitions that it subscribes to."""
         return {(topic, index) for topic in self.topics for index in range(TOPICS[topic])}
 
     def _forget(self) -> None:
-        """A new process knows nothing of the former one."""
+        """Resets all state, like a new process."""
         self.member_id, self.generation, self.positions, self.stable = "", NO_GENERATION, {}, False
 
     def _on_error(self, what: str, code: int) -> None:
-        """Raises what follows from an error."""
+        """Raises Fenced, Rejoin or NoResponse, depending on the error; reports an error that Kafka would not return."""
         error = ErrorCode(code)
         self.world.event(f"{self.name} {self.member_id[-4:]} {self.generation}: {what} {error.name}")
         if error is ErrorCode.FENCED_INSTANCE_ID and self.instance_id is not None:
@@ -163,7 +167,7 @@ class ClassicMember(Client):
         self.world.event(f"{self.name} {self.member_id[-4:]} {self.generation}: {len(partitions)} partitions")
 
     def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
-        """Round robin over the members that want each topic. All parts bear one token."""
+        """Round robin over the subscribers of each topic. All parts carry the same token, by which they are recognized."""
         token = f"{self.member_id} {self.generation} {self.random.random()}".encode()
         parts: dict[str, dict[str, tuple[int, ...]]] = {member.member_id: {} for member in joined.members}
         turn = 0
@@ -218,7 +222,7 @@ class ClassicMember(Client):
             )
         in_between = None
         if self.random.random() < 0.3:
-            # Answered at once by whoever has it, and yet not before the commits.
+            # The server could answer this at once, but must not answer it before the commits.
             in_between = await self.caller.send(MetadataRequest(topics=None), self.random.randrange(1, 13))
         for asked, answer, attempts in sent:
             code = await self.await_commit(self.group_id, asked, answer, attempts, self.generation, self.member_id)
@@ -262,7 +266,7 @@ class ClassicMember(Client):
 
 
 class Zombie(ClassicMember):
-    """The former process of a member, which does not know that there is a new one."""
+    """The former process of a member, unaware of the new one: it goes on sending heartbeats and commits."""
 
     def __init__(self, member: ClassicMember) -> None:
         for name in ("world", "random", "group_id", "instance_id", "heartbeat_version", "commit_version", "member_id"):

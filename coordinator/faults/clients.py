@@ -1,9 +1,9 @@
-"""Clients that do what real ones do, only with less patience: they follow the protocol and forget to be polite.
+"""What all simulated clients share, and those that are not members of a group.
 
-Ids are few, so that they collide: members of the same group, instance ids that come back while their former holder still
-believes in itself, administrators that delete what is in use. Each client waits for its answers one after the other, as
-Kafka's do, except that commits are sometimes sent in a row. What is learned goes to the `History`; what an honest
-client must never be told is a finding at once.
+Clients follow the protocol like real ones, but with little patience. There are few ids, so that they collide: members share
+groups, an instance id comes back while its former holder is still running, and an administrator deletes groups in use. Each
+client waits for one response after the other, as Kafka's clients do, except that commits are sometimes pipelined. Results
+go to the `History`. A response that no well-behaved client may receive is a finding at once.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from coordinator.protocol.subscription import (
 
 ORDERS, AUDIT, SCRATCH = "orders", "audit", "scratch"
 TOPICS = {ORDERS: 6, AUDIT: 3}
-"""Topics that stay, with their partitions. SCRATCH comes and goes."""
+"""Permanent topics and their partition counts. SCRATCH is created and deleted again and again."""
 
 RETRIABLE = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -44,12 +44,12 @@ RETRIABLE = {
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.KAFKA_STORAGE_ERROR,
 }
-"""Errors after which nobody knows whether the request took effect."""
+"""Errors after which a client retries, without knowing whether the request took effect."""
 
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """What the clients of a run share."""
+    """The environment that all clients of a run share."""
 
     loop: SimulatedLoop
     plan: Plan
@@ -57,16 +57,16 @@ class World:
     broken: OnBroken
     event: Callable[[str], None]
     caller: Callable[[str], Caller]
-    """A way to the server for a client id."""
+    """Creates the connection to the server for a client id."""
     is_healed: bool = False
-    """Nobody does anything out of turn any more: nobody crashes, leaves or deletes."""
+    """Whether the liveness phase has begun: no client crashes, leaves or deletes anything any more."""
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
 class Client:
-    """What all clients have."""
+    """A client with a name, a random generator of its own and a connection."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -82,7 +82,7 @@ class Client:
         await self.world.sleep(min(self.random.expovariate(1 / plan.think_s), plan.session_ms / 3_000))
 
     def unexpected(self, what: str, code: int) -> None:
-        self.world.broken("an answer is one that Kafka gives", f"{self.name}: {what} answered {ErrorCode(code).name}")
+        self.world.broken("errors are ones that Kafka returns", f"{self.name}: {what} returned {ErrorCode(code).name}")
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class Client:
         member_id: str = "",
         instance_id: str | None = None,
     ) -> ErrorCode:
-        """Commits; the answer's error if all partitions have the same one, which they have where they all exist."""
+        """Commits offsets and returns the error of the first partition; existing partitions all get the same error."""
         asked, answer, attempts = await self.send_commit(group_id, offsets, version, generation, member_id, instance_id)
         return await self.await_commit(group_id, asked, answer, attempts, generation, member_id)
 
@@ -150,7 +150,7 @@ class Client:
                     history.refuse(attempt)
         if seen.keys() != attempts.keys():
             self.world.broken(
-                "every partition is answered", f"{self.name}: asked {sorted(attempts)}, got {sorted(seen)}"
+                "every partition gets a response", f"{self.name}: asked {sorted(attempts)}, got {sorted(seen)}"
             )
         code = next(iter(seen.values()))
         if code is ErrorCode.NONE and member_id:
@@ -160,7 +160,7 @@ class Client:
     async def fetch(
         self, group_id: str, partitions: Sequence[tuple[str, int]], version: int
     ) -> dict[tuple[str, int], int]:
-        """The committed offsets, checked against the history. Raises Lost if the server could not say."""
+        """The committed offsets, checked against the history. Raises NoResponse for a retriable error."""
         history = self.world.history
         names = list(dict.fromkeys(topic for topic, _ in partitions))
         indexes = {name: [index for topic, index in partitions if topic == name] for name in names}
@@ -189,12 +189,12 @@ class Client:
                 key = (group_id, topic.name, each.partition_index)
                 history.read_answered(key, known[key], each.committed_offset, each.metadata or "", self.name)
         if len(found) != len(partitions):
-            self.world.broken("every partition is answered", f"{self.name}: asked {partitions}, got {list(found)}")
+            self.world.broken("every partition gets a response", f"{self.name}: asked {partitions}, got {list(found)}")
         return found
 
 
 class SimpleConsumer(Client):
-    """Commits without being a member, for groups of its own and, uninvited, for others'."""
+    """Commits without being a member: for groups of its own and sometimes, illegally, for groups with members."""
 
     def __init__(self, world: World, number: int) -> None:
         super().__init__(world, f"simple-{number}")
@@ -228,7 +228,7 @@ class SimpleConsumer(Client):
 
 
 class Auditor(Client):
-    """Reads every offset that anybody may have committed, and asks about all groups."""
+    """Reads every offset that any client may have committed, and describes and lists all groups."""
 
     async def run(self) -> None:
         while True:
@@ -240,13 +240,13 @@ class Auditor(Client):
                 continue
 
     async def audit(self) -> None:
-        """One read of everything. Raises Lost."""
+        """Reads all offsets once. Raises NoResponse."""
         for group_id in self.world.history.groups():
             partitions = [(topic, index) for _, topic, index in self.world.history.keys_of(group_id)]
             await self.fetch(group_id, partitions, self.random.randrange(1, 10))
 
     async def describe(self, group_ids: list[str]) -> Any:
-        """The described groups. Raises Lost."""
+        """The described groups. Raises NoResponse."""
         response = await self.call(DescribeGroupsRequest(group_ids), self.random.randrange(0, 6))
         for group in response.groups:
             if group.error_code and group.error_code not in RETRIABLE:
@@ -275,7 +275,7 @@ class Auditor(Client):
 
 
 class Administrator(Client):
-    """Deletes what others use, and makes and removes a topic."""
+    """Deletes groups and offsets that others use, and creates and deletes a topic."""
 
     async def run(self) -> None:
         while True:
@@ -349,7 +349,7 @@ class Administrator(Client):
 
 
 class HostileClient(Client):
-    """Sends what is no request, or only a part of one, and reads no answer."""
+    """Sends garbage and incomplete requests, and reads no response."""
 
     async def run(self) -> None:
         while not self.world.is_healed:

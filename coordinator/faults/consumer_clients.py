@@ -1,12 +1,12 @@
-"""Members of consumer groups (KIP-848) in the simulated world, and what may be concluded from what they are told.
+"""Members of consumer groups (KIP-848) in the simulated world, and the check that partitions have one owner (I8, I9).
 
-Nobody outside sees who owns a partition at an instant. But each member knows what it was told, and tells what it gave up
-*before* it says so. So (I8): when a member is told that it has a partition, whoever believed to have it until then is a
-member no more, or will never again be heard as one that has it. Should a later request of its be taken, one that it sent
-while it still believed, then two members had the partition at the same time. The same sentence covers commits (I9), whatever
-the fencing policy: an honest member commits what it believes to have.
+Nobody outside the server sees who owns a partition at a given moment. But each member knows what it was assigned, and it
+stops using a partition *before* it reports the revocation. So when the server assigns a partition to a member, the previous
+owner either is no longer a member, or must never again get a request accepted that it sent while it still owned the
+partition. If such a request is accepted, two members owned the partition at the same time (I8). The same rule covers
+commits (I9) under any fencing policy, because a member commits only partitions that it owns.
 
-A member's epoch only grows (I7), over crashes of the server too, because an epoch that was told is durable.
+A member's epoch only grows (I7), even across crashes of the server, because the server sends only durable epochs.
 """
 
 from typing import Any
@@ -32,21 +32,21 @@ _Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
 
 
 class Ownership:
-    """Who believes to own what, in all consumer groups of a run."""
+    """Which member was last assigned each partition, in all consumer and streams groups of a run."""
 
     def __init__(self, history: History, broken: OnBroken) -> None:
         self._history = history
         self._broken = broken
         self._owners: dict[tuple[str, Partition], tuple[str, int]] = {}
-        """Group and partition -> the member that was told last that it has it, and since when that is known."""
+        """Group and partition -> the member that it was last assigned to, and the tick at which that was known."""
         self._epochs: dict[tuple[str, str], tuple[int, int]] = {}
-        """Group and member -> its highest epoch, and since when that is known."""
+        """Group and member -> its highest epoch, and the tick at which that was known."""
         self._since: dict[str, int] = {}
-        """Groups that started anew: what was asked before may be an answer of the former one."""
+        """Group that expired -> the tick; responses to earlier requests may be those of the former group."""
         self.assignments = 0
 
     def granted(self, group_id: str, member_id: str, partitions: set[Partition]) -> None:
-        """A member learned that it has these."""
+        """A member received an assignment with these partitions, new to it."""
         now = self._history.tick()
         self.assignments += 1
         for partition in partitions:
@@ -55,28 +55,28 @@ class Ownership:
                 self._owners[group_id, partition] = member_id, now
 
     def accepted(self, group_id: str, member_id: str, owned_then: set[Partition], asked: int, what: str) -> None:
-        """A request that was sent at `asked` by a member that believed to have these partitions was not refused."""
+        """The server accepted a request that a member sent at tick `asked`, while it owned these partitions."""
         for partition in owned_then:
             owner, since = self._owners.get((group_id, partition), (member_id, 0))
             if owner != member_id and since < asked:
                 self._broken(
                     "I8 single owner",
-                    f"{what} of {member_id} of {group_id} passed, with {partition}, which {owner} was told to have before",
+                    f"{what} of {member_id} of {group_id} was accepted, with {partition}, which was assigned to {owner} before",
                 )
 
     def group_expired(self, group_id: str) -> None:
-        """The server let a group go of which nothing was left."""
+        """The server removed an empty group; its epochs may start again."""
         self._since[group_id] = self._history.tick()
         for key in [key for key in self._epochs if key[0] == group_id]:
             del self._epochs[key]
 
     def epoch_received(self, group_id: str, member_id: str, epoch: int, asked: int) -> None:
-        """A member was told its epoch."""
+        """A member received its epoch in a response to a request sent at tick `asked`."""
         if asked < self._since.get(group_id, 0):
             return
         highest, since = self._epochs.get((group_id, member_id), (0, 0))
         if since < asked and epoch < highest:
-            self._broken("I7 epochs grow", f"{member_id} of {group_id} is told epoch {epoch} after {highest}")
+            self._broken("I7 epochs grow", f"{member_id} of {group_id} received epoch {epoch} after {highest}")
         if epoch > highest:
             self._epochs[group_id, member_id] = epoch, self._history.tick()
 
@@ -97,7 +97,7 @@ class ConsumerMember(Client):
         self._restart()
 
     def _restart(self) -> None:
-        """A new process: it has nothing and knows nothing."""
+        """Starts like a new process, with a new member id."""
         self.member_id = str(UUID(bytes=self.random.randbytes(16)))
         self._rejoin()
 
@@ -115,12 +115,12 @@ class ConsumerMember(Client):
         return {(topic, index) for topic in topics for index in range(TOPICS[topic])}
 
     async def run(self) -> None:
-        """Until the end of the world."""
+        """Runs until the simulation ends."""
         while True:
             try:
                 await self._live()
             except NoResponse:
-                # What it said may have been heard; the next time it tells everything.
+                # The server may have processed the request. The next heartbeat repeats all fields.
                 self.sends_everything = True
                 await self.think()
 
@@ -139,7 +139,7 @@ class ConsumerMember(Client):
 
     async def _heartbeat(self) -> None:
         plan, history = self.world.plan, self.world.history
-        # Given up before it is said.
+        # Revoked partitions are given up before the heartbeat reports it.
         self.positions = {each: at for each, at in self.positions.items() if each in self.assigned}
         owned_then, joins = set(self.positions), self.epoch == JOINING
         sends_everything = self.sends_everything or joins
@@ -233,7 +233,7 @@ class ConsumerMember(Client):
             self._on_error("OffsetCommit", code)
 
     async def _read(self) -> None:
-        """As a member: strangers and former members are told nothing."""
+        """Fetches offsets as a member: the server rejects other member ids and stale epochs."""
         history = self.world.history
         partitions = sorted(self.positions)
         indexes: dict[str, list[int]] = {}
@@ -255,7 +255,7 @@ class ConsumerMember(Client):
                 history.read_answered(key, known[key], each.committed_offset, each.metadata or "", self.name)
                 self.positions[topic.name, each.partition_index] = max(0, each.committed_offset)
 
-    # --- what also happens --------------------------------------------------------------------------------------------
+    # --- rare events --------------------------------------------------------------------------------------------
 
     async def _rare_event(self, chance: float) -> None:
         self.stable = False
@@ -291,10 +291,10 @@ class ConsumerMember(Client):
             group_id=self.group_id, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
         )
 
-    # --- what must be in the end --------------------------------------------------------------------------------------
+    # --- convergence --------------------------------------------------------------------------------------
 
     async def describe(self) -> Any:
-        """The group. Raises Lost."""
+        """The described group. Raises NoResponse."""
         response = await self.call(ConsumerGroupDescribeRequest([self.group_id]), 1)
         if response.groups[0].error_code in RETRIABLE:
             raise NoResponse

@@ -1,8 +1,8 @@
-"""Liveness: what must come to be once nothing fails any more (I12).
+"""Liveness: once faults have ended, everything must converge within a bound (I12).
 
-Within a bound every group comes to rest: its members agree with the server and with each other on who is in it, and every
-partition that they want has one of them as its owner; every shard answers, nobody waits for an answer that will not come, and
-whoever writes is answered. Then nothing moves any more, for longer than any session lasts.
+In every group the members agree with each other and with the server on who is a member, and each partition that they
+subscribe to has exactly one owner. Every shard is active, no request waits for a response that will not come, and every
+producer makes progress. This state must then last for longer than any session timeout.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,26 +17,26 @@ from coordinator.faults.data_clients import Producer
 from coordinator.faults.transaction_clients import Accountant, CommittedReader, Ledger
 from coordinator.faults.wire import NoResponse
 from coordinator.runtime.shard import Status
-from coordinator.server import Server
+from coordinator.server.composition import Server
 
 INVARIANT = "I12 converges"
 CONVERGENCE_BOUND_S = 90.0
-"""By then a healed world has come to rest: sessions, rebalances and the patience of clients are all far shorter."""
+"""Bound for convergence after healing. Sessions, rebalances and client timeouts are all far shorter."""
 STABLE_FOR_S = 15.0
-"""Longer than any session."""
+"""How long the converged state must last: longer than any session timeout."""
 
 
 @dataclass(slots=True)
 class Workload:
-    """The clients that must get what they want in the end."""
+    """The clients that must make progress in the end."""
 
     classic: list[ClassicMember] = field(default_factory=list)
     modern: list[ConsumerMember] = field(default_factory=list)
-    """Members that speak the consumer protocol, or that of streams groups."""
+    """Members of the consumer protocol and of the streams protocol."""
     producers: list[Producer | Accountant | CounterWorker] = field(default_factory=list)
 
     def groups(self) -> dict[str, tuple[list[ClassicMember], list[ConsumerMember]]]:
-        """Group id -> its members of either kind."""
+        """Group id -> its classic members and its other members."""
         groups: dict[str, tuple[list[ClassicMember], list[ConsumerMember]]] = {}
         for member in self.classic:
             groups.setdefault(member.group_id, ([], []))[0].append(member)
@@ -46,7 +46,7 @@ class Workload:
 
 
 class ConvergenceCheck:
-    """The world from the moment when it was healed."""
+    """Waits for convergence, counted from its creation."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class ConvergenceCheck:
         self._since_s = world.loop.time()
 
     async def wait(self) -> None:
-        """Members, server and log agree within a bound, and then nothing moves any more."""
+        """Reports a broken invariant unless everything converges within the bound and then stays stable."""
         generations: dict[str, int] = {}
         while not generations:
             unconverged = self._unconverged() or await self._disagreements()
             if not unconverged:
                 generations = self._generations()
             elif self.world.loop.time() > self._since_s + CONVERGENCE_BOUND_S:
-                self.world.broken(INVARIANT, f"{CONVERGENCE_BOUND_S} s after the healing: {unconverged}")
+                self.world.broken(INVARIANT, f"{CONVERGENCE_BOUND_S} s after healing: {unconverged}")
             await self._sleep(0.5)
         await self._sleep(STABLE_FOR_S)
         if self._generations() != generations or self._unconverged():
@@ -84,15 +84,15 @@ class ConvergenceCheck:
         return generations | {member.name: member.epoch for member in self.workload.modern}
 
     def _unconverged(self) -> list[str]:
-        """What is not as it must become."""
+        """What has not converged yet, as far as clients and shards show."""
         server, workload = self._server(), self.workload
         if server is None:
-            return ["there is no server"]
+            return ["no server is running"]
         shards = server.shards
         found = [f"shard {each.index} is {each.status}" for each in shards if each.status is not Status.ACTIVE]
         waiting = [(shard.index, len(shard._waiting)) for shard in shards if shard._waiting]  # noqa: SLF001 - I16
-        found += [f"shard {index} has {count} requests that nobody will answer" for index, count in waiting]
-        found += [f"{each.name} gets no answer" for each in workload.producers if each.answered_s <= self._since_s]
+        found += [f"shard {index} has {count} requests that wait for a response" for index, count in waiting]
+        found += [f"{each.name} makes no progress" for each in workload.producers if each.answered_s <= self._since_s]
         members: list[ClassicMember | ConsumerMember] = [*workload.classic, *workload.modern]
         found += [f"{each.name} ({each.member_id}) has no assignment" for each in members if not each.stable]
         for group_id, (classic, modern) in workload.groups().items():
@@ -107,7 +107,7 @@ class ConvergenceCheck:
         return found
 
     async def _disagreements(self) -> list[str]:
-        """What the server says differently from the members. Every offset is read on the way."""
+        """Groups that the server describes differently from their members. Also reads every offset and record."""
         try:
             await self.auditor.audit()
             if self.world.plan.accountants:
@@ -128,5 +128,5 @@ class ConvergenceCheck:
                 if group.group_state != "Stable" or reported != known:
                     found.append(f"{group_id} is {group.group_state} with {sorted(reported)}, not {sorted(known)}")
         except NoResponse:
-            return ["the server does not answer"]
+            return ["the server does not respond"]
         return found

@@ -1,16 +1,17 @@
-"""Workers whose transactions commit offsets, and what they hold the groups to (I10, for offsets).
+"""Counters kept in transactional offsets: workers increment them, and readers check the transactions (I10, for offsets).
 
-A counter is the loop of a stream processor in small: it begins its transactional id anew, reads what was committed last, and
-commits one more, of two groups in one transaction, which may live on different shards. Two workers share each counter, and
-each believes that the other is dead. If only one of them can be right at a time, then
+A counter works like a small stream processor. A worker calls InitProducerId, reads the last committed value, and commits
+the next value for two groups in one transaction; the groups may be on different shards. Two workers share each counter, and
+each assumes that the other one is dead. If fencing leaves only one of them in charge at a time, then
 
-    what was not committed is never read                               (aborted read)
-    what was committed is never missing from a read of stable offsets  (lost write)
-    each step is taken once: nobody takes a step from an old value     (lost update: a zombie got through)
-    both groups have the same, as the owner of the id sees them        (torn transaction)
+    a value that was not committed is never read                       (aborted read)
+    a read of stable offsets never misses a committed value            (lost write)
+    each value is reached by one increment only                        (lost update: a zombie was not fenced)
+    the worker in charge sees the same value in both groups            (torn transaction)
 
-Every commit has a name, its metadata, by which a read tells whose it is. They speak either protocol, as they please: v0-4 of
-TxnOffsetCommit after AddOffsetsToTxn, or v5, which adds its group itself. A worker that loses an answer begins anew.
+Each commit has a unique name as its metadata, so that a read shows which commit it sees. Workers use either protocol at
+random: versions 0-4 of TxnOffsetCommit after AddOffsetsToTxn, or version 5, which adds the group implicitly (KIP-890). A
+worker that gets no response starts over.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from coordinator.protocol.messages import (
 INVARIANT = "I10 transactions"
 TIMEOUT_MS = 15_000
 WORKERS = 2
-"""Of one counter."""
+"""Workers per counter."""
 _RETRIABLE = RETRIABLE | {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNKNOWN_SERVER_ERROR}
 _FENCED = {
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -45,11 +46,11 @@ _ADDS_ITSELF = 5
 
 
 class Fenced(Exception):
-    """The other worker has the id now, or the transaction timed out: what was not asked for is not done."""
+    """The other worker took over, or the transaction timed out: a commit that was not requested has not happened."""
 
 
 class Outcome(Enum):
-    """What became of a step, as far as anybody knows."""
+    """The outcome of an increment, as far as it is known."""
 
     OPEN = "open"
     ASKED = "asked to commit"
@@ -59,28 +60,28 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Increment:
-    """An attempt at one value."""
+    """An attempt to commit one value."""
 
     value: int
     outcome: Outcome = Outcome.OPEN
 
 
 class CounterModel:
-    """What is known of one counter."""
+    """Everything that is known about one counter."""
 
     def __init__(self, number: int, broken: OnBroken) -> None:
         self.transactional_id = f"counter-{number}"
         self.groups = (f"counted-{number}-a", f"counted-{number}-b")
         self.known = -1
-        """A value that is known to be committed; no read of stable offsets that begins now may show less."""
+        """The highest value known to be committed; a read of stable offsets that begins now must not return less."""
         self.committed = 0
         self._steps: dict[str, Increment] = {}
         self._taken: dict[int, str] = {}
-        """Value -> the step by which it came."""
+        """Value -> name of the increment that reached it."""
         self._broken = broken
 
     def step(self, value: int, worker: str) -> str:
-        """Somebody is about to commit this value; the name is to be its metadata."""
+        """Starts an increment to this value. Returns its name, which the commit must have as its metadata."""
         name = f"{worker} {len(self._steps)}"
         self._steps[name] = Increment(value)
         return name
@@ -99,24 +100,24 @@ class CounterModel:
         first = self._taken.setdefault(step.value, name)
         if first != name:
             self._broken(
-                INVARIANT, f"{self.transactional_id}: {name!r} {how}, but {first!r} took the step to {step.value}"
+                INVARIANT, f"{self.transactional_id}: {name!r} {how}, but {first!r} had already reached {step.value}"
             )
         self.known = max(self.known, step.value)
 
     def read(self, group: str, value: int, name: str, known: int) -> None:
-        """A stable offset was read; `known` is from before it was asked for."""
+        """A stable offset was read. `known` is the value of `self.known` before the request was sent."""
         where = f"{self.transactional_id}: {group} has {value} by {name!r}"
         if value < known:
             self._broken(INVARIANT, f"{where}, and {known} was committed before")
         if value < 0:
             return
         if name not in self._steps or self._steps[name].value != value:
-            self._broken(INVARIANT, f"{where}, which nobody has committed")
+            self._broken(INVARIANT, f"{where}, which was never committed")
         self.was_committed(name, f"was read in {group}")
 
 
 class CounterReader(Client):
-    """Reads stable offsets, whoever has the id at the moment."""
+    """Reads stable offsets, whichever worker is in charge."""
 
     def __init__(self, world: World, count: CounterModel, name: str) -> None:
         super().__init__(world, f"{count.transactional_id}-{name}")
@@ -132,13 +133,13 @@ class CounterReader(Client):
                 continue
 
     def on_error(self, what: str, code: int) -> None:
-        """Raises Lost for an error that may be."""
+        """Raises NoResponse for a retriable error; reports any other error."""
         if code not in _RETRIABLE:
             self.unexpected(what, code)
         raise NoResponse
 
     async def read(self, group: str) -> int:
-        """The stable offset; -1 for none."""
+        """The stable offset; -1 if there is none. Raises NoResponse."""
         version = self.random.choice([7, 8, 9])
         while True:
             known = self.count.known
@@ -165,18 +166,18 @@ class CounterReader(Client):
 
 
 class CounterWorker(CounterReader):
-    """One of the workers of a count."""
+    """One of the two workers of a counter."""
 
     def __init__(self, world: World, count: CounterModel, number: int) -> None:
         super().__init__(world, count, f"worker-{number}")
         self.answered_s = -1.0
-        """When a step of its own was last committed."""
+        """When it last committed an increment (loop time)."""
         self._gives_way = number > 0
-        """In the end one of them has the id to itself."""
+        """Whether it stops in the liveness phase, so that the other worker can make progress."""
         self._producer_id = -1
         self._epoch = -1
         self._version = 0
-        """Of TxnOffsetCommit."""
+        """The version of TxnOffsetCommit, which also decides the transaction protocol."""
 
     async def run(self) -> None:
         while not (self._gives_way and self.world.is_healed):
@@ -197,7 +198,7 @@ class CounterWorker(CounterReader):
         self._version = self.random.choice([0, 2, 3, 4, 5, 5, 5])
 
     def _check_error(self, what: str, code: int) -> None:
-        """Raises what follows from an error."""
+        """Raises Fenced or NoResponse for an error."""
         if code == ErrorCode.NONE:
             return
         if code in _FENCED:
@@ -227,10 +228,10 @@ class CounterWorker(CounterReader):
         self.count.committed += 1
         self.answered_s = self.world.loop.time()
         if first != second:
-            self.world.broken(INVARIANT, f"{self.name}: the groups had {first} and {second} while it had the id")
+            self.world.broken(INVARIANT, f"{self.name}: the groups had {first} and {second} while it was in charge")
 
     async def _commit_offsets(self, value: int, name: str) -> None:
-        """Of both groups, in any order."""
+        """Adds the value to the transaction for both groups, in random order."""
         for group in self.random.sample(self.count.groups, 2):
             if self._version < _ADDS_ITSELF:
                 await self._add(group)

@@ -1,8 +1,8 @@
-"""Producers and readers of records, and what they hold the log of a topic to (I20, in Jepsen's words).
+"""Idempotent producers and readers of records, and the checks of a topic's log (I20, in Jepsen's terms).
 
-An idempotent producer sends one batch at a time and sends it again, with the same sequence, until it knows that it is
-there. So each of its values is in its partition once, and they are in order: no *duplicate*, no *lost write*, nothing at an
-offset that had something else (*inconsistent offsets*), and nothing that was once read is ever gone.
+A producer sends one batch at a time and retries it with the same sequence number until it is acknowledged. Each of its
+values must therefore be in the partition exactly once, and in order: no *duplicate*, no *lost write*, no offset with two
+different values (*inconsistent offsets*), and no value that was read may disappear.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ RETRIABLE_PRODUCE = RETRIABLE | {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNK
 
 
 class KnownRecords:
-    """What is known to be in the partitions: offset -> value."""
+    """The records known to be in the partitions: offset -> value."""
 
     def __init__(self, broken: OnBroken) -> None:
         self.known: list[dict[int, str]] = [{} for _ in range(PARTITIONS)]
@@ -34,29 +34,29 @@ class KnownRecords:
         self._broken = broken
 
     def observe(self, partition: int, offset: int, value: str, how: str) -> None:
-        """This value was read, or acknowledged, at this offset."""
+        """Checks a value that was read or acknowledged at this offset, and remembers it. `how` says which."""
         there = self.known[partition].setdefault(offset, value)
         if there != value:
-            self._broken(INVARIANT, f"partition {partition} offset {offset}: {value!r} {how}, {there!r} was there")
+            self._broken(INVARIANT, f"partition {partition} offset {offset}: {value!r} {how}, but {there!r} is there")
         place = self._places[partition].setdefault(value, offset)
         if place != offset:
-            self._broken(INVARIANT, f"partition {partition}: {value!r} {how} at {offset}, and it is at {place}")
+            self._broken(INVARIANT, f"partition {partition}: {value!r} {how} at {offset}, but it is at {place}")
 
 
 class IdempotentClient(Client, ABC):
-    """One that has a producer id, with an epoch and a sequence in each partition, and goes on with it until it loses it."""
+    """A client with a producer id, its epoch and a sequence number per partition. It gets another id when it loses it."""
 
     def __init__(self, world: World, name: str, partitions: int) -> None:
         super().__init__(world, name)
         self.answered_s = -1.0
-        """When it last got what it wanted."""
+        """When an operation last succeeded (loop time)."""
         self._producer_id = -1
-        """-1: it has none."""
+        """-1 if it has none."""
         self._epoch = -1
         self._sequences = [0] * partitions
         self._count = 0
         self._written_ms = 1_700_000_000_000 - 86_400_000
-        """A day ago: the server's clock may jump back, and it takes no records from its future."""
+        """A day ago, because the server's clock may jump back and rejects records from the future."""
 
     async def run(self) -> None:
         while True:
@@ -71,15 +71,15 @@ class IdempotentClient(Client, ABC):
 
     @abstractmethod
     async def _init_producer_id(self) -> None:
-        """Gets a producer id, or raises Lost."""
+        """Gets a producer id. Raises NoResponse."""
 
     @abstractmethod
     async def _next_operation(self) -> None:
-        """The next thing that it does with it. May raise Lost."""
+        """Performs one operation with the producer id. May raise NoResponse."""
 
 
 class Producer(IdempotentClient):
-    """Writes numbers, each to one partition, until it is sure of each."""
+    """Writes numbered values and retries each batch until it is acknowledged."""
 
     def __init__(self, world: World, number: int, records: KnownRecords) -> None:
         super().__init__(world, f"producer-{number}", PARTITIONS)
@@ -95,7 +95,7 @@ class Producer(IdempotentClient):
         self._producer_id, self._epoch = response.producer_id, response.producer_epoch
 
     async def _next_operation(self) -> None:
-        """One batch, again and again until it is known to be there."""
+        """Sends one batch until it is acknowledged."""
         partition = self.random.randrange(PARTITIONS)
         values = [f"{self.name} {self._count + each}" for each in range(self.random.randint(1, 5))]
         self._count += len(values)
@@ -135,7 +135,7 @@ class Producer(IdempotentClient):
 
 
 class PartitionReader(Client, ABC):
-    """Reads one of its topic's partitions after the other from the beginning to the end, over and over."""
+    """Repeatedly picks a partition of its topic and reads it from beginning to end."""
 
     def __init__(self, world: World, name: str, topic: str, partitions: int, isolation_level: int) -> None:
         super().__init__(world, name)
@@ -153,10 +153,10 @@ class PartitionReader(Client, ABC):
 
     @abstractmethod
     async def read_all(self, partition: int) -> None:
-        """What was sure to be there when this began must be there. Raises Lost."""
+        """Reads a partition completely and checks it. Raises NoResponse."""
 
     async def fetch_some(self, partition: int, offset: int) -> Any:
-        """The partition's answer, without an error. Raises Lost."""
+        """The partition's part of the response, without an error. Raises NoResponse."""
         asked = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=2_000)
         request = FetchRequest(
             max_wait_ms=self.random.choice([0, 500]),
@@ -176,14 +176,14 @@ class PartitionReader(Client, ABC):
 
 
 class Reader(PartitionReader):
-    """Everything that was known when it began to read must be there, in the order in which it was written."""
+    """Checks that every known record is there, in the order in which it was written."""
 
     def __init__(self, world: World, number: int, records: KnownRecords) -> None:
         super().__init__(world, f"reader-{number}", EVENTS, PARTITIONS, READ_UNCOMMITTED)
         self.records = records
 
     async def read_all(self, partition: int) -> None:
-        """Everything that was known when this began must be there. Raises Lost."""
+        """Every record known when this began must be there. Raises NoResponse."""
         must_have = dict(self.records.known[partition])
         offset = 0
         seen: dict[int, str] = {}

@@ -1,10 +1,10 @@
-"""What is counted as it changes must be what is there, and nothing may be left over of what is gone.
+"""Derived state must equal a recount, and nothing may outlive the group or member that it belonged to.
 
-- I16: timers belong to somebody who is still there; replies are parked only behind what is not durable; between two
-  callbacks no mailbox holds anything; nobody waits in a group that is gone.
-- I8, as far as only the server can see it: no process has a task of a streams group twice.
-- I18: gauges, and the counts by which operations find things without looking for them, equal a recount. It is made in the
-  slowest way there is, from the members and offsets themselves.
+- I16: every timer belongs to an existing group or member. Replies are parked only behind records that are not durable yet.
+  Between two callbacks all mailboxes are empty. No request waits in a group that no longer exists.
+- I8, the part that only the server can see: no process of a streams group has a task twice.
+- I18: gauges, and the counts and indexes that operations maintain incrementally, equal a recount from the members and
+  offsets, written as simply as possible.
 """
 
 from collections import Counter
@@ -21,11 +21,11 @@ from coordinator.groups.machine import GroupMachine
 from coordinator.groups.streams.group import StreamsGroup
 from coordinator.runtime.result import TimerKey
 from coordinator.runtime.shard import Shard, Status
-from coordinator.server import Server
+from coordinator.server.composition import Server
 
 
 def check(server: Server, broken: OnBroken) -> None:
-    """Between two callbacks of a running server."""
+    """Checks a running server. Must be called between two callbacks."""
     for shard in server.groups.shards:
         if shard.status is Status.FAILED:
             continue
@@ -48,10 +48,10 @@ def check(server: Server, broken: OnBroken) -> None:
 
 
 def _orphaned_timers(shard: Shard[GroupMachine]) -> Iterable[str]:
-    """Timers of nobody."""
-    for key in shard._timers._entries:  # noqa: SLF001 - to be looked at from the inside is what it is for
+    """Timers of groups and members that no longer exist."""
+    for key in shard._timers._entries:  # noqa: SLF001 - this check looks inside on purpose
         if not _has_owner(shard.state, key):
-            yield f"a timer is left over: {key}"
+            yield f"a timer has no owner: {key}"
 
 
 def _has_owner(groups: GroupMachine, key: TimerKey) -> bool:
@@ -169,13 +169,13 @@ def _streams_mismatches(group: StreamsGroup) -> Iterable[str]:
 
 
 def _without_empty(holders: Mapping[str, Mapping[int, Any]]) -> dict[str, dict[int, set[str]]]:
-    """Without what is empty."""
+    """Without empty entries."""
     found = {each: {number: set(who) for number, who in numbers.items() if who} for each, numbers in holders.items()}
     return {each: numbers for each, numbers in found.items() if numbers}
 
 
 def _tasks(group: StreamsGroup) -> Iterable[tuple[str, str, str, int]]:
-    """Role, member, subtopology and number of everything that members have, also what they must give up."""
+    """Role, member, subtopology and number of every task of the members, including tasks pending revocation."""
     for member in group.members.values():
         for held in (member.assigned, member.pending_revocation):
             roles: Mapping[str, Mapping[str, Iterable[int]]] = {
@@ -187,7 +187,7 @@ def _tasks(group: StreamsGroup) -> Iterable[tuple[str, str, str, int]]:
 
 
 def _duplicate_tasks(group: StreamsGroup) -> Iterable[str]:
-    """A task is run by one member; and one member of a process has it, in whatever role."""
+    """Tasks that are active on two members, or that two members of one process have in any role."""
     runs: dict[tuple[str, int], str] = {}
     has: dict[tuple[str, str, int], str] = {}
     for role, member_id, subtopology_id, number in _tasks(group):
@@ -196,11 +196,11 @@ def _duplicate_tasks(group: StreamsGroup) -> Iterable[str]:
         if role == "active":
             others.append(runs.setdefault((subtopology_id, number), member_id))
         if set(others) != {member_id}:
-            yield f"task {subtopology_id}_{number} is of {member_id} as {role} and of {others} (process {process_id})"
+            yield f"task {subtopology_id}_{number} belongs to {member_id} as {role} and to {others} (process {process_id})"
 
 
 def _gauge_mismatches(server: Server) -> Iterable[str]:
-    """What `/metrics` would say now. Reading all of it also shows that it can always be read."""
+    """Gauges that differ from a recount. Collecting all metrics also shows that they can be read at any time."""
     reported: Counter[str] = Counter()
     for family in Collector(server).collect():
         for sample in family.samples:

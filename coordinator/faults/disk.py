@@ -1,22 +1,22 @@
-"""A disk in memory that does everything a real one may do to a program that did not wait for `sync`.
+"""An in-memory disk that treats unsynced data in every way a real disk may.
 
-What a program sees and what would survive a power cut are kept apart. A file has its content as read (`cached`) and its
-durable content; between two syncs each sector of 512 bytes remembers the states it went through, because the kernel may
-have written any of them. A folder remembers its changes of names since the last `sync_folder`.
+What a program reads and what would survive a power cut are kept separately. A file has the content that reads return
+(`cached`) and its durable content. Between two syncs each sector of 512 bytes remembers the states it went through, because
+the kernel may have written any of them. A folder remembers its name changes since the last `sync_folder`.
 
-- `crash(random)`: the power goes. Every unsynced sector comes back in one of its states, independently of the others;
-  the length is any it had, new sectors that were not written read as zeros; every unsynced change of names happened or
-  not.
-- `kill()`: only the process goes. Everything that a call returned from is still there.
-- `cut_after(operations)`: the power goes in the middle of what the program does: that operation raises `PowerCut`, and
-  so does every later one until `crash` or `kill` was called.
-- `sync_errors`: the next syncs fail as Linux fails them: the unsynced content stays readable, counts as clean, and is
-  gone after a crash.
-- `capacity_bytes`: writes beyond it are short, then ENOSPC, until there is room again.
-- `short_writes`: a Random that makes writes take fewer bytes than offered.
-- `flip`: a bit rots, in the durable content.
+- `crash(random)`: a power cut. Every unsynced sector comes back in one of its states, independently of the others. The
+  length is any that the file had; new sectors that were not written read as zeros. Every unsynced name change happened or
+  did not.
+- `kill()`: only the process dies. The effects of every call that returned remain.
+- `cut_after(operations)`: a power cut during the program's work. That operation and every later one raise `PowerCut` until
+  `crash` or `kill` is called.
+- `sync_errors`: the next syncs fail as on Linux: the unsynced content stays readable, counts as clean, and is lost in a
+  crash.
+- `capacity_bytes`: writes beyond it are short and then fail with ENOSPC, until there is space again.
+- `short_writes`: a Random that lets writes accept fewer bytes than offered.
+- `flip`: bit rot in the durable content.
 
-It is single-threaded, and everything random comes from the Random it is given.
+The disk is single-threaded, and all randomness comes from the Random that it is given.
 """
 
 import errno
@@ -28,7 +28,7 @@ from coordinator.world.disk import AppendingFile, File, Space
 
 SECTOR_BYTES = 512
 _STATES_MAX = 4
-"""Old states of a sector that are remembered between two syncs; of more, the latest take the place of the last."""
+"""States of a sector remembered between two syncs; a further state replaces the latest one."""
 
 
 class PowerCut(Exception):
@@ -36,17 +36,17 @@ class PowerCut(Exception):
 
 
 class Inode:
-    """A file's content, apart from its names."""
+    """A file's content, independent of its names."""
 
     __slots__ = ("cached", "durable", "sizes", "states", "unfinished")
 
     def __init__(self) -> None:
         self.unfinished = False
-        """The last write was short: what continues it in the same sector belongs to it, no power cut comes between."""
+        """Whether the last write was short. Its continuation in the same sector forms one state with it."""
         self.cached = bytearray()
         self.durable = b""
         self.states: dict[int, list[bytes]] = {}
-        """Sector number to what it held at each write since the last sync; the durable content is one more."""
+        """Sector number -> its content after each write since the last sync. The durable content is a further state."""
         self.sizes: list[int] = []
 
     def write(self, offset: int, data: bytes | memoryview, *, short: bool = False) -> None:
@@ -94,11 +94,11 @@ class Inode:
 
 
 NameChange = tuple[str | None, str | None, "Inode | Folder"]
-"""A name that goes, a name that comes, and what bears it: made (None, new), removed (old, None), renamed (old, new)."""
+"""Old name, new name, and the file or folder: created (None, new), removed (old, None), renamed (old, new)."""
 
 
 class Folder:
-    """Names as seen, names as they are durable, and the changes in between."""
+    """The names that the program sees, the durable names, and the unsynced changes between them."""
 
     __slots__ = ("changes", "durable", "names")
 
@@ -128,14 +128,14 @@ def _apply(names: "dict[str, Inode | Folder]", change: NameChange) -> None:
     old, new, node = change
     if old is not None:
         if names.get(old) is not node:
-            return  # the name that goes never came to be on this disk
+            return  # the change that created the old name did not reach the disk
         del names[old]
     if new is not None:
         names[new] = node
 
 
 class SimulatedFile(AppendingFile):
-    """An open file; it dies with the process that opened it."""
+    """An open file. It becomes unusable when the process that opened it dies."""
 
     __slots__ = ("_disk", "_generation", "_node", "_open")
 
@@ -193,55 +193,55 @@ class SimulatedFile(AppendingFile):
 
 
 class SimulatedDisk:
-    """The twin of `world.disk.RealDisk`. Paths are split at slashes; the root folder is there."""
+    """The simulated twin of `world.disk.RealDisk`. Paths are split at slashes; the root folder exists."""
 
     def __init__(self, *, short_writes: Random | None = None) -> None:
         self.root = Folder()
         self.generation = 0
-        """Grows with each crash or kill: files opened in an earlier life are dead."""
+        """Incremented by each crash or kill: files opened in an earlier generation are unusable."""
         self.files_open = 0
         self.short_writes = short_writes
         self.sync_errors: list[int] = []
-        """Numbers of errors (errno) that the next syncs of files raise."""
+        """The errno values that the next syncs of files raise."""
         self.capacity_bytes: int | None = None
         self.operations = 0
-        """Changes and syncs so far: what `cut_after` counts."""
+        """Changes and syncs so far, as counted by `cut_after`."""
         self._cut_at: int | None = None
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def crash(self, random: Random) -> None:
-        """Power goes and comes back; what was not synced is kept, lost or torn as `random` has it."""
+        """A power cut: `random` decides which unsynced data is kept, lost or torn."""
         self.kill()
         _crash(self.root, random)
 
     def kill(self) -> None:
-        """The process goes; the operating system does not."""
+        """The process dies; the operating system keeps running."""
         self.generation += 1
         self.files_open = 0
         self._cut_at = None
 
     def cut_after(self, operations: int) -> None:
-        """The power goes after this many further changes or syncs."""
+        """Schedules a power cut after this many further changes or syncs."""
         self._cut_at = self.operations + operations
 
     def cut_never(self) -> None:
-        """Takes `cut_after` back."""
+        """Cancels `cut_after`."""
         self._cut_at = None
 
     def used_bytes(self) -> int:
-        """What all files take, names not counted."""
+        """The size of all files, without names."""
         return sum(len(node.cached) for node in _files(self.root))
 
     def flip(self, path: str, position: int, bit: int = 0) -> None:
-        """Turns one bit of a file over, for good."""
+        """Flips one bit of a file's durable content."""
         node = self._file(path)
-        assert not node.states, "rot is of durable content"
+        assert not node.states, "the file has unsynced content"
         node.cached[position] ^= 1 << bit
         node.durable = bytes(node.cached)
 
     def count_operation(self) -> None:
-        """Counts an operation; PowerCut if it is the one."""
+        """Counts an operation. Raises PowerCut from the operation on at which the power goes."""
         if self._cut_at is not None and self.operations >= self._cut_at:
             raise PowerCut
         self.operations += 1
@@ -253,7 +253,7 @@ class SimulatedDisk:
         return max(0, self.capacity_bytes - self.used_bytes())
 
     def grant_write(self, count: int) -> int:
-        """How many of `count` bytes a write takes; ENOSPC if none."""
+        """How many of `count` bytes a write accepts. Raises OSError (ENOSPC) if none."""
         left = self.space_left()
         if not left:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

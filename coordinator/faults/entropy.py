@@ -1,11 +1,11 @@
-"""Chance from a seed: every id that a run hands out is the same each time the run is repeated."""
+"""Seeded entropy: every id of a run is the same when the run is repeated."""
 
 from random import Random
 from uuid import UUID
 
 
 class SeededEntropy:
-    """The twin of `world.entropy.RealEntropy`."""
+    """The simulated twin of `world.entropy.RealEntropy`."""
 
     __slots__ = ("_random",)
 

@@ -1,12 +1,13 @@
-"""What must be true of the event logs, checked from the inside: they tell the truth, and say what they leave out.
+"""Invariants of the event logs: events are true, and gaps are declared.
 
-- I21: an event that stands is true. A commit that was accepted has its records in the shard's log, from the state offset
-  that the event names, and no other commit claims them.
-- I22: nothing is left out silently. Every offset that was ever committed is told by an event that stands, or lies where an
-  `EventLogOpened` says that events may be missing, or behind all that is covered while the log says that it takes nothing.
+- I21: every valid event is true. The records of an accepted commit are in the shard's log, from the state offset that the
+  event names, and no other event claims them.
+- I22: no gap is undeclared. Every offset ever committed is covered by a valid event, or lies in a range for which an
+  `EventLogOpened` says that events may be missing, or lies after everything covered while the log reports that it accepts
+  no events.
 
-An event stands unless a later `EventLogOpened` says that it is undone. The events are read by a walk over the segment
-files and compared with every record that was ever appended to the shard's log, so compaction does not matter.
+An event is valid unless a later `EventLogOpened` declares it undone. The check reads the events from the segment files and
+compares them with every record ever appended to the shard's log, so that compaction does not matter.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from coordinator.runtime.event_log import EventLog, Status
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard
-from coordinator.server import Server
+from coordinator.server.composition import Server
 
 Commit = tuple[str, str, int, int]
 """Group, topic, partition, offset."""
@@ -36,10 +37,10 @@ ReadBatches = Callable[[bytes], Iterator[tuple[Any, Sequence[Any]]]]
 
 
 class EventLogInvariants:
-    """The event logs of one server after the other, on the same disk."""
+    """Checks the event logs of one server after another, on the same disk."""
 
     def __init__(self, read_batches: ReadBatches, appended: Mapping[int, Sequence[Any]], broken: OnBroken) -> None:
-        """`appended`: the records ever appended to the log of each shard, each at its offset."""
+        """`appended`: shard -> all records ever appended to its log, indexed by offset."""
         self._read_batches = read_batches
         self._appended = appended
         self._broken = broken
@@ -47,7 +48,7 @@ class EventLogInvariants:
         self._events = Serde(Codec.of(None), EVENT_KEYS)
 
     def check(self, server: Server) -> None:
-        """Between two callbacks of a running server."""
+        """Checks a running server. Must be called between two callbacks."""
         for shard in server.groups.shards:
             events = shard.events
             if events is None or shard.has_unwritten or events.pending or events.log.failed is not None:
@@ -57,7 +58,7 @@ class EventLogInvariants:
     def _check(self, shard: Shard[GroupMachine], events: EventLog) -> None:
         committed = self._committed(shard)
         reported_by: dict[int, int] = {}
-        """Offset of a state record -> offset of the event that tells of it."""
+        """Offset of a state record -> offset of the event that reports it."""
         declared_gaps: set[int] = set()
         standing, covered = self._standing(events, declared_gaps)
         for offset, key, value in standing:
@@ -79,12 +80,12 @@ class EventLogInvariants:
         missing = sorted(committed.keys() - reported_by.keys() - declared_gaps)
         if missing:
             self._broken(
-                "I22 nothing is left out silently",
+                "I22 gaps are declared",
                 f"shard {shard.index}: no event has {missing[:10]}; covered up to {covered}, {events.lost} lost",
             )
 
     def _committed(self, shard: Shard[GroupMachine]) -> dict[int, Commit]:
-        """State offset -> what was committed there."""
+        """State offset -> the commit in that record."""
         found = {}
         for offset, key, value, _, attributes in self._appended[shard.index][: shard.log.end_offset]:
             if key is None or attributes & CONTROL:
@@ -99,8 +100,10 @@ class EventLogInvariants:
     def _standing(
         self, events: EventLog, declared_gaps: set[int]
     ) -> tuple[list[tuple[int, CommitDecidedKey, CommitDecidedValue]], int]:
-        """The commits that stand, and the state offset up to which all is told. `silent` gets the state offsets of which
-        it is said that their events may be missing."""
+        """The valid commit events, and the state offset up to which events are complete.
+
+        Adds to `declared_gaps` the state offsets whose events may be missing according to the log.
+        """
         standing: list[tuple[int, CommitDecidedKey, CommitDecidedValue]] = []
         covered = 0
         for offset, record in self._read(events):
@@ -122,12 +125,12 @@ class EventLogInvariants:
             for _, records in self._read_batches(log.disk.read(segment.path)[: segment.size_bytes]):
                 for each in records:
                     record = self._events.decode(each.key or b"", each.value)
-                    assert record is not None, "an event log holds events"
+                    assert record is not None, "an event log contains only events"
                     yield each.offset, record
 
 
 def _accepted(key: CommitDecidedKey, value: CommitDecidedValue) -> Iterator[Commit]:
-    """In the order in which their records are in the state log."""
+    """The accepted partitions of a commit, in the order of their records in the state log."""
     if value.error_code:
         return
     for topic in value.topics:

@@ -1,14 +1,13 @@
-"""I6: an offset or a group goes when somebody asked for that, or when nobody needs it any more.
+"""I6: offsets and groups are deleted only on request or when they have expired.
 
-Looked at from the log's side: each tombstone of an offset or a group must have a reason, and the rule is written down here a
-second time, in the slowest way there is: everything that was ever appended to the shard is gone through again. Only the log
-and the clients' own deletions are consulted.
+Every tombstone of an offset or a group must have a reason. This file implements the rules of expiry a second time, as simply
+as possible: it replays everything ever appended to the shard. It consults only the log and the clients' own deletions.
 
-Whoever is in a group keeps the offsets of the topics that it reads. Others are kept for the retention, from the commit on,
-or from the moment when a classic group became Empty. What is pending in a transaction keeps the offset of its partition.
-A group goes when it has neither members nor offsets. One without members may also become one of another kind, which keeps the
-offsets: a classic group that does so is followed by the records of the new one; but when an empty consumer or streams group
-becomes a classic one, that has no record yet.
+The offsets of a topic stay while a member of the group subscribes to it. Other offsets stay for the retention time, counted
+from the commit or from the moment when a classic group became Empty. An offset pending in a transaction keeps the committed
+offset of its partition. A group may be deleted when it has neither members nor offsets. A group without members may also be
+converted to another type, which keeps its offsets: the records of the new group follow the tombstone of a classic one, but
+an empty consumer or streams group that becomes classic leaves no record at first.
 """
 
 import re
@@ -34,30 +33,30 @@ from coordinator.protocol.subscription import parse_subscription
 from coordinator.runtime.result import Producer, Record
 from coordinator.runtime.serde import Serde
 
-INVARIANT = "I6 expiry is lawful"
+INVARIANT = "I6 expiry is justified"
 
 
 class Appended(NamedTuple):
-    """One record, as it was given to the disk."""
+    """One record, as it was written to the disk."""
 
     offset: int
     key: bytes | None
     value: bytes | None
     producer: Producer
     attributes: int
-    """Of its batch: whether it belongs to a transaction, or ends one."""
+    """The batch's transactional and control flags."""
 
 
 class Expiry:
-    """Watches the tombstones of one run."""
+    """Checks the tombstones of one run."""
 
     def __init__(
         self, history: History, retention_ms: int, group_expired: Callable[[str], None], broken: OnBroken
     ) -> None:
         self.latest_ms = 0
-        """The latest time that the wall clock has shown: a decision may be written after the clock was set back."""
+        """The highest wall-clock time so far: a decision may be written after the clock was set back."""
         self.expired = 0
-        """Offsets and groups."""
+        """Offsets and groups that expired."""
         self._history = history
         self._retention_ms = retention_ms
         self._group_expired = group_expired
@@ -65,7 +64,7 @@ class Expiry:
         self._serde = Serde(Codec.of(None), RECORD_KEYS)
 
     def appended(self, before: list[Appended], batch: list[Appended], now_ms: int) -> None:
-        """A batch was appended to a shard's log behind `before`."""
+        """A batch was appended to a shard's log after the records `before`."""
         self.latest_ms = max(self.latest_ms, now_ms)
         if batch[0].attributes & (CONTROL | TRANSACTIONAL):
             return
@@ -93,7 +92,7 @@ class Expiry:
     def _check_expiry(self, what: object, why_not: str | None) -> None:
         self.expired += 1
         if why_not is not None:
-            self._broken(INVARIANT, f"{what} expired, by {self.latest_ms} at the latest: {why_not}")
+            self._broken(INVARIANT, f"{what} expired at {self.latest_ms} or earlier: {why_not}")
 
     def _groups(self, records: Iterable[Appended]) -> "_ReplayedGroups":
         groups = _ReplayedGroups()
@@ -108,31 +107,31 @@ class Expiry:
 
 
 def _removed_group(key: Any) -> str | None:
-    """The group that is gone when the record of this key is."""
+    """The group that a tombstone with this key deletes; None if the key belongs to something else."""
     if isinstance(key, GroupMetadataKey):
         return key.group
     return key.group_id if isinstance(key, ConsumerGroupMetadataKey | StreamsGroupMetadataKey) else None
 
 
 def _group_of(key: Any) -> str | None:
-    """The group that is there if a record of this key is: the first ones of a group may be its members'."""
+    """The group whose existence a record with this key shows; the first records of a group may be its members'."""
     return None if isinstance(key, OffsetCommitKey) else getattr(key, "group_id", None) or getattr(key, "group", None)
 
 
 class _ReplayedGroups:
-    """What the records of a shard come to, as far as it matters here."""
+    """The state of a shard as its records describe it, reduced to what expiry depends on."""
 
     def __init__(self) -> None:
         self._offsets: dict[tuple[str, str, int], Any] = {}
         self._pending: dict[int, list[tuple[tuple[str, str, int], Any]]] = defaultdict(list)
-        """By producer id: a marker may bear a later epoch (KIP-890)."""
+        """Producer id -> pending offsets. Not by epoch, because a marker may have a later one (KIP-890)."""
         self._classic: dict[str, Any] = {}
         self._consumer: dict[str, dict[str, Any]] = {}
         self._streams: dict[str, dict[str, Any]] = {}
         self._topologies: dict[str, Any] = {}
 
     def replay(self, record: Record, producer: Producer | None) -> None:
-        """One record; of an open transaction if it has a producer."""
+        """Applies a record, which belongs to an open transaction if it has a producer."""
         key: Any = record.key
         if isinstance(key, OffsetCommitKey):
             partition = key.group, key.topic, key.partition
@@ -150,7 +149,7 @@ class _ReplayedGroups:
             self._store(self._topologies, key.group_id, record.value)
 
     def reason_to_keep_group(self, group_id: str) -> str | None:
-        """Why a group must stay; None if it need not."""
+        """Why a group must stay; None if it may be deleted."""
         classic = self._classic.get(group_id)
         if self._consumer.get(group_id) or self._streams.get(group_id) or (classic is not None and classic.members):
             return "it has members"
@@ -165,7 +164,7 @@ class _ReplayedGroups:
         self._offsets |= dict(ended) if is_committed else {}
 
     def reason_to_keep_offset(self, group_id: str, topic: str, index: int, expired_ms: int) -> str | None:
-        """Why an offset must stay that nothing has needed since `expired_ms` (wall clock); None if it need not."""
+        """Why an offset must stay; None if it may expire, being unused since `expired_ms` (wall clock)."""
         partition = group_id, topic, index
         committed = self._offsets.get(partition)
         if committed is None:

@@ -1,26 +1,26 @@
-"""What the clients saw, and what they can conclude from it.
+"""The history of a run as its clients saw it, and the invariants that follow from it.
 
-Nothing here looks into the server. A client tells when it sends a request and when it has the answer; a request whose
-answer never came may have taken effect at any time since, or never. Time is a count of such events, so that two things
-of the same instant have an order.
+Nothing here looks into the server. A client reports when it sends a request and when it receives the response. A request
+without a response may have taken effect at any time since, or never. Time is counted in ticks, one per reported event, so
+that two events at the same instant have an order.
 
-- I5 (and I3): a committed offset is a register. A read may return what some attempt wrote, unless something else is
-  *known* to have been written after that attempt and before the read began. Known is what was acknowledged, and what
-  somebody has read: a read shows only what is durable. An attempt that was refused is never read.
-- I7: the generations whose assignments are handed out only grow. An assignment is durable before anybody gets it, so
-  no crash takes its generation back.
-- I8: in one generation nobody is given what another was given, and all are given parts of the same assignment.
-- I9: once an assignment of a generation is out, whoever asks with an older one is refused; and once a static member has
-  been given its assignment under a new id, so is whoever still uses the old one.
+- I5 (and I3): a committed offset is a register. A read may return the value of any attempt, unless another value is *known*
+  to have been written after that attempt and before the read began. A write is known if it was acknowledged or read,
+  because reads return only durable values. The value of a refused attempt must never be read.
+- I7: the generations in which assignments are handed out only grow. An assignment is durable before a member receives it,
+  so a crash cannot take its generation back.
+- I8: within one generation no partition is assigned to two members, and all members get parts of the same assignment.
+- I9: once an assignment of a generation was handed out, requests with an older generation are refused. Once a static member
+  was assigned under a new member id, requests with the old id are refused.
 
-A group that is deleted, or of which nothing is left, starts anew: around that nothing is concluded about generations.
+A group that is deleted or expires starts over; no conclusions about its generations are drawn around that time.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 OnBroken = Callable[[str, str], None]
-"""`broken(invariant, what happened)`."""
+"""Reports a broken invariant: its name, and what happened."""
 
 FOREVER = 1 << 62
 Key = tuple[str, str, int]
@@ -29,41 +29,41 @@ Key = tuple[str, str, int]
 
 @dataclass(slots=True)
 class Attempt:
-    """A write of one offset, or (`offset` None) a deletion."""
+    """An attempt to commit an offset, or to delete it (`offset` is None). Times are ticks."""
 
     key: Key
     offset: int | None
     started: int
     ended: int = FOREVER
-    """When it is known to have happened; FOREVER while that is not known."""
+    """A tick by which it has taken effect; FOREVER while that is unknown."""
     refused: bool = False
 
 
 @dataclass(slots=True)
 class _Register:
     known: int = -1
-    """Start of the latest write that is known to have happened."""
+    """Start of the latest write that is known to have taken effect; -1 if none is."""
     deletions: list[Attempt] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _GroupHistory:
-    """What is known of a group's generations since it was last deleted."""
+    """What is known about a group's generations since it was last deleted."""
 
     since: int = 0
-    """What was asked before may be an answer of the group that was deleted."""
+    """Responses to requests sent before this tick may be those of the deleted group."""
     generation: int = -1
     known_at: int = 0
     tokens: dict[int, bytes] = field(default_factory=dict)
     owners: dict[int, dict[tuple[str, int], str]] = field(default_factory=dict)
     holders: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Instance id -> the member id that was last given an assignment, and since when that is known."""
+    """Instance id -> the member id that was last assigned, and the tick at which that was known."""
     replaced: dict[str, int] = field(default_factory=dict)
-    """Member ids that were replaced, and since when that is known."""
+    """Replaced member id -> the tick at which that was known."""
 
 
 class History:
-    """Everything the clients saw in one run."""
+    """The history of one run."""
 
     def __init__(self, broken: OnBroken) -> None:
         self.now = 0
@@ -75,7 +75,7 @@ class History:
         self._attempts: dict[str, Attempt] = {}
         self._groups: dict[str, _GroupHistory] = {}
         self._deletions_in_doubt: dict[str, int] = {}
-        """Groups of which a deletion is under way (or was, and nobody knows how it ended)."""
+        """Group -> number of deletions that are running, or whose outcome is unknown."""
 
     def tick(self) -> int:
         self.now += 1
@@ -84,7 +84,7 @@ class History:
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def commit_started(self, key: Key, offset: int) -> tuple[str, Attempt]:
-        """A commit sets out; the text is to be its metadata, by which a read tells whose offset it is."""
+        """A commit is about to be sent. Returns its name, which must be its metadata, so that a read can identify it."""
         attempt = Attempt(key, offset, self.tick())
         name = f"a{attempt.started}"
         self._attempts[name] = attempt
@@ -92,7 +92,7 @@ class History:
         return name, attempt
 
     def deletion_started(self, keys: Iterable[Key]) -> list[Attempt]:
-        """A deletion of offsets sets out."""
+        """A deletion of offsets is about to be sent."""
         started = self.tick()
         attempts = []
         for key in keys:
@@ -101,25 +101,25 @@ class History:
         return attempts
 
     def may_be_deleted(self, key: Key) -> bool:
-        """Whether somebody has asked for it to be deleted and does not know what came of that."""
+        """Whether a deletion was requested and its outcome is unknown."""
         deletions = self._register(key).deletions
         return any(each.ended == FOREVER and not each.refused for each in deletions)
 
     def expired(self, key: Key) -> None:
-        """The server let an offset go that nobody needs."""
+        """The server removed an expired offset."""
         now = self.tick()
         self._register(key).deletions.append(Attempt(key, None, now, now))
 
     def keys_of(self, group_id: str) -> list[Key]:
-        """Every offset of a group that anybody tried to commit."""
+        """Every partition of a group for which a client tried to commit an offset."""
         return [key for key in self._registers if key[0] == group_id]
 
     def groups(self) -> list[str]:
-        """Every group that anybody tried to commit for."""
+        """Every group for which a client tried to commit offsets."""
         return list(dict.fromkeys(key[0] for key in self._registers))
 
     def took_effect(self, attempt: Attempt) -> None:
-        """The write was acknowledged, or its effect was seen."""
+        """The write was acknowledged, or a read returned its value."""
         attempt.ended = min(attempt.ended, self.tick())
         register = self._register(attempt.key)
         register.known = max(register.known, attempt.started)
@@ -129,16 +129,16 @@ class History:
         self.took_effect(attempt)
 
     def refuse(self, attempt: Attempt) -> None:
-        """The answer says that it was not done."""
+        """The response says that the attempt failed."""
         attempt.refused = True
 
     def read_started(self, keys: Iterable[Key]) -> dict[Key, int]:
-        """A read begins: what is known by now, to be handed to `read`."""
+        """A read is about to be sent. Returns the known writes, to be passed to `read_answered`."""
         self.tick()
         return {key: self._register(key).known for key in keys}
 
     def read_answered(self, key: Key, known: int, offset: int, metadata: str, who: str) -> None:
-        """A read has its answer: -1 for no offset."""
+        """A read returned `offset`, -1 for none. `known` is from `read_started`."""
         self.reads += 1
         where = f"{who} read {offset} {metadata!r} of {key}"
         if offset == -1 and not metadata:
@@ -148,7 +148,7 @@ class History:
             return
         attempt = self._attempts.get(metadata)
         if attempt is None or attempt.key != key or attempt.offset != offset:
-            self._broken("I5 offsets answer", f"{where}, which nobody has written")
+            self._broken("I5 offsets answer", f"{where}, which was never written")
         elif attempt.refused:
             self._broken("I5 offsets answer", f"{where}, a commit that was refused")
         elif attempt.ended < known:
@@ -169,20 +169,20 @@ class History:
         self._groups.pop(group_id, None)
 
     def group_deletion_ends(self, group_id: str) -> None:
-        """It was done, or it was refused: from now on the group is one again."""
+        """The deletion succeeded or was refused; from now on there is one group again."""
         self._groups[group_id] = _GroupHistory(since=self.tick())
         self._deletions_in_doubt[group_id] -= 1
 
     def group_may_be_deleted(self, group_id: str) -> bool:
-        """Whether somebody has asked for that and does not know what came of it."""
+        """Whether a deletion was requested and its outcome is unknown."""
         return self._deletions_in_doubt.get(group_id, 0) > 0
 
     def group_expired(self, group_id: str) -> None:
-        """The server let a group go of which nothing was left."""
+        """The server removed an expired group."""
         self._groups[group_id] = _GroupHistory(since=self.tick())
 
     def joined(self, group_id: str, generation: int, asked: int, who: str) -> None:
-        """A join that was sent at `asked` was answered with this generation."""
+        """A JoinGroup request sent at tick `asked` was answered with this generation."""
         group = self._conclusive(group_id, asked)
         if group is not None and group.known_at < asked and generation < group.generation:
             self._broken(
@@ -199,7 +199,7 @@ class History:
         partitions: Iterable[tuple[str, int]],
         asked: int,
     ) -> None:
-        """A sync was answered: part of the assignment that bears this token."""
+        """A SyncGroup request was answered with a part of the assignment that has this token."""
         self.assignments += 1
         self.accepted(group_id, generation, member_id, asked, "sync")
         group = self._conclusive(group_id, asked)
@@ -225,7 +225,7 @@ class History:
             self._record_holder(group, instance_id, member_id, asked, now)
 
     def _record_holder(self, group: _GroupHistory, instance_id: str, member_id: str, asked: int, now: int) -> None:
-        """One of two that were given assignments at the same time replaced the other: which one is not known."""
+        """Records which member id holds the instance id; of two concurrent assignments the order is unknown."""
         replaced, since = group.holders.get(instance_id, (member_id, 0))
         if replaced == member_id or since < asked:
             group.holders[instance_id] = (member_id, now)
@@ -235,21 +235,21 @@ class History:
             del group.holders[instance_id]
 
     def accepted(self, group_id: str, generation: int, member_id: str, asked: int, what: str) -> None:
-        """A request of a member, sent at `asked`, was not refused."""
+        """The server accepted a request that a member sent at tick `asked`."""
         group = self._conclusive(group_id, asked)
         if group is None:
             return
         if group.known_at < asked and generation < group.generation:
             self._broken(
                 "I9 fencing",
-                f"{what} of {member_id} in generation {generation} of {group_id} passed after {group.generation}",
+                f"{what} of {member_id} in generation {generation} of {group_id} was accepted after {group.generation}",
             )
         replaced_at = group.replaced.get(member_id)
         if replaced_at is not None and replaced_at < asked:
-            self._broken("I9 fencing", f"{what} of {member_id} of {group_id} passed after it had been replaced")
+            self._broken("I9 fencing", f"{what} of {member_id} of {group_id} was accepted after it had been replaced")
 
     def _conclusive(self, group_id: str, asked: int) -> _GroupHistory | None:
-        """What is known of the group, if an answer to a request sent at `asked` says something about it."""
+        """The group's history; None if a response to a request sent at tick `asked` permits no conclusion about it."""
         if self.group_may_be_deleted(group_id):
             return None
         group = self._groups.setdefault(group_id, _GroupHistory())

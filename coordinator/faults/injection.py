@@ -17,7 +17,7 @@ from coordinator.faults.machine import Machine
 from coordinator.faults.network import SimulatedNetwork
 from coordinator.faults.plan import Plan
 from coordinator.faults.server_config import LOG_DIR
-from coordinator.server import EVENTS_TOPIC
+from coordinator.server.composition import EVENTS_TOPIC
 
 
 class FaultInjector:

@@ -1,16 +1,15 @@
-"""What must be true of the server and its disk, checked from the inside.
+"""Invariants of the server and its disk, checked from the inside.
 
-- I1: what a shard has in memory is what its log says. A state is made from the log, by the code that loads it, and
-  compared with the live one: the durable halves of all groups, and all offsets, pending ones too.
-- I2: compaction is invisible. The same state comes from every record that was ever appended, in order.
-- I3: what was announced as durable is in the log after a crash.
-- I4: a log holds nothing that was not appended to it, each record at its offset.
-- I6 is in expiry.py, I16 and I18 are in recounts.py.
-- I21, I22: the event logs are true and say what they leave out (told.py).
+- I1: the state in memory equals the log. The log is replayed with the server's own code, and the result is compared with
+  the live state: the durable parts of all groups, and all offsets including pending ones.
+- I2: compaction is invisible. Replaying every record ever appended, in order, yields the same state.
+- I3: records reported as durable are in the log after a crash.
+- I4: a log contains only records that were appended to it, each at its offset.
+- I6: see expiry.py. I16 and I18: see derived_state_invariants.py. I21 and I22: see event_log_invariants.py.
 
-For I2 and I4 every append to a shard's log is recorded as it happens. A log that goes on from an earlier offset (a crash
-took its tail, or a full disk did) takes the recorded tail with it. The log is read from the disk by code of its own: a
-walk over the segment files, batch by batch.
+For I2 and I4, every append to a shard's log is recorded when it happens. If a log continues from an earlier offset, because
+a crash or a full disk cost it its tail, the recorded tail is dropped too. The log is read from disk by separate code: a walk
+over the segment files, batch by batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,11 +27,11 @@ from coordinator.protocol.codec import Codec
 from coordinator.runtime.result import Marker, Producer
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard, Status
-from coordinator.server import OFFSETS_TOPIC, Server
+from coordinator.server.composition import OFFSETS_TOPIC, Server
 
 
 def read_batches(content: bytes) -> Iterator[tuple[BatchHeader, list[Appended]]]:
-    """The batches of a file and their records. Raises CorruptBatch."""
+    """Yields the batches of a file with their records. Raises CorruptBatch."""
     at = 0
     while at < len(content):
         header = read_header(content, at)
@@ -44,7 +43,7 @@ def read_batches(content: bytes) -> Iterator[tuple[BatchHeader, list[Appended]]]
 
 
 def durable_state(groups: GroupMachine) -> dict[str, Any]:
-    """What of a shard's state the log must be able to bring back."""
+    """The part of a shard's state that the log must be able to restore."""
     stored = {group_id: group.durable for group_id, group in groups.by_id.items() if group.durable is not None}
     offsets = groups.offsets.by_group
     pending = {
@@ -62,7 +61,7 @@ def durable_state(groups: GroupMachine) -> dict[str, Any]:
 
 
 class Invariants:
-    """Checks one server after the other, on the same disk."""
+    """Checks one server after another, on the same disk."""
 
     def __init__(self, log_dir: str, broken: OnBroken, expiry: Expiry, wall_ms: Callable[[], int]) -> None:
         self.checks = 0
@@ -76,7 +75,7 @@ class Invariants:
         self._event_logs = EventLogInvariants(read_batches, self._appended, broken)
 
     def appended(self, path: str, data: bytes) -> None:
-        """Bytes were appended to a file: a batch, if it is a segment of a shard."""
+        """Bytes were appended to a file; in a segment of a shard they are a batch."""
         if not path.startswith(self._prefix) or not path.endswith(".log"):
             return
         index = int(path[len(self._prefix) :].partition("/")[0])
@@ -87,16 +86,16 @@ class Invariants:
             before += records
 
     def _forget_from(self, index: int, offset: int) -> None:
-        """The log ends before this offset."""
+        """Drops the recorded records at and after an offset."""
         del self._appended.setdefault(index, [])[offset:]
 
     def before_crash(self, server: Server) -> None:
-        """To be called at the very moment, before the disk has lost anything."""
+        """Must be called when the process dies, before the disk loses anything."""
         for shard in server.groups.shards:
             self._durable[shard.index] = shard.offset_durable
 
     def after_start(self, server: Server) -> None:
-        """The server has loaded everything and answered nobody yet."""
+        """Checks a server that has loaded its logs and answered no request yet."""
         for shard in server.groups.shards:
             end, durable = shard.log.end_offset, self._durable.get(shard.index, 0)
             if end < durable:
@@ -108,16 +107,16 @@ class Invariants:
         self._event_logs.check(server)
 
     def check_events(self, server: Server) -> None:
-        """Between two callbacks of a running server: what it told (told.py)."""
+        """Checks the event logs of a running server. Must be called between two callbacks."""
         for shard in server.groups.shards:
             self._forget_from(shard.index, shard.log.end_offset)
         self._event_logs.check(server)
 
     def check(self, server: Server) -> None:
-        """Between two callbacks of a running server."""
+        """Checks a running server. Must be called between two callbacks."""
         derived_state_invariants.check(server, self._broken)
         for shard in server.groups.shards:
-            if shard.status is Status.FAILED or shard.has_unwritten:  # which cannot be compared
+            if shard.status is Status.FAILED or shard.has_unwritten:  # the live state is ahead of the log
                 continue
             self.checks += 1
             self._forget_from(shard.index, shard.log.end_offset)
@@ -128,7 +127,7 @@ class Invariants:
             self._compare(shard, live, "I2 compaction is invisible", appended, server)
 
     def _on_disk(self, log: Log, appended: list[Appended]) -> Iterator[Appended]:
-        """The records of a log, each of which must have been appended."""
+        """Yields the records of a log on disk; each of them must have been appended."""
         next_offset = 0
         for segment in log.segments:
             for header, records in read_batches(log.disk.read(segment.path)):

@@ -1,18 +1,18 @@
-"""An asyncio loop on which time costs nothing and nothing happens by chance.
+"""A deterministic asyncio loop with simulated time.
 
-When nothing is ready the loop does not wait: it moves its clock to the next timer. So a minute of timeouts runs in
+When nothing is ready, the loop does not wait but advances its clock to the next timer. A minute of timeouts takes
 milliseconds, and the same seed gives the same run, callback for callback. Three things that a real loop leaves open are
 decided here:
 
-- Timers of the same instant have no order in asyncio (nor in uvloop). Here their order is drawn from the seed: a run
-  cannot depend on luck, and different seeds try different orders.
-- A thread or an executor would bring real time and real chance: both are refused.
-- If nothing is ready and no timer is set, a real loop would wait for ever. Here it is a finding (`Deadlock`); so is a
-  loop that runs callback after callback while its clock stands still (`Livelock`).
+- Timers due at the same instant have no defined order in asyncio (nor in uvloop). Here the seed decides the order, so that
+  a run is repeatable and different seeds try different orders.
+- Threads and executors would bring in real time and nondeterminism; both are refused.
+- If nothing is ready and no timer is set, a real loop would wait forever. Here that is a finding (`Deadlock`), and so is a
+  loop that runs callbacks without end while its clock stands still (`Livelock`).
 
-Every callback belongs to the `Process` in whose context it was scheduled, or to none (the clients, the network). A
-process that is killed never runs again, not even its `finally` blocks, exactly like one that got SIGKILL; a paused one
-(SIGSTOP) finds everything that came due meanwhile waiting for it.
+Every callback belongs to the `Process` in whose context it was scheduled, or to none (clients, network). A killed process
+never runs again, not even its `finally` blocks, as after SIGKILL. A paused process (SIGSTOP) runs everything that came due
+meanwhile when it resumes.
 """
 
 import asyncio
@@ -27,28 +27,28 @@ CALLBACKS_AT_ONE_INSTANT_MAX = 200_000
 
 
 class Deadlock(Exception):
-    """Somebody waits, and nothing will ever happen again."""
+    """Nothing is ready and no timer is set, but the run has not ended."""
 
 
 class Livelock(Exception):
-    """Callbacks run without end and time stands still."""
+    """Callbacks run without end while time stands still."""
 
 
 class ForeignThread(Exception):
-    """Something wanted a thread, and with it real time."""
+    """Something tried to use a thread."""
 
 
 class Process:
-    """What dies and stops together: the callbacks scheduled in `context`, or from one of them."""
+    """The callbacks that are killed and paused together: those scheduled in `context`, directly or indirectly."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
         self.paused = False
         self.held: list[asyncio.Handle] = []
-        """What came due during a pause."""
+        """Callbacks that came due during a pause."""
         self.tasks: list[asyncio.Task[Any]] = []
-        """Every task, kept so that one of a dead process is not collected (and run) half-way."""
+        """All tasks, referenced so that the garbage collector does not finalize those of a dead process."""
         self.context = copy_context()
         self.context.run(_OWNER.set, self)
 
@@ -57,12 +57,12 @@ _OWNER: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
 def current_process() -> Process | None:
-    """The process in whose context this is called."""
+    """The process in whose context the caller runs."""
     return _OWNER.get()
 
 
 class ListeningNetwork(Protocol):
-    """The network, as far as a loop's `create_server` needs it (faults/network.py)."""
+    """The part of `SimulatedNetwork` that `create_server` needs."""
 
     def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: Context) -> Any: ...
 
@@ -93,7 +93,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class SimulatedLoop(base_events.BaseEventLoop):
-    """The loop. `random` decides the order of timers that are due together."""
+    """The loop. `random` decides the order of timers that are due at the same time."""
 
     def __init__(self, random: Random) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A cancelled timer stays in the heap until it surfaces."""
+        """Does nothing: a cancelled timer stays in the heap until its time comes."""
 
     def _run_once(self) -> None:
         heap = self._heap
@@ -167,7 +167,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
             if owner.paused:
                 owner.held.append(handle)
                 return
-        handle._run()  # noqa: SLF001 - a loop is who may
+        handle._run()  # noqa: SLF001 - a loop must run its handles
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
@@ -188,12 +188,12 @@ class SimulatedLoop(base_events.BaseEventLoop):
         return task
 
     def kill(self, process: Process) -> None:
-        """Nothing of it runs any more, from this moment on."""
+        """Ends a process: none of its callbacks runs any more."""
         process.alive = False
         process.held.clear()
 
     def resume(self, process: Process) -> None:
-        """Ends a pause: all that is waiting runs, in the order in which it came due."""
+        """Ends a pause: the held callbacks run in the order in which they came due."""
         process.paused = False
         held, process.held = process.held, []
         self._soon.extend(held)
@@ -203,7 +203,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
     async def create_server(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **_options: Any
     ) -> Any:
-        """Listens on the simulated network; OSError if the address is in use."""
+        """Listens on the simulated network. Raises OSError if the address is in use."""
         assert self.network is not None
         return self.network.listen(protocol_factory, host, port, copy_context())
 

@@ -20,7 +20,8 @@ from coordinator.faults.machine_disk import MachineDisk
 from coordinator.faults.network import SimulatedNetwork
 from coordinator.faults.plan import Plan
 from coordinator.faults.worker import SimulatedWorker
-from coordinator.server import CannotStart, Server
+from coordinator.server import CannotStart
+from coordinator.server.composition import Server
 
 RETRY_S = 2.0
 """Mean delay before another start when the disk did not permit one."""

@@ -1,11 +1,11 @@
-"""Members of both protocols in one group, in the simulated world: a group that migrates back and forth, whatever fails.
+"""Groups with members of both protocols (KIP-848 migration), which migrate back and forth while faults strike.
 
-The group is a classic one while only classic members are in it, and a consumer group from the first member of the consumer
-protocol to the last. Those go away and come back, so that a run sees migrations both ways, some of them in the middle of a
-rebalance, or with a crash in between.
+The group is a classic group while it has only classic members, and a consumer group while it has any member of the consumer
+protocol. Those members leave and come back, so that a run sees migrations both ways, some of them during a rebalance or
+around a crash.
 
-What may be concluded is the same for both kinds (consumer_clients.py): each knows what it was told, and gives up before it
-says so. No partition has two owners, of whatever kind, through every migration (I8).
+The check of owners is the same for both kinds of members (consumer_clients.py): each knows what it was assigned, and gives
+a partition up before it says so. No partition may have two owners of any kind, through all migrations (I8).
 """
 
 from random import Random
@@ -24,7 +24,7 @@ _Part = SyncGroupRequest.SyncGroupRequestAssignment
 def mixed_members(
     world: World, number: int, ownership: Ownership
 ) -> tuple[list["MixedClassicMember"], list["MixedConsumerMember"]]:
-    """The members of one group, at least one of each kind."""
+    """The members of one group, at least one of each protocol."""
     group_id, count = f"mixed-{number}", max(world.plan.members, 2)
     modern = count // 2
     return (
@@ -34,14 +34,14 @@ def mixed_members(
 
 
 class MixedConsumerMember(ConsumerMember):
-    """One of the consumer protocol. When it leaves it stays away for a while, in which the group may be classic."""
+    """A member of the consumer protocol. After leaving it stays away for a while, so that the group may become classic."""
 
     def __init__(self, world: World, group_id: str, number: int, ownership: Ownership) -> None:
         super().__init__(world, group_id, number, ownership)
         self.instance_id = None
 
     def _rejoin(self) -> None:
-        """Under another id: a group that was classic, and empty, in between has begun its epochs anew."""
+        """Rejoins with a new member id, because a group that was classic and empty meanwhile restarts its epochs."""
         super()._rejoin()
         self.member_id = str(UUID(bytes=self.random.randbytes(16)))
 
@@ -55,14 +55,14 @@ class MixedConsumerMember(ConsumerMember):
 
 
 class MixedClassicMember(ClassicMember):
-    """One of the classic protocol: eager or cooperative, as all classic ones of its group are."""
+    """A member of the classic protocol. The classic members of one group are either all eager or all cooperative."""
 
     def __init__(self, world: World, group_id: str, number: int, ownership: Ownership) -> None:
         super().__init__(world, group_id, number)
         self.ownership = ownership
         self.is_cooperative = Random(f"{world.plan.seed} {group_id}").random() < 0.5
         self.instance_id = None
-        # Since version 1 a subscription says what its member owns.
+        # From version 1 on, a subscription contains the partitions that its member owns.
         self.join_version = self.random.randrange(1, 10)
 
     async def _join(self) -> None:
@@ -102,12 +102,12 @@ class MixedClassicMember(ClassicMember):
             self.positions = {each: max(at, found[each], 0) for each, at in self.positions.items()}
         self.world.event(f"{self.name} {self.member_id[-4:]} {self.generation}: {len(assigned)} partitions")
         if loses:
-            # It says that it gave something up by joining again.
+            # Joining again is how a member reports that it revoked partitions.
             raise Rejoin
         self.stable = True
 
     def _assign(self, joined: JoinGroupResponse) -> list[_Part]:
-        """Nobody is given what another still has, and eager members have nothing. User data would forbid to migrate."""
+        """Never assigns what another member still owns; eager members own nothing. User data would prevent migration."""
         claims = {member.member_id: parse_subscription(member.metadata) for member in joined.members}
         owners = {
             (topic, index): member_id
@@ -134,7 +134,7 @@ class MixedClassicMember(ClassicMember):
         self.ownership.accepted(self.group_id, member_id, owned_then, asked, "heartbeat")
 
     async def _commit(self) -> None:
-        """After a heartbeat: in a consumer group a commit is no sign of life."""
+        """Sends a heartbeat first, because in a consumer group a commit does not extend the session."""
         await self._heartbeat()
         chosen = self.random.sample(sorted(self.positions), self.random.randint(1, len(self.positions)))
         for partition in chosen:
@@ -157,7 +157,7 @@ class MixedClassicMember(ClassicMember):
             self._forget()
             await self.world.sleep(self.random.choice([0.0, 1.0, 15.0]) * self.random.random())
         elif chance < 0.8:
-            # Longer than its session, perhaps; it does not know, and goes on.
+            # Perhaps longer than its session, which it does not notice.
             await self.world.sleep(self.random.uniform(0, 2 * self.world.plan.session_ms / 1000))
             await self._heartbeat()
             return

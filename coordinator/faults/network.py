@@ -1,18 +1,17 @@
-"""A network in memory that does to a connection what TCP over a bad line does.
+"""An in-memory network that behaves like TCP over an unreliable line.
 
-A connection has two ends, each a transport with a protocol. Bytes arrive in order, after a delay drawn from the seed,
-in pieces that have nothing to do with the pieces they were written in. On top of that, on demand:
+A connection has two ends, each an asyncio transport with a protocol. Bytes arrive in order, after delays drawn from the seed,
+and in other pieces than they were written. Faults on demand:
 
-- `cut`: both ends learn that the connection is reset; what was on its way is lost.
-- `half_open`: the line is dead and nobody is told.
-- `stall`: nothing arrives on one direction or both for a while; then everything does.
-- `abandon`: the client gives the connection up (and will open another), but what it sent still travels. The server
-  handles it late, after requests that were sent later: this is how requests overtake each other above TCP.
+- `cut`: both ends learn that the connection was reset; bytes in flight are lost.
+- `half_open`: the line is dead and neither end learns of it.
+- `stall`: nothing arrives in one or both directions for a while; then everything does.
+- `abandon`: the client closes the connection, but the bytes that it sent still travel. The server handles them late, after
+  requests that were sent later on another connection. This is how requests overtake each other above TCP.
 
-When a process dies its operating system closes its connections; when the power goes, nobody does (`process_died`).
+When a process dies, its operating system closes its connections; after a power cut nobody does (`process_died`).
 
-Each end calls its protocol in the context of the process it belongs to: a paused process hears nothing until it goes
-on.
+Each end calls its protocol in the context of its process, so that a paused process receives nothing until it resumes.
 """
 
 import asyncio
@@ -29,22 +28,22 @@ from typing import Any
 from coordinator.faults.loop import Process, SimulatedLoop, current_process
 
 WINDOW_BYTES = 64 * 1024
-"""What the two operating systems buffer; only more counts as the writer's buffer."""
+"""Bytes that the two operating systems buffer; only what exceeds them counts as the writer's buffer."""
 FIRST_FREE_PORT = 40_000
 
 
 @dataclass(slots=True)
 class NetworkConditions:
-    """How the network is just now."""
+    """The current delays of the network."""
 
     delay_s: float
-    """Mean of the delay of a piece."""
+    """Mean delay of a piece, in seconds."""
     split: float
-    """Chance that what has arrived is handed over in two parts."""
+    """Probability that arrived bytes are delivered in two parts."""
 
 
 class _Socket:
-    """As much of a socket as a listener is asked for."""
+    """The part of a socket that users of a listener need."""
 
     def __init__(self, host: str, port: int) -> None:
         self._name = (host, port)
@@ -54,7 +53,7 @@ class _Socket:
 
 
 class Listener:
-    """An address on which a process accepts; the twin of asyncio.Server."""
+    """An address on which a process accepts connections; the simulated twin of asyncio.Server."""
 
     def __init__(
         self,
@@ -86,13 +85,13 @@ class End(asyncio.Transport):
         self.peer: End
         self.closed = False
         self.is_wired = True
-        """False: nothing written here arrives, and nobody is told."""
+        """False if the line is dead: bytes written here are lost, without an error."""
         self._network = network
         self._inbox: deque[tuple[float, bytes | None]] = deque()
-        """What is on its way to here: when it is due, and the bytes or None for the end of them."""
+        """Bytes in flight to this end: the time when they are due, and the bytes, or None for the end of the stream."""
         self.inbox_bytes = 0
         self.is_full = False
-        """Whether what was written here exceeds the writer's buffer."""
+        """Whether the bytes written here exceed the write buffer's limit, so that the protocol has paused writing."""
         self.low_bytes = 16 * 1024
         self._timer: asyncio.TimerHandle | None = None
         self._stalled_until = 0.0
@@ -159,10 +158,10 @@ class End(asyncio.Transport):
                 self.peer.drop_inbox()
                 self._network.after_delay(self.peer.reset, self.peer.context)
 
-    # --- what happens to it -------------------------------------------------------------------------------------------
+    # --- delivery -------------------------------------------------------------------------------------------
 
     def enqueue(self, data: bytes | None) -> None:
-        """Bytes, or the end of them, set out for this end."""
+        """Puts bytes, or the end of the stream (None), in flight to this end."""
         due = self._network.now_s() + self._network.delay_s()
         if self._inbox:
             due = max(due, self._inbox[-1][0])
@@ -171,21 +170,21 @@ class End(asyncio.Transport):
         self._schedule_delivery()
 
     def stall(self, seconds: float) -> None:
-        """Nothing arrives here for so long."""
+        """Delays all deliveries to this end for some seconds."""
         self._stalled_until = max(self._stalled_until, self._network.now_s() + seconds)
 
     def reset(self) -> None:
-        """The connection is reset, and this end learns of it."""
+        """Resets this end: its protocol gets ConnectionResetError."""
         if not self.closed:
             self._close(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def close_silently(self) -> None:
-        """The process that had this end is no more; nobody is told."""
+        """Closes this end because its process died; its protocol is not notified."""
         self.closed = True
         self.drop_inbox()
 
     def drop_inbox(self) -> None:
-        """What was on its way to here is lost."""
+        """Loses all bytes in flight to this end."""
         self._inbox.clear()
         self.inbox_bytes = 0
 
@@ -216,7 +215,7 @@ class End(asyncio.Transport):
         self._schedule_delivery()
 
     def _take_due(self, now_s: float) -> tuple[bytes, bool]:
-        """What is due, joined, and whether nothing will follow it."""
+        """Takes the bytes that are due from the inbox. Returns them, and whether the end of the stream follows."""
         inbox, pieces, is_over = self._inbox, [], False
         while inbox and inbox[0][0] <= now_s:
             piece = inbox.popleft()[1]
@@ -247,23 +246,23 @@ class End(asyncio.Transport):
 
 
 class SimulatedNetwork:
-    """All addresses and connections. `weather` may be changed at any time."""
+    """All listeners and connections. `conditions` may be changed at any time."""
 
     def __init__(self, loop: SimulatedLoop, random: Random, conditions: NetworkConditions) -> None:
         self.loop = loop
         self.conditions = conditions
         self.trace = hashlib.sha256()
-        """Every byte that was delivered, with its time and its end."""
+        """Digest of every delivery: time, receiving end and bytes."""
         self.connections = 0
         self._random = random
         self._listeners: dict[tuple[str, int], Listener] = {}
         self._clients: dict[int, End] = {}
-        """The client's ends, by number."""
+        """Connection number -> the client's end."""
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
     def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: Context) -> Listener:
-        """OSError if another process listens there."""
+        """Starts accepting on an address; port 0 picks a free one. Raises OSError if the address is in use."""
         while not port or (host, port) in self._listeners:
             if port:
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
@@ -273,13 +272,13 @@ class SimulatedNetwork:
         return listener
 
     def remove_listener(self, listener: Listener) -> None:
-        """Accepts no more there."""
+        """Stops accepting on the listener's address."""
         name = listener.sockets[0].getsockname()
         if self._listeners.get(name) is listener:
             del self._listeners[name]
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int, client_host: str) -> tuple[End, Any]:
-        """Opens a connection from a client; ConnectionRefusedError if nobody listens."""
+        """Opens a connection from a client. Raises ConnectionRefusedError if nobody listens on the address."""
         await asyncio.sleep(self.delay_s())
         listener = self._listeners.get((host, port))
         if listener is None:
@@ -302,7 +301,7 @@ class SimulatedNetwork:
         return client, client.protocol
 
     def open_connections(self) -> list[End]:
-        """The client's ends of the connections that both sides believe in, oldest first."""
+        """The client's ends of the connections that the client considers open and the line carries, oldest first."""
         for number in [number for number, end in self._clients.items() if end.closed and end.peer.closed]:
             del self._clients[number]
         return [end for end in self._clients.values() if end.is_wired and not end.closed]
@@ -310,30 +309,30 @@ class SimulatedNetwork:
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def cut(self, client: End) -> None:
-        """A reset: both ends learn of it, each in its own time."""
+        """Resets a connection: each end learns of it after a delay of its own."""
         for end in (client, client.peer):
             end.is_wired = False
             end.drop_inbox()
             self.after_delay(end.reset, end.context)
 
     def cut_all(self) -> None:
-        """Every connection, also those that are half open, or given up with something still on its way."""
+        """Resets every connection, including half-open and abandoned ones."""
         for client in self._clients.values():
             self.cut(client)
 
     def half_open(self, client: End) -> None:
-        """The line is dead and nobody is told."""
+        """Kills the line without notifying either end."""
         for end in (client, client.peer):
             end.is_wired = False
             end.drop_inbox()
 
     def abandon(self, client: End, seconds: float) -> None:
-        """The client gives up; what it has sent arrives so much later all the same."""
+        """Closes the client's end; the bytes that it sent still arrive, `seconds` later."""
         client.peer.stall(seconds)
         client.close()
 
     def process_died(self, process: Process, *, silently: bool) -> None:
-        """Its connections end: closed by the operating system, or `silently` when that is gone as well."""
+        """Ends the connections of a process: closed by the operating system, or `silently` after a power cut."""
         for listener in [each for each in self._listeners.values() if each.process is process]:
             self.remove_listener(listener)
         for client in list(self._clients.values()):
@@ -350,21 +349,21 @@ class SimulatedNetwork:
                 self.after_delay(client.reset, client.context)
 
     def on_write_to_dead_line(self, end: End) -> None:
-        """To a machine that lost its power: once it is back it does not know the connection."""
+        """Bytes were sent to a machine that lost power. Once it is back, it resets the unknown connection."""
         if end.peer.closed and end.peer.process is not None and self._listeners:
             self.after_delay(end.reset, end.context)
 
-    # --- chance -------------------------------------------------------------------------------------------------------
+    # --- randomness -------------------------------------------------------------------------------------------------------
 
     def now_s(self) -> float:
         return self.loop.time()
 
     def delay_s(self) -> float:
-        """How long a piece travels."""
+        """A random delay for a piece, in seconds."""
         return self._random.expovariate(1 / self.conditions.delay_s)
 
     def split(self, size: int) -> int:
-        """How many of so many bytes are handed over now."""
+        """How many of `size` bytes to deliver now."""
         if size < 2 or self._random.random() >= self.conditions.split:
             return size
         return 1 if self._random.random() < 0.2 else self._random.randrange(1, size)

@@ -1,8 +1,8 @@
-"""What one run will be like: drawn from its seed, printed before it starts, and enough to repeat it.
+"""The plan of a run: drawn from its seed, printed before the run starts, and sufficient to repeat it.
 
-Each kind of fault is on in some runs and off in others (a swarm): a run in which everything fails at once hides what
-only shows when one thing fails. Rates differ from run to run as well. A plan can be made by hand or changed with
-`dataclasses.replace`: a found seed is kept as its plan, for a seed's meaning changes with every change of this file.
+Each kind of fault is on in some runs and off in others (swarm testing), because a run in which everything fails hides bugs
+that only show when one thing fails. The rates differ from run to run as well. Plans can also be written by hand or derived
+with `dataclasses.replace`. Keep a seed that found a bug as its plan: any change of this file changes what seeds mean.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -16,11 +16,11 @@ SPAN_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Times in seconds unless they say otherwise. A fault's number is the mean time between two of its kind, 0 for never."""
+    """Times are in seconds unless the name says otherwise. A fault's value is its mean interval, 0 for never."""
 
     seed: int
     span_s: float
-    """How long faults happen. Then everything is healed and has to come to rest."""
+    """Length of the safety phase, in which faults strike. Then everything is healed and must converge."""
 
     shards: int
     segment_bytes: int
@@ -30,32 +30,32 @@ class Plan:
     initial_rebalance_delay_ms: int
     groups: int
     members: int
-    """Of each group."""
+    """Members of each group."""
     accountants: int
-    """Producers of transactions."""
+    """Transactional producers."""
     counters: int
     """Pairs of workers that commit offsets in transactions."""
     statics: float
-    """Share of the members that have an instance id."""
+    """Share of static members, which have an instance id."""
     think_s: float
-    """Mean time between two things that a client does."""
+    """Mean pause of a client between two requests."""
     session_ms: int
     rebalance_ms: int
 
     network_delay_s: float
     split: float
     fsync_s: float
-    """Mean time of an fdatasync."""
+    """Mean duration of an fdatasync."""
 
     cut_s: float
     stall_s: float
     half_open_s: float
     ghosts: float
-    """Chance that what was sent on an abandoned connection arrives late."""
+    """Probability that bytes sent on an abandoned connection arrive late."""
     kill_s: float
     power_s: float
     power_in_write: float
-    """Chance that the power goes in the middle of what the server does on the disk."""
+    """Probability that a power cut happens during a disk operation of the server."""
     slow_disk_s: float
     eio_s: float
     full_s: float
@@ -63,16 +63,16 @@ class Plan:
     clock_jump_s: float
     pause_s: float
     stop_s: float
-    """Stopped and started in an orderly way."""
+    """Orderly stop and start of the server."""
     downtime_s: float
-    """Mean time from a crash to the next start."""
+    """Mean time between a crash and the next start."""
 
     consumer_groups: int
-    """Beside the classic ones, with as many members each."""
+    """Consumer groups, with `members` members each. `groups` counts the classic groups."""
     mixed_groups: int
-    """Groups with members of both protocols."""
+    """Groups with members of both protocols, classic and consumer."""
     streams_groups: int
-    """Applications, with as many threads each."""
+    """Streams groups, with `members` threads each."""
     num_standby_replicas: int
     assignment_interval_ms: int
     fencing_policy: str
@@ -80,30 +80,30 @@ class Plan:
     offsets_retention_minutes: int
 
     events_fail: float
-    """Chance that a write to an event log fails."""
+    """Probability that a write to an event log fails."""
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
     @classmethod
     def parse(cls, text: str) -> "Plan":
-        """A plan from what `str` made of it. Raises ValueError; what it does not say is as in the plan of its seed."""
+        """The inverse of `str`. Fields that are missing are taken from the plan of the seed. Raises ValueError."""
         values: dict[str, Any] = {}
         for word in text.split():
             name, equals, value = word.partition("=")
             kind = cls.__annotations__.get(name)
             if not equals or kind is None:
-                raise ValueError(f"{word}: not part of a plan")
+                raise ValueError(f"{word}: not a field of a plan")
             values[name] = value == "True" if kind is bool else kind(value)
         if "seed" not in values:
-            raise ValueError("a plan has a seed")
+            raise ValueError("a plan needs a seed")
         return replace(draw(values["seed"], values.get("span_s", SPAN_S)), **values)
 
 
 def draw(seed: int, span_s: float) -> Plan:
     """The plan of a seed."""
     random = Random(f"plan {seed}")
-    # Of a chance of its own, like whatever is added later, so that a seed keeps the rest of its meaning.
+    # Fields added later are drawn from generators of their own, so that the other fields of a seed stay the same.
     counters = Random(f"counters {seed}").choice([0, 1, 2])
 
     def sometimes(low: float, high: float, chance: float = 0.5) -> float:
@@ -153,7 +153,7 @@ def draw(seed: int, span_s: float) -> Plan:
         num_standby_replicas=Random(f"standbys {seed}").choice([0, 1]),
         assignment_interval_ms=random.choice([0, 0, 1_000]),
         fencing_policy=random.choice(FENCING_POLICIES),
-        # A counter that stands still for a minute must still find where it was.
+        # A counter must still find its value after it made no progress for a minute.
         offsets_retention_minutes=10_080 if counters else Random(f"retention {seed}").choice([1, 10_080]),
         events_fail=Random(f"events {seed}").choice([0.0, 0.0, 0.02, 0.3]),
     )

@@ -1,12 +1,12 @@
-"""A run that breaks an invariant, made as small as it can be and still break it.
+"""Shrinks the plan of a run that breaks an invariant to a minimal plan that still breaks it.
 
-A seed that fails has a dozen kinds of faults and as many clients, and nearly none of them matters. So things are taken away
-one at a time: the time after the break, half of the clients, a kind of fault. What is left out stays out if the same
-invariant still breaks, and this is done over and over until nothing can go any more. The outcome is a plan, which can be
-kept and run again: a seed's meaning changes with every change of how plans are drawn, a plan's does not.
+A failing seed has a dozen kinds of faults and as many clients, and hardly any of them matters. Shrinking removes one thing at
+a time: the time after the failure, half of the clients, a kind of fault. The removal is kept if the same invariant still
+breaks, and the steps are repeated until nothing more can be removed. The result is a plan, which can be kept and run again
+even when the way in which plans are drawn from seeds changes.
 
-A smaller plan is another run, not a part of the same one, since whoever is missing leaves more of everything to the others. So
-what is found in the end may be another way to the same mistake. That does no harm.
+A smaller plan is a different run, not a part of the original one, because the remaining clients behave differently. It may
+therefore reach the same bug in another way, which does no harm.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,16 +17,16 @@ from coordinator.faults.plan import Plan
 from coordinator.faults.simulator import Report
 
 AFTER_S = 0.5
-"""What is left of a run behind the moment at which it broke."""
+"""Time that a plan keeps after the moment of the failure."""
 SPAN_S_MIN = 1.0
 
 _Less = Callable[[Any], Any]
 
 
 def shrink(plan: Plan, run: Callable[[Plan], Report], say: Callable[[Report], None]) -> Report:
-    """The report of the smallest plan that was found; `say` hears of each that is smaller than the last.
+    """The report of the smallest plan found. Calls `say` with the report of every smaller plan on the way.
 
-    `plan` must break something.
+    `plan` must break an invariant.
     """
     best = run(plan)
     assert best.broken is not None, "nothing is broken"
@@ -47,12 +47,12 @@ def shrink(plan: Plan, run: Callable[[Plan], Report], say: Callable[[Report], No
 
 
 def name_of(broken: str) -> str:
-    """The invariant: what stands before the first colon."""
+    """The name of the invariant in a report: the text before the first colon."""
     return broken.partition(":")[0]
 
 
 def _changes(report: Report) -> Iterator[tuple[str, _Less]]:
-    """What may be less, and how much less. First what makes all further runs shorter."""
+    """Fields that may shrink, and how. Those that make all further runs shorter come first."""
     ended_s = round(report.seconds + AFTER_S, 1)
     yield "span_s", lambda span_s: min(span_s, ended_s)
     yield "span_s", lambda span_s: max(round(span_s / 2, 1), SPAN_S_MIN)
@@ -65,7 +65,7 @@ def _changes(report: Report) -> Iterator[tuple[str, _Less]]:
 
 
 def _fewer(least: int) -> tuple[_Less, ...]:
-    """The fewest at once, else half, else one less."""
+    """Tries the minimum first, then half, then one less."""
     return (lambda _: least), (lambda count: max(count // 2, least)), (lambda count: max(count - 1, least))
 
 
@@ -74,7 +74,7 @@ _OFF = {
     "split", "ghosts", "statics", "power_in_write", "assignment_interval_ms", "initial_rebalance_delay_ms",
     "num_standby_replicas", "short_writes",
 }  # fmt: skip
-"""What there may be none of, beside faults that happen every so many seconds."""
+"""Fields that may be set to zero, in addition to the mean times between faults."""
 
 
 def _with(plan: Plan, name: str, value: Any) -> Plan:

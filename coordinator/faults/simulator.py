@@ -36,7 +36,7 @@ from coordinator.faults.server_config import ADDRESS, LOG_DIR, server_config
 from coordinator.faults.streams_clients import StreamsMember
 from coordinator.faults.wire import Caller
 from coordinator.runtime.shard import Status
-from coordinator.server import Server
+from coordinator.server.composition import Server
 from coordinator.topics.engine import Topics
 from coordinator.topics.partition import State
 
@@ -248,7 +248,7 @@ class Simulation:
                 continue
             self.invariants.check(server)
             for found in transaction_clients.hanging_transactions(server):
-                self.broken(transaction_clients.INVARIANT, f"nobody will end what is open: {found}")
+                self.broken(transaction_clients.INVARIANT, f"no coordinator knows the open transaction: {found}")
             if _has_failed(server):
                 if self.plan.durability == "write" or self.machine.random_crash.random() < 0.5:
                     self.event("a log has failed: the operator restarts the server")

@@ -1,12 +1,12 @@
-"""Members of streams groups (KIP-1071) in the simulated world: threads of an application with a repartition topic and state.
+"""Members of streams groups (KIP-1071): threads of an application with a repartition topic and state stores.
 
-What may be concluded is what may be concluded of consumers (consumer_clients.py), with active tasks in the place of
-partitions: task n of a subtopology is the only reader of partition n of the topic that it reads, so a task goes by that
-partition here. It has one member at a time (I8), through every fault; a member's epoch only grows (I7); and what a member
-commits was its own (I9). Standby tasks are kept and named by those that were told to; that no process has a task twice is
-looked at from the inside (recounts.py), since nobody outside can see it.
+The same checks apply as for consumers (consumer_clients.py), with active tasks instead of partitions. Task n of a subtopology
+is the only reader of partition n of its source topic, so a task is represented by that partition here. It has one owner at
+a time (I8), a member's epoch only grows (I7), and a member commits only for its own tasks (I9). Members keep and report the
+standby tasks that they are assigned. That no process has a task twice can only be seen inside the server
+(derived_state_invariants.py).
 
-The topology's own topics are not there at first: the server has to make them, on a disk that fails.
+The topology's internal topics do not exist at first: the server must create them, on a disk that may fail.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ _TopicInfo = StreamsGroupHeartbeatRequest.TopicInfo
 _TaskIds = StreamsGroupHeartbeatRequest.TaskIds
 _TaskOffset = StreamsGroupHeartbeatRequest.TaskOffset
 THREADS = 2
-"""Members of one process, which share what their tasks keep."""
+"""Members (threads) per process; they share the state directory."""
 
 
 class StreamsMember(ConsumerMember):
@@ -32,7 +32,7 @@ class StreamsMember(ConsumerMember):
         super().__init__(world, group_id, number, ownership)
         self.process_id = f"{group_id}-p{number // THREADS}"
         self.sources = {"0": ORDERS, "1": f"{group_id}-repartition"}
-        """Subtopology -> the topic that it reads."""
+        """Subtopology id -> its source topic."""
         self.subtopologies = {topic: subtopology_id for subtopology_id, topic in self.sources.items()}
 
     def _rejoin(self) -> None:
@@ -48,7 +48,7 @@ class StreamsMember(ConsumerMember):
 
     async def _heartbeat(self) -> None:
         history = self.world.history
-        # Given up before it is said.
+        # Revoked tasks are given up before the heartbeat reports it.
         self.positions = {each: at for each, at in self.positions.items() if each in self.assigned}
         owned_then, joins = set(self.positions), self.epoch == JOINING
         request = StreamsGroupHeartbeatRequest(
@@ -112,7 +112,7 @@ class StreamsMember(ConsumerMember):
         )
         return _Topology(1, [first, second])
 
-    # --- what also happens --------------------------------------------------------------------------------------------
+    # --- rare events --------------------------------------------------------------------------------------------
 
     def _change_subscription(self) -> None:
         self.reports = True
@@ -122,10 +122,10 @@ class StreamsMember(ConsumerMember):
             group_id=self.group_id, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
         )
 
-    # --- what must be in the end --------------------------------------------------------------------------------------
+    # --- convergence --------------------------------------------------------------------------------------
 
     async def describe(self) -> Any:
-        """The group. Raises Lost."""
+        """The described group. Raises NoResponse."""
         response = await self.call(StreamsGroupDescribeRequest([self.group_id]), 1)
         if response.groups[0].error_code in RETRIABLE:
             raise NoResponse

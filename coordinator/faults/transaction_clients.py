@@ -1,17 +1,17 @@
-"""Producers of transactions and readers of committed records, and what they hold the server to (I10).
+"""Transactional producers and readers of committed records, and the checks of transactions (I10).
 
-A transaction writes values to some partitions and ends one way or the other; only its producer knows how, and sometimes
-nobody does: the answer to a commit was lost and then the producer was fenced. So each has an outcome that is known or not:
+A transaction writes values to some partitions and then commits or aborts. Only its producer knows the outcome, and sometimes
+not even the producer: if the response to a commit was lost and the producer was then fenced. The checks:
 
-    a value of a transaction that was aborted, or of one that nobody has asked to commit, is never read      (aborted read)
-    a value of one that was committed is never missing below the last stable offset                       (lost write)
-    where nobody knows: all of its values, or none                                                       (torn transaction)
-    a value is read at one offset only, and an offset gives one value only
-    a transaction that is open in a partition is one that its coordinator will end               (hanging transaction)
+    a value of a transaction that was aborted, or whose commit was not requested, is never read       (aborted read)
+    a value of a committed transaction is never missing below the last stable offset                  (lost write)
+    a transaction of unknown outcome shows all of its values or none                                  (torn transaction)
+    a value is read at one offset only, and an offset has one value only
+    an open transaction in a partition is known to its coordinator, which will end it                 (hanging transaction)
 
-The producers speak the second protocol (KIP-890) and share nothing but the topic, which is compacted: every value has a key
-of its own, so that what is aborted may go and what is committed may not. Their requests come late and twice, like those of
-all clients here; a transactional id that is begun anew while its transaction is open ends that.
+The producers use version 2 of the protocol (KIP-890) and share only the topic. It is compacted, and each value has a unique
+key, so that aborted values may be dropped and committed ones may not. As with all clients here, requests may arrive late
+and twice. InitProducerId aborts the open transaction of its transactional id.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from coordinator.log.record import LogRecord
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import EndTxnRequest, InitProducerIdRequest, ProduceRequest
 from coordinator.runtime.shard import Status
-from coordinator.server import Server
+from coordinator.server.composition import Server
 from coordinator.topics.partition import State
 
 LEDGER, PARTITIONS = "ledger", 2
@@ -50,11 +50,11 @@ _FENCED = {
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
 }
-"""The transaction timed out, or a late request of this producer's own began it anew."""
+"""Errors after the transaction timed out, or after a late InitProducerId of the same producer."""
 
 
 class Outcome(Enum):
-    """What became of a transaction, as far as anybody knows."""
+    """The outcome of a transaction, as far as it is known."""
 
     OPEN = "open"
     ASKED = "its commit was asked for"
@@ -64,18 +64,18 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Transaction:
-    """One of a producer's; `places` are those of its acknowledged values."""
+    """A producer's transaction. `places` are those of its acknowledged values."""
 
     name: str
     outcome: Outcome = Outcome.OPEN
     places: dict[tuple[int, int], str] = field(default_factory=dict)
     """Partition and offset -> value."""
     seen: str = ""
-    """A value of it that somebody read."""
+    """One of its values that was read; empty if none was."""
 
 
 class Ledger:
-    """All transactions of a run."""
+    """The transactions of a run and everything known about them."""
 
     def __init__(self, broken: OnBroken) -> None:
         self.transactions: dict[str, Transaction] = {}
@@ -85,11 +85,11 @@ class Ledger:
         self._offsets: list[dict[str, int]] = [{} for _ in range(PARTITIONS)]
 
     def begin(self, name: str) -> Transaction:
-        """A transaction that nobody has asked to commit."""
+        """A new transaction, whose commit has not been requested yet."""
         return self.transactions.setdefault(name, Transaction(name))
 
     def ended(self, transaction: Transaction, outcome: Outcome) -> None:
-        """Its producer knows what became of it."""
+        """The producer learned the outcome."""
         transaction.outcome = outcome
         if outcome is Outcome.COMMITTED:
             self.committed += 1
@@ -97,7 +97,7 @@ class Ledger:
             self._broken(INVARIANT, f"{transaction.seen!r} was read, and {transaction.name} is {outcome.value}")
 
     def read(self, partition: int, offset: int, value: str) -> None:
-        """A reader of committed records got this."""
+        """A reader of committed records received this value."""
         name = value.rpartition(" ")[0]
         transaction = self.transactions[name]
         transaction.seen = value
@@ -107,11 +107,12 @@ class Ledger:
         place = self._offsets[partition].setdefault(value, offset)
         if there != value or place != offset:
             self._broken(
-                INVARIANT, f"partition {partition}: {value!r} was read at {offset}, {there!r} was, or at {place}"
+                INVARIANT,
+                f"partition {partition}: {value!r} was read at {offset}, but {there!r} is there, or it is at {place}",
             )
 
     def must_have(self, partition: int) -> dict[int, str]:
-        """Offset -> value, of everything of which it is sure by now that it is committed."""
+        """Offset -> value for all values that are certainly committed by now."""
         return {
             offset: value
             for transaction in self.transactions.values()
@@ -122,7 +123,7 @@ class Ledger:
 
 
 def hanging_transactions(server: Server) -> list[str]:
-    """Transactions that are open in a partition and that their coordinator does not know of: nobody will end them."""
+    """Transactions that are open in a partition but unknown to their coordinator, so that nothing will ever end them."""
     shards = server.transactions.shards
     if any(shard.status is not Status.ACTIVE for shard in shards):
         return []
@@ -139,14 +140,14 @@ def hanging_transactions(server: Server) -> list[str]:
 
 
 class Accountant(IdempotentClient):
-    """Writes transactions, one after the other. It is answered when one of its own is committed or aborted."""
+    """Writes one transaction after another. It makes progress when one of them commits or aborts."""
 
     def __init__(self, world: World, number: int, ledger: Ledger) -> None:
         super().__init__(world, f"accountant-{number}", PARTITIONS)
         self.ledger = ledger
 
     async def _retry_until_answered(self, ask: Callable[[], Any]) -> tuple[Any, ErrorCode, bool]:
-        """Asks until there is an answer that says something: it, its error, and whether it was asked more than once."""
+        """Retries until a response is not retriable. Returns it, its error, and whether there was a retry."""
         again = False
         while True:
             try:
@@ -172,7 +173,7 @@ class Accountant(IdempotentClient):
         self._producer_id, self._epoch, self._sequences = producer_id, epoch, [0] * PARTITIONS
 
     async def _next_operation(self) -> None:
-        """A transaction."""
+        """Writes a transaction and ends it, or abandons it."""
         self._count += 1
         transaction = self.ledger.begin(f"{self.name} {self._count}")
         for step in range(self.random.randint(1, 4)):
@@ -186,12 +187,12 @@ class Accountant(IdempotentClient):
         await self._end(transaction, committed=self.random.random() < 0.7)
 
     def _abandon(self, transaction: Transaction) -> None:
-        """Its commit was never asked for."""
+        """Leaves the transaction open; its commit was never requested."""
         self.ledger.ended(transaction, Outcome.ABORTED)
         self._producer_id = -1
 
     async def _produce(self, transaction: Transaction, step: int) -> bool:
-        """Whether a batch of the transaction is written."""
+        """Writes one batch; False if the producer was fenced."""
         partition = self.random.randrange(PARTITIONS)
         values = [f"{transaction.name} {step}.{each}" for each in range(self.random.randint(1, 3))]
         self._written_ms += 20
@@ -249,14 +250,14 @@ class Accountant(IdempotentClient):
 
 
 class CommittedReader(PartitionReader):
-    """Reads what is committed, from the beginning to the last stable offset."""
+    """Reads committed records, from the beginning to the last stable offset."""
 
     def __init__(self, world: World, number: int, ledger: Ledger) -> None:
         super().__init__(world, f"committed-reader-{number}", LEDGER, PARTITIONS, READ_COMMITTED)
         self.ledger = ledger
 
     async def read_all(self, partition: int) -> None:
-        """Everything that was sure to be committed when this began must be there. Raises Lost."""
+        """Every value certainly committed when this began must be there. Raises NoResponse."""
         must_have = self.ledger.must_have(partition)
         seen: set[str] = set()
         offset = 0
@@ -285,7 +286,7 @@ class CommittedReader(PartitionReader):
     async def _fetch(
         self, partition: int, offset: int
     ) -> tuple[list[tuple[BatchHeader, Any]], list[tuple[int, int]], int]:
-        """Batches, the aborted transactions in the order in which they begin, and the last stable offset."""
+        """Batches, aborted transactions (first offset, producer id) in order, and the last stable offset."""
         answer = await self.fetch_some(partition, offset)
         content = answer.records or b""
         try:

@@ -1,7 +1,7 @@
-"""The client's end of a connection: requests out as bytes, answers in as messages.
+"""The client's end of a connection: encodes requests and decodes responses.
 
-It splits the stream by itself, not with the server's splitter, and holds the server to one promise on the way: every
-answer belongs to the oldest request that has none yet (I14).
+It splits the stream with code of its own, not with the server's, and checks that each response belongs to the oldest request
+without one (I14), and that it can be decoded completely (I15).
 """
 
 import asyncio
@@ -18,7 +18,7 @@ API_VERSIONS_KEY = 18
 
 
 class NoResponse(Exception):
-    """No answer came, and nobody knows what became of the request."""
+    """No response came; it is unknown whether the request took effect."""
 
 
 class _Pending(NamedTuple):
@@ -29,7 +29,7 @@ class _Pending(NamedTuple):
 
 
 class ClientProtocol(asyncio.Protocol):
-    """Sends requests and completes each one's future with its answer, or with Lost."""
+    """Sends requests, and completes the future of each with the response or with NoResponse."""
 
     def __init__(self, client_id: str, broken: OnBroken) -> None:
         self._client_id = client_id.encode()
@@ -44,7 +44,7 @@ class ClientProtocol(asyncio.Protocol):
         self._transport = transport
 
     def send(self, request: Message, version: int) -> "asyncio.Future[Any]":
-        """Sends the request; the future is the decoded answer."""
+        """Sends the request. The future gets the decoded response."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.lost:
             answer.set_exception(NoResponse())
@@ -68,7 +68,7 @@ class ClientProtocol(asyncio.Protocol):
         correlation_id = int.from_bytes(body[:4], "big")
         if not self._pending or self._pending[0].correlation_id != correlation_id:
             awaited = self._pending[0].correlation_id if self._pending else None
-            self._broken("I14 answered once, in order", f"answer {correlation_id} came, {awaited} was awaited")
+            self._broken("I14 answered once, in order", f"response {correlation_id} came, {awaited} was expected")
             return
         pending = self._pending.popleft()
         codec, response = Codec.of(), f"{pending.name}Response"
@@ -79,9 +79,7 @@ class ClientProtocol(asyncio.Protocol):
             self._broken("I15 replies are decodable", f"{response} v{pending.version}: {error}")
             return
         if end != len(body):
-            self._broken(
-                "I15 replies are decodable", f"{response} v{pending.version}: {len(body) - end} bytes too many"
-            )
+            self._broken("I15 replies are decodable", f"{response} v{pending.version}: {len(body) - end} extra bytes")
         if not pending.answer.done():
             pending.answer.set_result(message)
 
@@ -90,12 +88,12 @@ class ClientProtocol(asyncio.Protocol):
         for pending in self._pending:
             if not pending.answer.done():
                 pending.answer.set_exception(NoResponse())
-                pending.answer.exception()  # some are not awaited any more
+                pending.answer.exception()  # nobody may be waiting for it any more
         self._pending.clear()
 
 
 def frame(request: Message, version: int, correlation_id: int, client_id: bytes) -> bytes:
-    """A request as it goes over the line, with its length."""
+    """An encoded request with its header and length prefix."""
     key = type(request).API_KEY
     assert key is not None
     codec, name = Codec.of(), request.NAME
@@ -108,7 +106,7 @@ def frame(request: Message, version: int, correlation_id: int, client_id: bytes)
 
 
 class Caller:
-    """A client's way to the server: it connects when it must, and gives up when it has waited long enough."""
+    """A client's access to the server: connects on demand, and gives a connection up after a timeout."""
 
     def __init__(
         self,
@@ -118,7 +116,7 @@ class Caller:
         broken: OnBroken,
         linger_s: Callable[[], float],
     ) -> None:
-        """`linger_s()`: how late what was sent on a connection that is given up arrives; 0 for never."""
+        """`linger_s()`: how late the bytes sent on an abandoned connection arrive; 0 means never."""
         self.client_id = client_id
         self._network = network
         self._address = address
@@ -128,7 +126,7 @@ class Caller:
         self._protocol: ClientProtocol | None = None
 
     async def send(self, request: Message, version: int) -> "asyncio.Future[Any]":
-        """Sends; the answer is awaited by `answer`. Raises Lost where there is nobody to send to."""
+        """Sends a request; wait for the response with `answer`. Raises NoResponse if the server does not listen."""
         if self._protocol is None or self._protocol.lost:
             try:
                 self._end, self._protocol = await self._network.connect(
@@ -140,7 +138,7 @@ class Caller:
         return self._protocol.send(request, version)
 
     async def answer(self, answer: "asyncio.Future[Any]", within_s: float) -> Any:
-        """The answer, or Lost; then the connection is given up."""
+        """Waits for the response. On a timeout gives the connection up and raises NoResponse."""
         try:
             return await asyncio.wait_for(answer, within_s)
         except TimeoutError:
@@ -151,7 +149,7 @@ class Caller:
         return await self.answer(await self.send(request, version), within_s)
 
     def give_up(self) -> None:
-        """Leaves the connection; what is on its way may still arrive."""
+        """Abandons the connection; bytes in flight may still arrive."""
         if self._end is not None and not self._end.closed:
             linger_s = self._linger_s()
             if linger_s:
@@ -162,7 +160,7 @@ class Caller:
             self._protocol.lost = True
 
     async def open_raw(self) -> End:
-        """A connection of one's own, on which nothing is heard. Raises Lost."""
+        """A separate connection for raw bytes, whose responses are ignored. Raises NoResponse."""
         try:
             return (await self._network.connect(asyncio.Protocol, *self._address, "10.0.0.66"))[0]
         except ConnectionRefusedError:

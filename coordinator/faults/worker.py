@@ -1,8 +1,7 @@
-"""Worker threads without threads: a function runs at some moment of its delay, and its end is told at the end of it.
+"""Simulated worker threads: a function runs at a random moment within its delay, and `done` is called at the end of it.
 
-When within its delay an fdatasync takes its picture of the file nobody knows. So the moment is drawn: at its start what
-is written meanwhile is not covered, at its end a crash before it loses everything. A program that assumes either is
-found out.
+When within its duration an fdatasync captures the file's content is unknown, so the moment is random. If it is early, data
+written meanwhile is not covered; if it is late, a crash before it loses everything. Code that relies on either is caught.
 """
 
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from coordinator.world.worker import Done
 
 
 class SimulatedWorker:
-    """The twin of `world.worker.Threads`. `delay_s()` says how long the next function takes."""
+    """The simulated twin of `world.worker.Threads`. `delay_s()` returns the duration of the next function."""
 
     def __init__(self, loop: SimulatedLoop, random: Random, delay_s: Callable[[], float]) -> None:
         self._loop = loop
@@ -46,7 +45,7 @@ class SimulatedWorker:
 
 
 class _Job:
-    """A function, and what became of it."""
+    """A function and its outcome."""
 
     __slots__ = ("done", "function", "outcome", "worked")
 

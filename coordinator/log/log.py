@@ -69,7 +69,7 @@ class LastBatch(NamedTuple):
     epoch: int
 
 
-def _nobody() -> Mapping[int, LastBatch]:
+def _no_producers() -> Mapping[int, LastBatch]:
     return {}
 
 
@@ -93,7 +93,7 @@ class Log:
         """Every record before it is durable (Kafka: recovery point)."""
         self.failed: OSError | None = None
         """Set when an fdatasync has failed for good: the log accepts no more writes until it is opened again."""
-        self.last_batches: Callable[[], Mapping[int, LastBatch]] = _nobody
+        self.last_batches: Callable[[], Mapping[int, LastBatch]] = _no_producers
         """Called by a cleaning: producer id -> the last thing it wrote, which must stay in the log."""
         self.compaction_state: object | None = None
         """The last cleaning's `TransactionOutcomes`, from which the next one continues."""

@@ -1,8 +1,8 @@
-"""The two clocks of the outside world, handed to whoever needs the time.
+"""The two clocks of the outside world (Kafka: `Time`).
 
-The wall clock says what goes into records and retention; it may jump. The monotonic clock runs sessions, timeouts and
-delays; it never goes back, and its zero means nothing. Code that mixes the two expires whole groups when an operator
-corrects the time, so each has its own name and there is no plain `now()`.
+The wall clock is for record timestamps and retention; it may jump. The monotonic clock is for sessions, timeouts and delays;
+it never goes back, and its zero is arbitrary. Code that mixes the two would expire whole groups when an operator corrects
+the time, so each clock has its own method and there is no plain `now()`.
 """
 
 import time
@@ -10,13 +10,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Integer milliseconds only: floats never reach records or comparisons."""
+    """Both clocks return integer milliseconds, so that floats never reach records or comparisons."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Milliseconds since the Unix epoch; may go back."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since an unknown moment; never decreases."""
+        """Milliseconds since an arbitrary moment; never goes back."""
 
 
 class RealClock:

@@ -1,17 +1,17 @@
-"""Files and folders, as little of them as a log needs, with one real implementation.
+"""The operations on files and folders that a log needs, and their real implementation.
 
-A log only ever appends, reads at a position, cuts its end and asks for durability, so that is all there is here. The
-rules that the callers rely on, and that the simulated twin (`faults/disk.py`) breaks in every way an operating system
-may:
+A log appends, reads at a position, truncates its end and asks for durability, and no more than that is here. These are the
+rules for callers; the simulated twin (faults/disk.py) exploits them in every way an operating system may:
 
-- `append` puts all bytes at the end of the file or raises. The operating system may accept fewer bytes than offered;
-  `AppendingFile` goes on until all are in. When it raises, some of the bytes may be in the file: the caller cuts them.
-- Nothing is durable before `sync` returned. When `sync` raises, the bytes it should have saved may be lost although
-  reads still show them, and a second `sync` may claim success: never ask twice.
-- A file made, renamed or removed is so after a power cut only if `sync_folder` returned on its folder.
-- `rename` replaces its target in one step.
+- `append` writes all bytes at the end of the file or raises. The operating system may accept fewer bytes than offered;
+  `AppendingFile` continues until all are written. After an error some of the bytes may be in the file, and the caller must
+  truncate them.
+- Nothing is durable before `sync` returns. If `sync` raises, the unsynced bytes may be lost although reads still return
+  them, and a second `sync` may report success: never retry it.
+- A created, renamed or removed file stays so after a power cut only if `sync_folder` returned for its folder.
+- `rename` replaces its target atomically.
 
-Paths are plain strings. Errors are OSError, with errno as the operating system gave it.
+Paths are plain strings. All operations raise OSError with the errno of the operating system.
 """
 
 import errno
@@ -21,81 +21,81 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Errors that pass when somebody makes space: the disk is full, or our part of it."""
+"""The errno values of a full disk and of an exhausted quota: errors that end when space is freed."""
 
 
 class Space(NamedTuple):
-    """A file system's size and what is free of it."""
+    """A file system's size and free space."""
 
     total_bytes: int
     usable_bytes: int
 
 
 class Readable(Protocol):
-    """What can be read at a position."""
+    """Something that can be read at a position."""
 
     def pread(self, offset: int, count: int) -> bytes:
-        """Up to `count` bytes at `offset`; fewer only where the file ends."""
+        """`count` bytes at `offset`; fewer only at the end of the file."""
 
 
 class File(Readable, Protocol):
-    """An open file, written at its end and read anywhere."""
+    """An open file: written at its end, read anywhere."""
 
     def append(self, data: bytes) -> None:
-        """Writes all of `data` at the end, or raises OSError having written an unknown part of it."""
+        """Writes all of `data` at the end. After an OSError an unknown part of it has been written."""
 
     def write_at(self, offset: int, data: bytes) -> None:
-        """Overwrites `data` at `offset`. Within one sector of 512 bytes a power cut leaves the old or the new bytes."""
+        """Writes `data` at `offset`. Within a sector of 512 bytes, a power cut leaves either the old or the new bytes."""
 
     def sync(self) -> None:
-        """Returns when content and length are durable (fdatasync)."""
+        """Makes content and length durable (fdatasync)."""
 
     def size(self) -> int:
         """Length in bytes."""
 
     def truncate(self, size: int) -> None:
-        """Cuts the file to `size` bytes."""
+        """Truncates the file to `size` bytes."""
 
     def close(self) -> None:
-        """Gives the descriptor back; the file must not be used after."""
+        """Closes the descriptor; the file must not be used afterwards."""
 
 
 class Disk(Protocol):
     """A tree of folders and files."""
 
     def open(self, path: str) -> File:
-        """Opens a file for reading and appending, making it if it is missing."""
+        """Opens a file for reading and appending, and creates it if it does not exist."""
 
     def read(self, path: str) -> bytes:
-        """A file's whole content; FileNotFoundError if there is none."""
+        """A file's whole content. Raises FileNotFoundError."""
 
     def list(self, folder: str) -> list[str]:
-        """Names in a folder, sorted; FileNotFoundError if there is none."""
+        """The sorted names in a folder. Raises FileNotFoundError."""
 
     def exists(self, path: str) -> bool:
-        """Whether a file or folder has this name."""
+        """Whether a file or folder with this path exists."""
 
     def make_folder(self, path: str) -> None:
-        """Makes a folder and its missing parents; nothing if it is there."""
+        """Creates a folder and its missing parents; does nothing if it exists."""
 
     def rename(self, source: str, target: str) -> None:
-        """Renames a file or folder; a file at `target` is replaced in one step."""
+        """Renames a file or folder; a file at `target` is replaced atomically."""
 
     def remove(self, path: str) -> None:
-        """Removes a file; FileNotFoundError if there is none."""
+        """Removes a file. Raises FileNotFoundError."""
 
     def remove_folder(self, path: str) -> None:
         """Removes an empty folder."""
 
     def sync_folder(self, path: str) -> None:
-        """Returns when names made, changed or removed in this folder are durable."""
+        """Makes the names created, changed or removed in this folder durable."""
 
     def space(self, path: str) -> Space:
-        """How large the file system is that holds this path, and how much of it may still be written."""
+        """The size of the file system that holds this path, and how much may still be written."""
 
 
 class AppendingFile(ABC):
-    """The one place that deals with short writes, for the real file and the simulated one."""
+    """Handles short writes, for the real and the simulated file."""
 
     __slots__ = ()
 
@@ -109,11 +109,11 @@ class AppendingFile(ABC):
 
     @abstractmethod
     def write_some(self, data: bytes | memoryview) -> int:
-        """Writes a first part of `data` at the end, at least one byte, and says how much; or raises OSError."""
+        """Writes a first part of `data` at the end, at least one byte, and returns its length. Raises OSError."""
 
 
 class RealFile(AppendingFile):
-    """A descriptor and the position of its end. Not in append mode, where Linux appends what `write_at` overwrites."""
+    """A descriptor and the file's length. Not in append mode, in which Linux ignores the offset of `write_at`."""
 
     __slots__ = ("descriptor", "end")
 
@@ -167,7 +167,7 @@ class RealDisk:
         return Path(path).read_bytes()
 
     def list(self, folder: str) -> list[str]:
-        return sorted(os.listdir(folder))  # noqa: PTH208 - a start asks for a hundred folders; Path costs more than the disk
+        return sorted(os.listdir(folder))  # noqa: PTH208 - a start lists a hundred folders, and Path costs more than the disk
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)  # noqa: PTH110 - as above

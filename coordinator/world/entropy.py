@@ -1,14 +1,14 @@
-"""Chance, handed to whoever needs a fresh id.
+"""Randomness for new ids.
 
-Member ids, topic ids and producer ids must be unguessable and never repeat, which no deterministic code can promise. So
-the shell draws them here and passes them to the core as arguments; a simulation draws them from a seed instead.
+Member ids and topic ids must be unguessable and unique, which deterministic code cannot provide. The shell draws them here
+and passes them to the core as arguments; a simulation draws them from a seed.
 """
 
 import os
 from typing import Protocol
 
 _VARIANTS = "89ab"
-"""The digits that a UUID of RFC 9562 may have where it says whose layout it has."""
+"""The hex digits that encode the variant of a UUID in RFC 9562."""
 
 
 class Entropy(Protocol):

@@ -1,4 +1,4 @@
-"""What other packages bring: objects by entry point, a name in a group of names that a package declares when it is installed.
+"""Plugins: objects that installed packages provide as entry points, by group and name.
 
 [project.entry-points."coordinator.assignors"]
 nearest = "mine.assignors:Nearest"
@@ -10,15 +10,18 @@ ASSIGNORS = "coordinator.assignors"
 
 
 class NoSuchPlugin(Exception):
-    """Nothing that is installed has this name."""
+    """No installed package provides an entry point of this name."""
 
 
 def load(group: str, name: str) -> Any:
-    """What the entry point names; a class is called without arguments. Raises NoSuchPlugin, or what its import raises."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - it takes ten milliseconds, and most starts need none
+    """The object behind the entry point; a class is instantiated without arguments.
+
+    Raises NoSuchPlugin, and whatever importing the package raises.
+    """
+    from importlib.metadata import entry_points  # noqa: PLC0415 - importing takes ten milliseconds, and most starts do not need it
 
     found = list(entry_points(group=group, name=name))
     if not found:
-        raise NoSuchPlugin(f"no installed package brings {name} as an entry point of {group}")
+        raise NoSuchPlugin(f"no installed package provides {name} as an entry point of {group}")
     brought = found[0].load()
     return brought() if isinstance(brought, type) else brought

@@ -1,4 +1,4 @@
-"""Blocking work away from the loop: a disk's fdatasync takes milliseconds that every client would wait for."""
+"""Runs blocking work outside the loop, such as an fdatasync, whose milliseconds every client would have to wait for."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,17 +12,17 @@ RunInWorker = Callable[[Callable[[], Any], Done], None]
 
 
 class Worker(Protocol):
-    """Somewhere else to run what blocks."""
+    """Runs blocking functions outside the loop."""
 
     def submit(self, function: Callable[[], Any], done: Done) -> None:
-        """Calls the function there, then `done` on the loop. Functions under way together end in any order."""
+        """Calls the function in a worker, then `done` on the loop. Concurrent functions may finish in any order."""
 
     def close(self) -> None:
-        """Waits for what is under way; each `done` is called in the next turn of the loop."""
+        """Waits for running functions; their `done` callbacks run in the next turn of the loop."""
 
 
 class Threads:
-    """The real one: a few threads."""
+    """The real implementation: a small thread pool."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
         self._loop = loop
@@ -34,7 +34,7 @@ class Threads:
     def _work(self, function: Callable[[], Any], done: Done) -> None:
         try:
             outcome = function()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the loop's side must hear of it
+        except BaseException as error:  # noqa: BLE001 - passed to `done`, which decides
             outcome = error
         self._loop.call_soon_threadsafe(done, outcome)
 

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -13,6 +13,7 @@ from coordinator.groups.consumer.subscription import metadata_hash
 from coordinator.operations.log_dump import dump as log_dump
 from coordinator.operations.log_folders import find_log_folders
 from tests.scenarios.conftest import wait_until_serving
+from tests.support.catalog import Catalog
 from tests.support.kafka_broker import KafkaBroker, dump_segments
 from tests.support.protocol_client import ProtocolMember, wait_for_correct_group
 from tests.support.server_process import ServerProcess
@@ -311,7 +312,7 @@ def test_the_hash_of_a_groups_topics_is_the_one_that_kafka_writes(tmp_path: Path
         for each in written
         if each["type"] == "ConsumerGroupMetadata" and each["value"]
     }
-    catalog = Topics(sizes, ids)
+    catalog = Catalog(sizes, ids)
     assert hashes == {group: hash_of(catalog, topics) for group, topics in groups.items()}
 
 
@@ -326,19 +327,6 @@ def join_modern(link: Connection, group: str, topics: list[str]) -> dict[str, An
 
 def owned(answer: dict[str, Any]) -> int:
     return sum(len(topic["partitions"]) for topic in answer["assignment"]["topic_partitions"])
-
-
-class Topics(NamedTuple):
-    """A catalog with what the hash needs."""
-
-    sizes: dict[str, int]
-    ids: dict[str, bytes]
-
-    def topic_id(self, name: str) -> bytes | None:
-        return self.ids.get(name)
-
-    def partition_count(self, name: str) -> int | None:
-        return self.sizes.get(name)
 
 
 def hash_of(catalog: Any, topics: list[str]) -> int:

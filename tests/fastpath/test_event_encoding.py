@@ -26,10 +26,11 @@ from coordinator.protocol.messages import (
 )
 from coordinator.protocol.subscription import Assignment, encode_assignment
 from coordinator.runtime.serde import Serde
-from tests.groups.harness import Asked, GroupHarness, Topics
+from tests.groups.harness import Asked, GroupHarness
+from tests.support.catalog import Catalog
 
 SERDE = Serde(Codec.of(), EVENT_KEYS)
-CATALOG = Topics({"t": 4, "a topic with a long name" * 9: 200})
+CATALOG = Catalog({"t": 4, "a topic with a long name" * 9: 200})
 TOPIC_IDS = [CATALOG.topic_id(name) for name in CATALOG.topics]
 
 texts = st.text(max_size=20) | st.text(min_size=120, max_size=300)

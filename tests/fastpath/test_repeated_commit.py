@@ -37,37 +37,6 @@ Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 Partition = OffsetCommitRequest.OffsetCommitRequestPartition
 
 
-class Topics:
-    """The topics of both servers: name -> id and number of partitions."""
-
-    def __init__(self):
-        self.version = 0
-        self.by_name = {}
-        self.put("t", 4)
-        self.put("u", 2)
-
-    def put(self, name, partitions):
-        self.version += 1
-        topic_id, _ = self.by_name.get(name, (self.version.to_bytes(16), 0))
-        self.by_name[name] = topic_id, partitions
-
-    def remove(self, name):
-        self.version += 1
-        self.by_name.pop(name, None)
-
-    def topic_names(self):
-        return list(self.by_name)
-
-    def topic_id(self, name):
-        return self.by_name[name][0] if name in self.by_name else None
-
-    def topic_name(self, topic_id):
-        return next((name for name, (each, _) in self.by_name.items() if each == topic_id), None)
-
-    def partition_count(self, name):
-        return self.by_name[name][1] if name in self.by_name else None
-
-
 class Connection:
     """A client's connection that keeps its exchanges."""
 
@@ -91,12 +60,10 @@ class Connection:
 
 
 class World(EventWorld):
-    make_catalog = Topics
-
     def __init__(self, *, fastpath, policy="all"):
         if fastpath:
             self.encoders, self.bulk_replayers = EVENT_ENCODERS, bulk_replayers
-        super().__init__("write", policy)
+        super().__init__("write", policy, topics={"t": 4, "u": 2})
         apis = {module.API.key: replace(module.API, is_cacheable=False) for module in MODULES}
         uuids = count()
         server = SimpleNamespace(
@@ -256,7 +223,7 @@ def test_responses_logs_events_and_state_are_equal(steps, policy):
                     world.advance(delay_ms)
             case ("put", name, partitions):
                 for world in twins.worlds:
-                    world.catalog.put(name, partitions)
+                    world.catalog.add(name, partitions)
             case ("remove", name):
                 for world in twins.worlds:
                     world.catalog.remove(name)
@@ -308,7 +275,7 @@ def test_a_client_that_never_repeats_a_commit_costs_few_templates():
     twins = Twins()
     twins.join()
     for world in twins.worlds:
-        world.catalog.put("t", 1_000)
+        world.catalog.add("t", 1_000)
     templates = set()
     for number in range(200):
         twins.commit("classic", 8, {("t", number): (1, 1)})
@@ -329,7 +296,7 @@ def test_a_deleted_topic_is_refused_and_a_recreated_one_has_its_new_id():
         twins.commit("classic", 8, one(5))
         assert type(twins.worlds[0].connections[0].exchanges[-1].request) is not RepeatedCommit
         for world in twins.worlds:
-            world.catalog.put("t", 4)
+            world.catalog.add("t", 4)
         twins.commit("classic", 8, one(6))
         assert type(twins.worlds[0].connections[0].exchanges[-1].request) is RepeatedCommit
     twins.check()

@@ -32,32 +32,10 @@ from coordinator.requests import heartbeat as heartbeat_api
 from coordinator.requests import join_group, leave_group, sync_group
 from coordinator.runtime.result import Fact, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde
+from tests.support.catalog import Catalog
 
 START_MS = 1_000_000
 Operation = Callable[[Any, Any, Any, int], Result]
-
-
-class Topics:
-    """A catalog of topics: name -> partitions. A topic's id is its name, padded."""
-
-    def __init__(self, topics: Mapping[str, int]) -> None:
-        self.topics = dict(topics)
-
-    @property
-    def version(self) -> int:
-        return hash(tuple(self.topics.items()))
-
-    def topic_names(self) -> list[str]:
-        return list(self.topics)
-
-    def topic_id(self, name: str) -> bytes | None:
-        return name.encode().ljust(16, b"\0")[:16] if name in self.topics else None
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        return next((name for name in self.topics if self.topic_id(name) == topic_id), None)
-
-    def partition_count(self, name: str) -> int | None:
-        return self.topics.get(name)
 
 
 class Asked:
@@ -116,7 +94,7 @@ class GroupHarness:
     def __init__(self, topics: Mapping[str, int] | None = None, **config: Any) -> None:
         settings = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 10} | config
         self.config = GroupsConfig(**settings)
-        self.catalog = Topics({"t": 4} if topics is None else topics)
+        self.catalog = Catalog({"t": 4} if topics is None else topics)
         self.now_ms = START_MS
         self.records: list[Record] = []
         self.batch_ends: list[int] = [0]

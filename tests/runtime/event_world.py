@@ -57,7 +57,9 @@ class EventWorld(ShardWorld):
     encoders: Mapping[type, Any] = MappingProxyType({})
     bulk_replayers = None
 
-    def __init__(self, durability="fsync", policy="all", event_segment_bytes=1 << 30, event_retention_bytes=None):
+    def __init__(
+        self, durability="fsync", policy="all", event_segment_bytes=1 << 30, event_retention_bytes=None, topics=None
+    ):
         self.policy = policy
         self.event_settings = LogSettings(
             segment_bytes=event_segment_bytes,
@@ -66,7 +68,7 @@ class EventWorld(ShardWorld):
             retention_bytes=event_retention_bytes,
         )
         self.runs = 0
-        super().__init__(durability, PickyDisk())
+        super().__init__(durability, PickyDisk(), topics=topics)
 
     def open(self):
         self.runs += 1

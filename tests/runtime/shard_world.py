@@ -9,21 +9,9 @@ from coordinator.log.writer import Writer
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard
+from tests.support.catalog import Catalog
 
 TOPIC_ID = b"t" * 16
-
-
-class Catalog:
-    version = 1
-
-    def topic_id(self, name):
-        return TOPIC_ID
-
-    def topic_name(self, topic_id):
-        return "t"
-
-    def partition_count(self, name):
-        return 16
 
 
 class ReplyTarget:
@@ -55,9 +43,7 @@ class ReplyTarget:
 class ShardWorld:
     """`turn()` ends a turn of the loop; `finish_syncs()` lets the worker do what it was given."""
 
-    make_catalog = Catalog
-
-    def __init__(self, durability="fsync", disk=None, segment_bytes=1 << 30):
+    def __init__(self, durability="fsync", disk=None, segment_bytes=1 << 30, topics=None):
         self.segment_bytes = segment_bytes
         self.disk = disk or SimulatedDisk()
         self.disk.make_folder("data")
@@ -68,7 +54,7 @@ class ShardWorld:
         self.timers = []
         self.facts = []
         self.durability = durability
-        self.catalog = self.make_catalog()
+        self.catalog = Catalog({"t": 16} if topics is None else topics, {"t": TOPIC_ID})
         self.open()
 
     def open(self):

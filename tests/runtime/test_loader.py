@@ -15,7 +15,7 @@ from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.loader import load
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
-from tests.runtime.shard_world import Catalog
+from tests.support.catalog import Catalog
 
 TRANSACTIONAL = 1 << 4
 SERDE = Serde(Codec.of(None), RECORD_KEYS)
@@ -61,7 +61,7 @@ class History:
                 self.meaning[partition] = staged
 
     def loaded(self):
-        groups = GroupMachine(GroupsConfig(), Catalog())
+        groups = GroupMachine(GroupsConfig(), Catalog({"t": 16}))
         load(self.log, SERDE, groups)
         return {
             partition: value.offset for (_, partition), value in groups.offsets.by_group.get("g", {}).items()

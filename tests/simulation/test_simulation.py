@@ -307,6 +307,6 @@ def test_a_known_mistake_is_caught(mutant: Patch, changes: dict[str, Any], monke
         broken = simulator.run(plan).broken
         if broken is not None:
             # What a lost sync takes may show first in a log that is refused, or to a producer whose batch is gone.
-            assert re.match(r"I\d+ |a server starts on a sound disk|an answer is one that Kafka gives", broken), broken
+            assert re.match(r"I\d+ |a server starts on a sound disk|errors are ones that Kafka returns", broken), broken
             return
     pytest.fail(f"{mutant.__name__} was not caught")

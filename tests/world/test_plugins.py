@@ -5,8 +5,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from coordinator import server
 from coordinator.groups.assignors.uniform import UniformAssignor
+from coordinator.server import CannotStart, composition
 from coordinator.world import plugins
 
 
@@ -33,7 +33,7 @@ def test_a_class_is_made_and_an_object_taken_as_it_is(monkeypatch):
 
 def test_the_assignors_of_the_configuration_come_in_its_order(monkeypatch):
     installed(monkeypatch, first=f"{__name__}:First")
-    assignors = server._assignors(("first", "uniform"))
+    assignors = composition.load_assignors(("first", "uniform"))
     assert list(assignors) == ["first", "uniform"]
     assert isinstance(assignors["uniform"], UniformAssignor)
 
@@ -41,8 +41,8 @@ def test_the_assignors_of_the_configuration_come_in_its_order(monkeypatch):
 @pytest.mark.parametrize("found", [{}, {"first": "no.such.module:X"}, {"first": "builtins:len"}])
 def test_a_server_does_not_start_with_an_assignor_that_is_none(monkeypatch, found):
     installed(monkeypatch, **found)
-    with pytest.raises(server.CannotStart, match=r"group\.consumer\.assignors: first"):
-        server._assignors(("first",))
+    with pytest.raises(CannotStart, match=r"group\.consumer\.assignors: first"):
+        composition.load_assignors(("first",))
 
 
 MADE = First()

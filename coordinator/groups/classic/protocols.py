@@ -7,12 +7,8 @@ A tie falls to whatever comes first when Kafka walks a Java HashMap of the names
 behaviour (two members, two assignors, opposite preferences: the same one wins every time), so it is computed here.
 """
 
-from collections.abc import Iterable
-
 from coordinator.groups.classic.group import ClassicGroup
-from coordinator.protocol.java import string_hash
-
-_TABLE_INITIAL = 16
+from coordinator.protocol.java import hash_map_order
 
 
 def select_protocol(group: ClassicGroup) -> str:
@@ -28,18 +24,4 @@ def select_protocol(group: ClassicGroup) -> str:
         favourite = next(name for name, _ in member.protocols if name in shared)
         votes[favourite] = votes.get(favourite, 0) + 1
     # max keeps the first of equals.
-    return max(in_java_order(votes), key=votes.__getitem__)
-
-
-def in_java_order(names: Iterable[str]) -> list[str]:
-    """Names in the order of java.util.HashMap, given in the order in which they were put."""
-    listed = list(names)
-    table = _TABLE_INITIAL
-    while len(listed) * 4 > table * 3:
-        table *= 2
-    return sorted(listed, key=lambda name: _bucket(name, table))
-
-
-def _bucket(name: str, table: int) -> int:
-    value = string_hash(name) & 0xFFFFFFFF
-    return (value ^ value >> 16) & (table - 1)
+    return max(hash_map_order(votes), key=votes.__getitem__)

@@ -7,13 +7,13 @@ gone have no name and are left out.
 from collections.abc import Iterable
 from typing import Any
 
-from coordinator.groups.classic.protocols import in_java_order
 from coordinator.groups.consumer.group import NO_PARTITIONS, ConsumerGroup, find_consumer_group
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.epochs.describe import absent, group_view, listed, member_view, other_owners, progress_view
 from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Catalog, Groups
+from coordinator.protocol.java import hash_map_order
 from coordinator.protocol.messages import ConsumerGroupDescribeResponse, ListGroupsResponse
 
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
@@ -50,7 +50,7 @@ def describe_consumer_group(groups: Groups, group_id: str) -> _Described:
 
 def assignor_of(groups: Groups, group: ConsumerGroup) -> str:
     """The assignor that most members ask for, or the default."""
-    known = in_java_order(name for name in group.assignors if name in groups.assignors)
+    known = hash_map_order(name for name in group.assignors if name in groups.assignors)
     return max(known, key=group.assignors.__getitem__) if known else next(iter(groups.assignors))
 
 

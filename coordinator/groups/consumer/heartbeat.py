@@ -10,7 +10,6 @@ have lost what it knew.
 from dataclasses import replace
 
 from coordinator.groups.consumer.group import ConsumerGroup, find_consumer_group, join_key, session_key, sync_key
-from coordinator.groups.consumer.leave import remove
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.reconcile import Owned
 from coordinator.groups.consumer.soft_state import CachedHeartbeat
@@ -24,7 +23,6 @@ from coordinator.groups.epochs.heartbeat import (
     existing,
     existing_to_leave,
     fence_epoch,
-    has_changed,
     invalid,
     refused_facts,
 )
@@ -68,7 +66,7 @@ def _heartbeat(groups: Groups, request: ConsumerGroupHeartbeatRequest, context: 
     group_id, epoch = request.group_id, request.member_epoch
     if epoch < 0:
         update = existing_to_leave(ConsumerUpdate, groups, group_id, now_ms)
-        leave(update, remove, request.member_id, request.instance_id, epoch)
+        leave(update, request.member_id, request.instance_id, epoch)
         return update.result(ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=epoch))
     if epoch == JOINING_EPOCH:
         update = groups.migration.update_to_join(groups, group_id, request.member_id, now_ms)
@@ -147,7 +145,7 @@ def _advance(
     if not update.emit_if_joined(new, context) and request.member_epoch != JOINING_EPOCH:
         update.facts += acknowledged(groups, group, group.members[new.member_id], owned)
     settings = groups.settings.consumer(update.group_id)
-    update.arm_session(new.member_id, settings.session_timeout_ms)
+    update.arm(session_key(update.group_id, new.member_id), settings.session_timeout_ms)
     if old.classic is not None:
         group.soft.rejoin_pending.discard(new.member_id)
         update.disarm(join_key(update.group_id, new.member_id))
@@ -160,9 +158,10 @@ def _advance(
     says_everything = (
         request.rebalance_timeout_ms != UNCHANGED
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
-        and request.topic_partitions is not None
+        and owned is not None
     )
-    if request.member_epoch == JOINING_EPOCH or says_everything or has_changed(old.assigned, new.assigned):
+    has_changed = old.assigned is not new.assigned and old.assigned != new.assigned
+    if request.member_epoch == JOINING_EPOCH or says_everything or has_changed:
         answer.assignment = _to_response(new.assigned)
         update.facts += delivered(groups, group, new)
     return update.result(answer)

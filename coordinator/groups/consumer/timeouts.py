@@ -13,7 +13,6 @@ from functools import partial
 from operator import attrgetter
 
 from coordinator.groups.consumer.group import find_consumer_group
-from coordinator.groups.consumer.leave import remove
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.subscription import follow, metadata_hash, resolve
 from coordinator.groups.consumer.update import ConsumerUpdate
@@ -38,7 +37,7 @@ def _is_classic(member: ConsumerMember) -> bool:
     return member.classic is not None
 
 
-_fire = partial(fire, ConsumerUpdate, remove)
+_fire = partial(fire, ConsumerUpdate)
 fire_session = partial(_fire, cause="a member's session timed out")
 fire_rebalance = partial(
     _fire, cause="a member did not give up its partitions in time", is_due=attrgetter("has_revocation_deadline")

@@ -19,7 +19,6 @@ from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from coordinator.groups.assignors.assignor import AssignorError, GroupSpec, MemberSpec, Partitions, run
-from coordinator.groups.classic.protocols import in_java_order
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import (
     NO_PARTITIONS,
@@ -36,6 +35,7 @@ from coordinator.groups.epochs.update import MemberTimers, ModernUpdate, RecordT
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.java import hash_map_order
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Result
 
@@ -118,7 +118,13 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
 
     def raise_epoch(self, new_hash: int, cause: str, member_id: str) -> None:
         """Writes the next group epoch, and begins a rebalance."""
-        self.write_group_epoch(lambda epoch: records.group_epoch(self.group_id, epoch, new_hash), cause, member_id)
+        self.group_epoch += 1
+        self.records.append(records.group_epoch(self.group_id, self.group_epoch, new_hash))
+        self.begin_rebalance(cause, member_id)
+
+    def _convert_without(self, members: Sequence[ConsumerMember]) -> bool:
+        """If those who stay all speak the classic protocol, the group becomes a classic one (migration/downgrade.py)."""
+        return self.groups.migration.downgrades_without(self, members)
 
     def _raise_epoch_without(self, members: Sequence[ConsumerMember], cause: str) -> None:
         group, catalog = self.group, self.groups.catalog
@@ -170,7 +176,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
         if not known:
             return next(iter(self.groups.assignors))
         # max keeps the first of equals.
-        return max(in_java_order(known) if len(known) > 1 else known, key=counts.__getitem__)
+        return max(hash_map_order(known) if len(known) > 1 else known, key=counts.__getitem__)
 
     def _retarget(self, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Partitions]:
         """The target's epoch and the member's part of it; of a new target, if one is due."""

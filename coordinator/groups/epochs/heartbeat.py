@@ -91,18 +91,14 @@ def fence_epoch(
     """
     epoch = request.member_epoch
     member: Member = member_of_request(update.group, request.member_id, request.instance_id)
-    if epoch > member.member_epoch:
-        raise _fenced(update, "greater", epoch, member.member_epoch)
-    if epoch < member.member_epoch and not (epoch == member.previous_member_epoch and owns_no_more(member)):
-        raise _fenced(update, "smaller", epoch, member.member_epoch)
-    return member
-
-
-def _fenced(update: ModernUpdate[Any, Any, Any], how: str, received: int, known: int) -> KafkaError:
-    return KafkaError(
+    known = member.member_epoch
+    if epoch == known or (epoch < known and epoch == member.previous_member_epoch and owns_no_more(member)):
+        return member
+    raise KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The {update.KIND.label} group member has a {how} member epoch ({received}) than the one known by the "
-        f"group coordinator ({known}). The member must abandon all its partitions and rejoin.",
+        f"The {update.KIND.label} group member has a {'greater' if epoch > known else 'smaller'} member epoch ({epoch}) "
+        f"than the one known by the group coordinator ({known}). "
+        "The member must abandon all its partitions and rejoin.",
     )
 
 
@@ -113,8 +109,3 @@ def contains_all(held: Mapping[Place, Container[int]], owned: Iterable[tuple[Pla
         if known is None or not all(number in known for number in numbers):
             return False
     return True
-
-
-def has_changed(old: Any, new: Any) -> bool:
-    """Whether two assignments differ; most are the same object."""
-    return old is not new and old != new

@@ -6,22 +6,15 @@ Any other is removed: what it held is free from that moment.
 Kafka: `GroupMetadataManager.consumerGroupLeave`, `streamsGroupLeave`.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from coordinator.groups.epochs.member import LEAVING_FOR_A_WHILE_EPOCH, ModernMember
 from coordinator.groups.epochs.membership import member_of_request
 from coordinator.groups.epochs.update import ModernUpdate
 from coordinator.groups.events import member_left
 
-Member = TypeVar("Member", bound=ModernMember)
-Update = TypeVar("Update", bound=ModernUpdate[Any, Any, Any])
 
-Remove = Callable[[Update, Sequence[Any], str], None]
-"""How members of a kind are removed: an update, the members and the cause."""
-
-
-def leave(update: Update, remove: Remove[Update], member_id: str, instance_id: str | None, epoch: int) -> None:
+def leave(update: ModernUpdate[Any, Any, Any], member_id: str, instance_id: str | None, epoch: int) -> None:
     """`epoch`: -1 or -2. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     member: ModernMember = member_of_request(update.group, member_id, instance_id)
     is_away = instance_id is not None and epoch == LEAVING_FOR_A_WHILE_EPOCH
@@ -33,4 +26,4 @@ def leave(update: Update, remove: Remove[Update], member_id: str, instance_id: s
         update.disarm(update.TIMERS.rebalance(group_id, member.member_id))
         update.emit("static_member_away", member_id=member.member_id, instance_id=member.instance_id)
     else:
-        remove(update, [member], "a member left")
+        update.remove([member], "a member left")

@@ -11,16 +11,13 @@ streams groups; the members are removed by `consumerGroupFenceMember`, `streamsG
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
-from coordinator.groups.epochs.leave import Remove
 from coordinator.groups.epochs.member import ModernMember
 from coordinator.groups.epochs.update import MemberTimers, ModernUpdate
 from coordinator.groups.events import member_expired
 from coordinator.groups.state import Groups
 from coordinator.runtime.result import Result, Timer, TimerKey
-
-Update = TypeVar("Update", bound=ModernUpdate[Any, Any, Any])
 
 
 def timers_after_load(
@@ -33,8 +30,7 @@ def timers_after_load(
 
 
 def fire(
-    kind: type[Update],
-    remove: Remove[Update],
+    kind: type[ModernUpdate[Any, Any, Any]],
     groups: Groups,
     key: TimerKey,
     now_ms: int,
@@ -52,5 +48,5 @@ def fire(
         update.group_id, update.KIND, member.member_id, member.instance_id, member.member_epoch, timeout
     )
     update.emit("member_expired", event, member_id=member.member_id, timeout=timeout)
-    remove(update, [member], cause)
+    update.remove([member], cause)
     return update.result(None)

@@ -11,7 +11,7 @@ What differs between the kinds is in a few class attributes and in the abstract 
 streams/update.py add the steps of their heartbeats.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -53,7 +53,7 @@ class MemberTimers(NamedTuple):
     others: tuple[Callable[[str, str], TimerKey], ...] = ()
 
 
-class ModernUpdate(GroupUpdate, Generic[Group, Member, Part]):
+class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
     """What an operation wants done, and the group as it will be."""
 
     __slots__ = ("group", "group_epoch", "groups", "now_ms", "replaced")
@@ -85,10 +85,6 @@ class ModernUpdate(GroupUpdate, Generic[Group, Member, Part]):
 
     # --- members ------------------------------------------------------------------------------------------------------
 
-    def arm_session(self, member_id: str, session_timeout_ms: int) -> None:
-        """Starts the member's session again."""
-        self.arm(self.TIMERS.session(self.group_id, member_id), session_timeout_ms)
-
     def disarm_all_of(self, member_id: str) -> None:
         """Stops all timers of a member that is removed."""
         timers = self.TIMERS
@@ -110,13 +106,16 @@ class ModernUpdate(GroupUpdate, Generic[Group, Member, Part]):
         """Removes members, which are all different; does nothing if there are none.
 
         What they held is free from that moment, and the group's epoch is raised so that the next target takes it into account.
+        Kafka: `GroupMetadataManager.consumerGroupFenceMembers`, `streamsGroupFenceMember`.
         """
-        if members:
-            self.dismiss(members, cause)
-            self.write_removal(members, cause)
-
-    def write_removal(self, members: Sequence[Member], cause: str) -> None:
-        """Writes that the members are gone, and the epochs of the group without them."""
+        if not members:
+            return
+        named = [member.member_id for member in members[:MEMBERS_NAMED_MAX]]
+        self.emit("members_left", count=len(members), members=named, cause=cause)
+        for member in members:
+            self.disarm_all_of(member.member_id)
+        if self._convert_without(members):
+            return
         for member in members:
             self.records += self.RECORDS.member_tombstones(self.group_id, member.member_id)
         self._raise_epoch_without(members, cause)
@@ -125,12 +124,9 @@ class ModernUpdate(GroupUpdate, Generic[Group, Member, Part]):
             self.records.append(self.RECORDS.target_epoch(self.group_id, self.group_epoch, 0))
             self.end_rebalances(self.group_epoch, members[-1].member_id, 0)
 
-    def dismiss(self, members: Sequence[Member], cause: str) -> None:
-        """Emits that members leave, and stops their timers."""
-        named = [member.member_id for member in members[:MEMBERS_NAMED_MAX]]
-        self.emit("members_left", count=len(members), members=named, cause=cause)
-        for member in members:
-            self.disarm_all_of(member.member_id)
+    def _convert_without(self, members: Sequence[Member]) -> bool:  # noqa: ARG002 - only some kinds convert
+        """Converts the group to another kind, if that is what it becomes without these members; returns whether it did."""
+        return False
 
     @abstractmethod
     def _raise_epoch_without(self, members: Sequence[Member], cause: str) -> None:
@@ -138,18 +134,13 @@ class ModernUpdate(GroupUpdate, Generic[Group, Member, Part]):
 
     # --- rebalances ---------------------------------------------------------------------------------------------------
 
-    def write_group_epoch(self, record: Callable[[int], Record], cause: str, member_id: str) -> None:
-        """Raises the group's epoch: writes its record and begins a rebalance."""
-        self.group_epoch += 1
-        self.records.append(record(self.group_epoch))
-        self._begin_rebalance(cause, member_id)
-
-    def _begin_rebalance(self, cause: str, member_id: str) -> None:
+    def begin_rebalance(self, cause: str, member_id: str) -> None:
+        """The group's epoch was raised: remembers the cause and emits it."""
         epoch, kind = self.group_epoch, self.KIND
         rebalance = Rebalance(epoch=epoch, cause=cause, member_id=member_id, started_ms=self.now_ms)
         self.group.soft.rebalances.append(rebalance)
         event = rebalance_started(self.group_id, kind, epoch, cause, member_id, None)
-        self.emit("rebalance_started", event, kind=kind.name.lower(), epoch=epoch, cause=cause, member_id=member_id)
+        self.emit("rebalance_started", event, kind=kind.label, epoch=epoch, cause=cause, member_id=member_id)
 
     def end_rebalances(self, epoch: int, last_reconciled: str, members: int) -> None:
         """Every member has reached the epoch, or none is left. Rebalances that were overtaken end with it."""
@@ -211,22 +202,16 @@ class ModernUpdate(GroupUpdate, Generic[Group, Member, Part]):
     # --- the member's step --------------------------------------------------------------------------------------------
 
     def write_step(self, before: Member, after: Member, target_epoch: int) -> None:
-        """Writes the member's step towards the target, sets its rebalance timer, and notes whether it ends a rebalance."""
+        """Writes the member's step towards the target, sets its rebalance timer, and ends the rebalance if it was the last."""
         self.records.append(self.RECORDS.current_assignment(self.group_id, after))
-        self._update_rebalance_timer(before, after)
-        if after.is_reconciled_to(target_epoch) and target_epoch >= self.group_epoch:
-            self._record_reached(after.member_id, target_epoch)
-
-    def _update_rebalance_timer(self, before: Member, after: Member) -> None:
         key = self.TIMERS.rebalance(self.group_id, after.member_id)
         if after.has_revocation_deadline:
             self.arm(key, max(after.rebalance_timeout_ms, 0))
         elif before.has_revocation_deadline:
             self.disarm(key)
-
-    def _record_reached(self, member_id: str, target_epoch: int) -> None:
-        """The member has reached the target of the group's epoch. When it is the last, the rebalance is over."""
-        group = self.group
+        if target_epoch < self.group_epoch or not after.is_reconciled_to(target_epoch):
+            return
+        group, member_id = self.group, after.member_id
         for rebalance in group.soft.rebalances:
             if rebalance.ended_ms is None:
                 rebalance.waits[member_id] = self.now_ms - rebalance.started_ms

@@ -33,7 +33,6 @@ from coordinator.groups.consumer.group import (
     session_key,
     sync_key,
 )
-from coordinator.groups.consumer.leave import remove
 from coordinator.groups.consumer.member import ClassicPart, ConsumerMember, MemberState, owned_from_the_start
 from coordinator.groups.consumer.reconcile import Owned, holds_on
 from coordinator.groups.consumer.static_members import join as join_static
@@ -346,7 +345,7 @@ def leave_consumer_group(
                 groups, group.group_id, each.member_id, each.group_instance_id, -1, code, "LeaveGroup"
             )
         left.append(_Left(each.member_id, each.group_instance_id, code))
-    remove(update, list(gone.values()), "a member left")
+    update.remove(list(gone.values()), "a member left")
     if is_batch:
         return update.result(LeaveGroupResponse(error_code=ErrorCode.NONE, members=left))
     return update.result(LeaveGroupResponse(error_code=left[0].error_code))

@@ -28,7 +28,6 @@ from coordinator.groups.epochs.heartbeat import (
     existing,
     existing_to_leave,
     fence_epoch,
-    has_changed,
     invalid,
     refused_facts,
 )
@@ -40,7 +39,7 @@ from coordinator.groups.events import delivered, event_only, group_converted, ow
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.streams.configure import Configured
-from coordinator.groups.streams.group import StreamsGroup, find_streams_group
+from coordinator.groups.streams.group import StreamsGroup, find_streams_group, session_key
 from coordinator.groups.streams.member import Endpoint, MemberState, StreamsMember, Tasks, TasksTuple
 from coordinator.groups.streams.partitions import as_reader, partitions_by_endpoint
 from coordinator.groups.streams.soft_state import NO_TASK_OFFSETS, CachedHeartbeat, StreamsSoftState, TaskOffsets
@@ -108,7 +107,7 @@ def _heartbeat(groups: Groups, request: StreamsGroupHeartbeatRequest, context: R
 
 
 def _leave(update: StreamsUpdate, request: StreamsGroupHeartbeatRequest) -> Result:
-    leave(update, StreamsUpdate.remove, request.member_id, request.instance_id, request.member_epoch)
+    leave(update, request.member_id, request.instance_id, request.member_epoch)
     if request.shutdown_application:
         update.group.soft.shutdown_by = update.group.soft.shutdown_by or request.member_id
     return update.result(StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
@@ -162,7 +161,7 @@ def _answer(
     before = group.members.get(new.member_id)
     if not update.emit_if_joined(new, context) and before is not None and not is_joining and _owns_all(request, before):
         update.facts += owns_all(groups, group, as_reader(group, before, topology, groups.catalog), Kind.STREAMS)
-    update.arm_session(new.member_id, settings.session_timeout_ms)
+    update.arm(session_key(update.group_id, new.member_id), settings.session_timeout_ms)
     answer = StreamsGroupHeartbeatResponse(
         member_id=new.member_id,
         member_epoch=new.member_epoch,
@@ -170,7 +169,7 @@ def _answer(
         task_offset_interval_ms=settings.task_offset_interval_ms,
         acceptable_recovery_lag=settings.acceptable_recovery_lag,
     )
-    tasks_changed = has_changed(old.assigned, new.assigned)
+    tasks_changed = old.assigned is not new.assigned and old.assigned != new.assigned
     if is_joining or tasks_changed or _lacks_some(request, new):
         answer.active_tasks = _to_response(new.assigned.active)
         answer.standby_tasks = _to_response(new.assigned.standby)

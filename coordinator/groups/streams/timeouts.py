@@ -26,7 +26,7 @@ def resume_all(groups: Groups) -> Iterable[Timer]:
             yield from timers_after_load(StreamsUpdate.TIMERS, group_id, member, session_ms)
 
 
-_fire = partial(fire, StreamsUpdate, StreamsUpdate.remove)
+_fire = partial(fire, StreamsUpdate)
 fire_session = partial(_fire, cause="a member's session timed out")
 fire_rebalance = partial(
     _fire, cause="a member did not give up its tasks in time", is_due=attrgetter("has_revocation_deadline")

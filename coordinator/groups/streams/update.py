@@ -137,17 +137,16 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
     def _raise_epoch(
         self, metadata_hash: int, validated: int, configs: Mapping[str, str], cause: str, member_id: str
     ) -> None:
-        self.write_group_epoch(
-            lambda epoch: records.group_epoch(
-                self.group,
-                epoch,
-                metadata_hash=metadata_hash,
-                validated_topology_epoch=validated,
-                assignment_configs=configs,
-            ),
-            cause,
-            member_id,
+        self.group_epoch += 1
+        record = records.group_epoch(
+            self.group,
+            self.group_epoch,
+            metadata_hash=metadata_hash,
+            validated_topology_epoch=validated,
+            assignment_configs=configs,
         )
+        self.records.append(record)
+        self.begin_rebalance(cause, member_id)
 
     def _raise_epoch_without(self, members: Sequence[StreamsMember], cause: str) -> None:
         group = self.group

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.groups.classic.protocols import in_java_order
 from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.java import hash_map_order
 from tests.groups.harness import GroupHarness
 
 
@@ -42,12 +42,12 @@ def test_a_tie_goes_to_javas_order_and_not_to_a_member():
     ],
 )
 def test_names_come_in_the_order_of_a_java_hash_map(names, expected):
-    assert in_java_order(names) == expected
+    assert hash_map_order(names) == expected
 
 
 def test_more_names_make_a_larger_hash_table():
     numbers = [7, 70, 14, 49, 28, 84, 0, 63, 42, 21, 77, 56, 35]  # as Java prints them
-    assert in_java_order(f"protocol-{7 * i}" for i in range(13)) == [f"protocol-{n}" for n in numbers]
+    assert hash_map_order(f"protocol-{7 * i}" for i in range(13)) == [f"protocol-{n}" for n in numbers]
 
 
 def test_a_member_cannot_take_away_the_last_protocol_in_common():

@@ -10,20 +10,17 @@ from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.subscription import metadata_hash, topic_hash
 from tests.groups.consumer.consumer_world import ConsumerHarness
+from tests.support.catalog import Catalog
 
 ORDERS = bytes(range(1, 17))
 NEGATIVE = b"\xff" * 15 + b"\xfe"
 
 
-class Catalog:
-    def __init__(self, **topics):
-        self.topics = topics
-
-    def topic_id(self, name):
-        return self.topics[name][0] if name in self.topics else None
-
-    def partition_count(self, name):
-        return self.topics[name][1] if name in self.topics else None
+def catalog_of(**topics):
+    """A catalog of these topics: name -> (id, partitions)."""
+    return Catalog(
+        {name: count for name, (_, count) in topics.items()}, {name: topic_id for name, (topic_id, _) in topics.items()}
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,16 +33,16 @@ class Catalog:
     ],
 )
 def test_a_topics_hash_is_kafkas(name, topic_id, partitions, expected):
-    assert topic_hash(Catalog(**{name: (topic_id, partitions)}), name) == expected
+    assert topic_hash(catalog_of(**{name: (topic_id, partitions)}), name) == expected
 
 
 def test_a_groups_hash_is_of_its_topics_in_the_order_of_their_names():
-    catalog = Catalog(b=(ORDERS, 1), a=(ORDERS, 2))
+    catalog = catalog_of(b=(ORDERS, 1), a=(ORDERS, 2))
     assert of(catalog, "a", "b") == of(catalog, "b", "a") != of(catalog, "a")
 
 
 def test_topics_that_do_not_exist_do_not_count():
-    catalog = Catalog(a=(ORDERS, 2))
+    catalog = catalog_of(a=(ORDERS, 2))
     assert of(catalog, "a", "nowhere") == of(catalog, "a")
     assert of(catalog, "nowhere") == of(catalog) == 0
 

@@ -7,7 +7,6 @@ kept as bytes; `restart` replays them, all or those a compaction would leave. Wh
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.groups.machine import GroupMachine
@@ -20,33 +19,13 @@ from coordinator.requests import delete_groups, offset_commit, offset_delete, of
 from coordinator.runtime.result import Marker, Producer, Record, Result
 from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde
+from tests.support.catalog import Catalog
 
 MODULES = (offset_commit, offset_fetch, offset_delete, delete_groups, txn_offset_commit)
 APIS = {module.API.name: module.API for module in MODULES}
 KEYS = ("LegacyOffsetCommitKey", "OffsetCommitKey", "GroupMetadataKey")
 CODEC = Codec.of()
 MINUTE_MS = 60_000
-
-
-@dataclass
-class Catalog:
-    """Topics as the coordinator sees them: name -> (id, number of partitions)."""
-
-    topics: dict[str, tuple[bytes, int]] = field(default_factory=dict)
-
-    def add(self, name: str, partitions: int, number: int | None = None) -> bytes:
-        topic_id = (len(self.topics) + 1 if number is None else number).to_bytes(16, "big")
-        self.topics[name] = (topic_id, partitions)
-        return topic_id
-
-    def topic_id(self, name: str) -> bytes | None:
-        return self.topics[name][0] if name in self.topics else None
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        return next((name for name, (each, _) in self.topics.items() if each == topic_id), None)
-
-    def partition_count(self, name: str) -> int | None:
-        return self.topics[name][1] if name in self.topics else None
 
 
 class MemoryShard:

@@ -72,7 +72,10 @@ def test_the_answer_waits_for_nothing_but_the_log_and_the_record_is_kafkas(coord
     assert (record.key.group, record.key.topic, record.key.partition) == ("g", "topic", 0)
     assert record.value_version == 4
     assert (record.value.offset, record.value.leader_epoch, record.value.metadata) == (1, -1, "")
-    assert (record.value.commit_timestamp, record.value.topic_id) == (coordinator.now_ms, (1).to_bytes(16))
+    assert (record.value.commit_timestamp, record.value.topic_id) == (
+        coordinator.now_ms,
+        coordinator.topics.topic_id("topic"),
+    )
 
 
 def test_offsets_are_counted_when_they_are_committed(coordinator):

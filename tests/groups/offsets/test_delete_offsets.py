@@ -168,7 +168,7 @@ def test_offsets_go_with_their_topic(coordinator):
 def test_offsets_of_a_new_topic_of_the_same_name_stay(coordinator):
     old_id = coordinator.topics.topic_id("topic")
     coordinator.commit("g", {P0: 1})
-    coordinator.topics.add("topic", 4, number=77)
+    coordinator.topics.add("topic", 4, topic_id=(77).to_bytes(16, "big"))
     coordinator.commit("g", {P1: 1})
     coordinator.shards[0].apply(topics_deleted(coordinator.state, [("topic", old_id)], coordinator.now_ms))
     assert coordinator.fetch("g") == {P1: 1}
@@ -206,7 +206,7 @@ def test_a_group_with_pending_offsets_is_deleted_and_they_with_it(coordinator):
 def test_pending_offsets_of_a_deleted_topic_go_and_those_of_its_namesake_stay(coordinator):
     old = coordinator.topics.topic_id("topic")
     coordinator.stage("g", {P0: 1, OTHER: 1})
-    coordinator.topics.add("topic", 4, number=77)
+    coordinator.topics.add("topic", 4, topic_id=(77).to_bytes(16, "big"))
     coordinator.stage("g", {P1: 2})
     shard = coordinator.shards[0]
     shard.apply(topics_deleted(shard.state, [("topic", old)], coordinator.now_ms))

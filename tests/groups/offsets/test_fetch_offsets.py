@@ -101,7 +101,7 @@ def test_v10_cannot_list_a_topic_that_is_no_more(coordinator):
 
 
 def test_an_offset_of_an_earlier_topic_of_the_name_is_not_this_topics(coordinator):
-    new_id = coordinator.topics.add("topic", 4, number=77)
+    new_id = coordinator.topics.add("topic", 4, topic_id=(77).to_bytes(16, "big"))
     asked = [Group("g", topics=[Topics(topic_id=new_id, partition_indexes=[0])])]
     (group,) = coordinator.ask("OffsetFetch", 10, groups=asked).groups
     assert group.topics[0].partitions[0].committed_offset == -1

@@ -6,11 +6,11 @@ from coordinator.groups.streams.configure import configure
 from coordinator.groups.streams.status import StatusCode
 from coordinator.groups.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from tests.groups.harness import Topics
+from tests.support.catalog import Catalog
 
 
 def topics_of(**partitions):
-    return Topics(partitions)
+    return Catalog(partitions)
 
 
 def internal(*names, partitions=0):

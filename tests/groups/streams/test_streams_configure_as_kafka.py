@@ -12,7 +12,7 @@ from coordinator.groups.streams.configure import configure
 from coordinator.groups.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
-from tests.groups.harness import Topics
+from tests.support.catalog import Catalog
 from tests.support.java_support import KAFKA_VERSION, compile_java, java, kafka_classpath
 
 TOPOLOGIES = 1_500
@@ -62,7 +62,7 @@ def said(topology: Topology, topics: _Topics) -> str:
         return "".join(f"{topic.name}:{topic.partitions}," for topic in internal)
 
     try:
-        made = configure(topology, Topics(topics))
+        made = configure(topology, Catalog(topics))
     except KafkaError as refused:
         return str(refused.message)
     status = "ready" if made.problem is None else f"{int(made.problem.code)} {made.problem.detail}"

@@ -19,7 +19,7 @@ from coordinator.groups.streams.topology import InternalTopic, Subtopology, Topo
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue, OffsetDeleteRequest
 from coordinator.runtime.result import Record
-from tests.groups.harness import Topics
+from tests.support.catalog import Catalog
 
 TOPOLOGY = Topology(
     3,
@@ -51,7 +51,7 @@ def committed(topic: str) -> Record:
 @pytest.fixture
 def groups():
     """One shard with a streams group of two members: what `b` should have `a` must give up."""
-    groups = GroupMachine(GroupsConfig(), Topics({"t": 4, "u": 2, "rp": 4, "log": 4}))
+    groups = GroupMachine(GroupsConfig(), Catalog({"t": 4, "u": 2, "rp": 4, "log": 4}))
     group = groups.by_id["g"] = StreamsGroup("g")
     group.topology = TOPOLOGY
     group.soft.configured = configure(TOPOLOGY, groups.catalog)
@@ -95,7 +95,7 @@ def test_a_group_is_described_with_its_topology_as_the_topics_allow_it(groups):
 @pytest.mark.parametrize("topics", [None, {"t": 4}])
 def test_without_its_topics_the_topology_is_described_as_it_was_sent(groups, topics):
     group = groups.by_id["g"]
-    group.soft.configured = None if topics is None else configure(TOPOLOGY, Topics(topics))
+    group.soft.configured = None if topics is None else configure(TOPOLOGY, Catalog(topics))
     first, second = described(groups).topology.subtopologies
     assert (first.subtopology_id, first.source_topics) == ("0", ["t"])
     assert second.repartition_source_topics[0].partitions == 0
@@ -167,7 +167,7 @@ def test_people_see_who_waits_for_whom_and_what_must_be_given_up(groups):
 
 
 def test_people_see_what_is_wrong_with_the_topics(groups):
-    groups.by_id["g"].soft.configured = configure(TOPOLOGY, Topics({"u": 2}))
+    groups.by_id["g"].soft.configured = configure(TOPOLOGY, Catalog({"u": 2}))
     view = details(groups, groups.by_id["g"])
     assert view["topics_problem"] == {"code": "MISSING_SOURCE_TOPICS", "detail": "Source topics t are missing."}
     assert view["subtopologies"]["0"]["number_of_tasks"] is None

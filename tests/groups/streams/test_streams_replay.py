@@ -21,8 +21,8 @@ from coordinator.protocol.messages import (
 )
 from coordinator.runtime.result import Record
 from tests.groups.consumer.consumer_world import cleaned, compacted
-from tests.groups.harness import Topics
 from tests.groups.streams.streams_world import INTERVAL_MS, STATEFUL, StreamsHarness, Thread, assert_sound, settle
+from tests.support.catalog import Catalog
 
 _Tasks = StreamsGroupCurrentMemberAssignmentValue.TaskIds
 
@@ -80,7 +80,7 @@ def test_records_of_a_first_join_may_come_in_any_order():
     ],
 )
 def test_a_tombstone_of_something_unknown_is_no_matter(key):
-    groups = GroupMachine(GroupsConfig(), Topics({}))
+    groups = GroupMachine(GroupsConfig(), Catalog({}))
     groups.replay(Record(key, None))
     assert groups.by_id == {}
 
@@ -102,7 +102,7 @@ def test_the_group_goes_on_where_it_was_after_a_crash(h):
 
 def test_assignment_epochs_that_are_missing_are_the_members_epoch():
     """Written by a Kafka before 4.3."""
-    groups = GroupMachine(GroupsConfig(), Topics({}))
+    groups = GroupMachine(GroupsConfig(), Catalog({}))
     value = StreamsGroupCurrentMemberAssignmentValue(7, 6, 1, [_Tasks("0", [1, 2])], [], [], [], [], [])
     groups.replay(Record(StreamsGroupCurrentMemberAssignmentKey("g", "m"), value))
     assert groups.by_id["g"].members["m"].assigned.active == {"0": {1: 7, 2: 7}}

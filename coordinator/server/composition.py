@@ -1,26 +1,17 @@
-"""The composition root: makes clock, disk, threads and sockets once, wires the parts, runs until told to stop.
+"""The composition root: makes the parts of a server from its configuration, wires them, starts and stops them.
 
-Order of a start: lock the data folder, load every shard, open the topics, then listen. A server that answers has loaded
-everything; there is no state in which it knows half of its groups.
+A start opens the logs, loads every shard, then listens. A server that answers has loaded everything: there is no state in which
+it knows half of its groups.
 
-Order of a stop: accept no more, let the answers under way leave, write what was decided, close. What was acknowledged is in
-the log by then, as it is at any moment.
+A stop accepts nothing more, lets the responses in progress leave, writes what was decided, and closes. What was acknowledged is
+in the log by then, as it is at any moment.
 """
 
 import asyncio
-import errno
-import fcntl
-import gc
 import json
 import logging
-import os
-import signal
-import sys
-from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, TextIO
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from coordinator import requests
 from coordinator.admin.api import api_routes
@@ -41,21 +32,24 @@ from coordinator.groups.machine import BUILT_IN_ASSIGNORS, RECORD_KEYS, GroupMac
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.settings import NO_EVENTS
-from coordinator.log.log import DamagedLog, Log, LogSettings
+from coordinator.log.log import Log, LogSettings
 from coordinator.log.writer import Durability, Writer
 from coordinator.network.connection import ConnectionLimits
 from coordinator.network.listener import Listener
-from coordinator.protocol.codec import Codec, DecodeError
+from coordinator.protocol.codec import Codec
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.event_log import EventLog, ServerRun
 from coordinator.runtime.loader import BulkReplayers
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.result import Fact
 from coordinator.runtime.router import Router
-from coordinator.runtime.serde import Serde, UnknownRecordVersion
+from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import S, Shard, Status
 from coordinator.runtime.statistics import Statistics
 from coordinator.runtime.timers import Handle
+from coordinator.server import CannotStart
+from coordinator.server.data_folder import cluster_id, make_shard_folders, shard_folder
+from coordinator.server.event_logs import open_event_logs
 from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.engine import Topics
@@ -65,32 +59,24 @@ from coordinator.transactions.producer_id_pool import ProducerIdPool
 from coordinator.transactions.transactions import Transactions
 from coordinator.transactions.verification import Verification
 from coordinator.world import plugins
-from coordinator.world.clock import Clock, RealClock
-from coordinator.world.disk import Disk, RealDisk
-from coordinator.world.entropy import Entropy, RealEntropy
-from coordinator.world.worker import Threads, Worker
+from coordinator.world.clock import Clock
+from coordinator.world.disk import Disk
+from coordinator.world.entropy import Entropy
+from coordinator.world.worker import Worker
 
 _log = logging.getLogger(__name__)
 _as_json = json.JSONEncoder(default=str).encode
-"""As json.dumps, which would make an encoder each time."""
+"""Like json.dumps, which would make an encoder for every call."""
 
 OFFSETS_TOPIC = names.CONSUMER_OFFSETS
 EVENTS_TOPIC = names.COORDINATOR_EVENTS
 TRANSACTIONS_TOPIC = names.TRANSACTION_STATE
-DISK_THREADS = 4
-YOUNG_OBJECTS_MAX = 10_000
-"""The collector looks when so many objects have come to be that are still there. At its default (700) it looks in the middle of
-each turn with a hundred requests, finds them all in use, and takes a twentieth of the time."""
 WRITES_POLL_S = 0.001
-"""How often a stop looks whether the last writes are on the disk."""
-
-
-class CannotStart(Exception):
-    """The server cannot run on this data folder or these addresses; the text says why."""
+"""How often a stop checks whether the last writes are on the disk."""
 
 
 class Server:
-    """Everything that runs, for the request handlers and the admin pages."""
+    """A running server: what API files (api/server.py) and the admin pages (admin/server_view.py) see, and its life cycle."""
 
     def __init__(
         self,
@@ -118,7 +104,7 @@ class Server:
         self._disk = disk
         self._worker = worker
         self._run_in_worker = self.statistics.timed(self._worker.submit)
-        self.cluster_id = _cluster_id(disk, config.log_dir, entropy)
+        self.cluster_id = cluster_id(disk, config.log_dir, entropy)
         self.topics = Topics(
             disk,
             config.log_dir,
@@ -137,9 +123,16 @@ class Server:
         self._group_settings = ConfiguredGroups(
             config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)
         )
-        self._assignors = _assignors(config.groups.group_consumer_assignors)
-        self._make_shard_folders()
-        self._event_logs = self._open_event_logs()
+        self._assignors = load_assignors(config.groups.group_consumer_assignors)
+        writes_events = config.groups.coordinator_events != NO_EVENTS
+        groups_topic = (OFFSETS_TOPIC, config.log.offsets_topic_num_partitions)
+        transactions_topic = (TRANSACTIONS_TOPIC, config.log.transaction_state_log_num_partitions)
+        events_topic = (EVENTS_TOPIC, config.log.offsets_topic_num_partitions)
+        make_shard_folders(
+            disk, config.log_dir, [groups_topic, transactions_topic], [events_topic] if writes_events else []
+        )
+        has_event_logs = writes_events or EVENTS_TOPIC in self.topics.registry.topics
+        self._event_logs = open_event_logs(disk, config) if has_event_logs else []
         self._events_run = ServerRun(
             run_id=entropy.uuid(), node_id=config.node_id, policy=config.groups.coordinator_events
         )
@@ -175,64 +168,12 @@ class Server:
         )
         self._admin: AdminServer | None = None
 
-    # --- making -------------------------------------------------------------------------------------------------------
+    # --- parts --------------------------------------------------------------------------------------------------------
 
     @property
     def shards(self) -> list[Shard[Any]]:
-        """Those of groups and those of transactions."""
+        """The shards of groups and those of transactions."""
         return [*self.groups.shards, *self.transactions.shards]
-
-    def _make_shard_folders(self) -> None:
-        """All of them with one sync, where each log would sync the data folder for its own.
-
-        It syncs even if they are there: a process killed in between leaves names that only the page cache has.
-        """
-        log = self.config.log
-        for topic, count in (
-            (OFFSETS_TOPIC, log.offsets_topic_num_partitions),
-            (TRANSACTIONS_TOPIC, log.transaction_state_log_num_partitions),
-        ):
-            for index in range(count):
-                folder = f"{self.config.log_dir}/{topic}-{index}"
-                if not self._disk.exists(folder):
-                    self._disk.make_folder(folder)
-        if self.config.groups.coordinator_events != NO_EVENTS:
-            for index in range(log.offsets_topic_num_partitions):
-                if not self._disk.exists(self._events_folder(index)):
-                    with suppress(OSError):  # opening it says what is wrong
-                        self._disk.make_folder(self._events_folder(index))
-        self._disk.sync_folder(self.config.log_dir)
-
-    def _events_folder(self, index: int) -> str:
-        return f"{self.config.log_dir}/{EVENTS_TOPIC}-{index}"
-
-    def _open_event_logs(self) -> list[Log]:
-        """One for each shard; none if nothing is told and nothing was. One that cannot be opened takes nothing and
-        keeps nobody."""
-        config = self.config
-        if config.groups.coordinator_events == NO_EVENTS and EVENTS_TOPIC not in self.topics.registry.topics:
-            return []
-        retention_bytes, retention_ms = (
-            config.log.coordinator_events_retention_bytes,
-            config.log.coordinator_events_retention_ms,
-        )
-        settings = LogSettings(
-            segment_bytes=config.log.coordinator_events_segment_bytes,
-            retention_bytes=None if retention_bytes < 0 else retention_bytes,
-            retention_ms=None if retention_ms < 0 else retention_ms,
-        )
-        logs = []
-        for index in range(config.log.offsets_topic_num_partitions):
-            folder = self._events_folder(index)
-            try:
-                log = Log.open(self._disk, folder, settings, is_best_effort=True)
-            except (OSError, DamagedLog) as error:
-                log = Log(self._disk, folder, settings)
-                log.failed = OSError(errno.EIO, str(error))
-            if log.recovery is not None:
-                _log.warning("event=event_log_recovered shard=%d %s", index, log.recovery)
-            logs.append(log)
-        return logs
 
     def _event_log(self, index: int) -> EventLog | None:
         if self.config.groups.coordinator_events == NO_EVENTS:
@@ -277,8 +218,7 @@ class Server:
         )
 
     def _count_groups(self) -> int:
-        states: Iterable[Any] = (shard.state for shard in self.groups.shards)
-        return sum(state.count for state in states)
+        return sum(shard.state.count for shard in self.groups.shards)
 
     def _transaction_shard(self, index: int) -> Shard[Transactions]:
         config = self.config
@@ -301,7 +241,7 @@ class Server:
         bulk_replayers: BulkReplayers | None = None,
     ) -> Shard[S]:
         config = self.config
-        log = Log.open(self._disk, f"{config.log_dir}/{topic}-{index}", LogSettings(
+        log = Log.open(self._disk, shard_folder(config.log_dir, topic, index), LogSettings(
             segment_bytes=segment_bytes, segment_ms=None, retention_ms=None,
             delete_retention_ms=config.log.log_cleaner_delete_retention_ms,
         ))  # fmt: skip
@@ -330,11 +270,11 @@ class Server:
 
     def _on_fact(self, shard: int, fact: Fact) -> None:
         self.statistics.count(fact)
-        _say(fact, f" shard={shard}")
+        _log_fact(fact, f" shard={shard}")
 
     def _on_topics_fact(self, fact: Fact) -> None:
         self.statistics.count(fact)
-        _say(fact, "")
+        _log_fact(fact, "")
 
     def _topics_deleted(self, topics: Sequence[tuple[str, bytes]]) -> None:
         for shard in self.groups.shards:
@@ -349,8 +289,7 @@ class Server:
                 read = shard.load()
                 if read:
                     _log.info("event=shard_loaded topic=%s shard=%d records=%d", name, shard.index, read)
-        states: list[Any] = [shard.state for shard in self.transactions.shards]
-        self.topics.producer_ids.minimum = max(state.producer_ids_from for state in states)
+        self.topics.producer_ids.minimum = max(shard.state.producer_ids_from for shard in self.transactions.shards)
         for topic in self.config.declared_topics:
             self.topics.declare(topic.name, topic.partitions, topic.configs)
         for listener_config in self.config.listeners:
@@ -393,7 +332,7 @@ class Server:
         return listener
 
     async def stop(self) -> None:
-        """Drains and closes; what was decided is written and synced."""
+        """Lets responses leave, then closes. What was decided is written and synced."""
         self.stopping = True
         await asyncio.gather(*(listener.stop(self.config.shutdown_time_ms) for listener in self.listeners))
         if self._admin is not None:
@@ -404,7 +343,7 @@ class Server:
         self.markers.stop()
         for shard in self.shards:
             shard.stop()
-        while not (  # noqa: ASYNC110 - once in a life
+        while not (  # noqa: ASYNC110 - once per process
             self.cleaner.idle and self.topics.idle and all(shard.idle for shard in self.shards)
         ):
             await asyncio.sleep(WRITES_POLL_S)
@@ -424,8 +363,8 @@ class Server:
         self.topics.close()
 
 
-def _assignors(names: Sequence[str]) -> dict[str, Assignor]:
-    """The assignors of these names, in this order. Raises CannotStart for one that nobody brings."""
+def load_assignors(names: Sequence[str]) -> dict[str, Assignor]:
+    """Finds the assignors by name, in this order. Raises CannotStart for one that no package provides."""
     assignors: dict[str, Assignor] = {}
     for name in names:
         built_in = BUILT_IN_ASSIGNORS.get(name)
@@ -438,92 +377,6 @@ def _assignors(names: Sequence[str]) -> dict[str, Assignor]:
     return assignors
 
 
-def _say(fact: Fact, where: str) -> None:
+def _log_fact(fact: Fact, where: str) -> None:
     fields = " ".join(f"{name}={_as_json(value)}" for name, value in fact.fields.items())
     _log.info("event=%s%s %s", fact.name, where, fields)
-
-
-def _cluster_id(disk: Disk, folder: str, entropy: Entropy) -> str:
-    """The cluster's id (22 characters), kept in meta.properties as Kafka keeps it."""
-    path = f"{folder}/meta.properties"
-    if disk.exists(path):
-        for line in disk.read(path).decode("utf-8", "replace").splitlines():
-            name, _, value = line.partition("=")
-            if name.strip() == "cluster.id" and value.strip():
-                return value.strip()
-        raise CannotStart(f"{path} names no cluster.id")
-    cluster_id = "-"
-    while cluster_id.startswith("-"):  # Kafka avoids it too: on a command line it reads as an option
-        cluster_id = urlsafe_b64encode(entropy.bytes(16)).decode().rstrip("=")
-    file = disk.open(f"{path}.tmp")
-    file.truncate(0)
-    file.append(f"version=1\ncluster.id={cluster_id}\n".encode())
-    file.sync()
-    file.close()
-    disk.rename(f"{path}.tmp", path)
-    disk.sync_folder(folder)
-    return cluster_id
-
-
-def _lock(folder: str) -> TextIO:
-    """Holds the data folder for this process until the file is closed. Raises CannotStart if another one has it."""
-    path = Path(folder)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        RealDisk().sync_folder(str(path.resolve().parent))
-        file = (path / ".lock").open("w", encoding="ascii")
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise CannotStart(f"the data folder {folder} is in use by another server") from error
-    except OSError as error:
-        raise CannotStart(f"the data folder {folder} cannot be used: {error}") from error
-    return file
-
-
-async def _serve(config: ServerConfig, started_s: float) -> None:
-    loop = asyncio.get_running_loop()
-    clock = RealClock()
-    stop = asyncio.Event()
-
-    def stop_or_quit() -> None:
-        if stop.is_set():
-            _log.warning("event=second_signal action=exit")
-            os._exit(1)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop_or_quit)
-    server = Server(config, loop, clock, RealDisk(), RealEntropy(), Threads(loop, DISK_THREADS))
-    bootstrap, admin = await server.start()
-    server.statistics.watch_lag(loop.call_later)
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS_MAX)
-    gc.enable()
-    ready = {
-        "ready": True,
-        "bootstrap": bootstrap,
-        "admin": admin,
-        "pid": os.getpid(),
-        "startup_ms": round(clock.monotonic_ms() - started_s * 1000),
-    }
-    print(json.dumps(ready), flush=True)  # noqa: T201 - scripts read this line
-    await stop.wait()
-    _log.info("event=stopping")
-    await server.stop()
-    _log.info("event=stopped")
-
-
-def run(config: ServerConfig, started_s: float) -> int:
-    """Runs the server until SIGTERM; returns the exit code. `started_s`: monotonic time at which the process began."""
-    import uvloop  # noqa: PLC0415 - only the real server needs it; a simulation brings its own loop
-
-    gc.disable()  # what a start makes is there to stay: to look through it again and again takes longer than all of it
-    try:
-        with _lock(config.log_dir):
-            uvloop.run(_serve(config, started_s))
-    except (CannotStart, DamagedLog, DecodeError, UnknownRecordVersion, OSError) as error:
-        print(f"coordinator: {error}", file=sys.stderr)  # noqa: T201 - the one line a person needs
-        return 1
-    finally:
-        gc.enable()
-    return 0

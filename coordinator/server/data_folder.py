@@ -1,0 +1,80 @@
+"""The data folder: its lock, the folders of its shards, and the cluster's id."""
+
+import fcntl
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+from coordinator.server import CannotStart
+from coordinator.world.disk import Disk, RealDisk
+from coordinator.world.entropy import Entropy
+
+
+def lock(folder: str) -> TextIO:
+    """Locks the data folder for this process until the file is closed. Raises CannotStart if another process has it."""
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        RealDisk().sync_folder(str(path.resolve().parent))
+        file = (path / ".lock").open("w", encoding="ascii")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise CannotStart(f"the data folder {folder} is in use by another server") from error
+    except OSError as error:
+        raise CannotStart(f"the data folder {folder} cannot be used: {error}") from error
+    return file
+
+
+def shard_folder(data_folder: str, topic: str, index: int) -> str:
+    """Where a shard's log is, as Kafka names the folder of a partition."""
+    return f"{data_folder}/{topic}-{index}"
+
+
+def make_shard_folders(
+    disk: Disk, data_folder: str, topics: Iterable[tuple[str, int]], events: Iterable[tuple[str, int]]
+) -> None:
+    """Makes the folders of all shards and syncs the data folder once; opening each log would sync it every time.
+
+    It syncs even if the folders exist: if the process was killed in between, only the page cache knows them. A folder of an
+    event log may fail: opening that log reports the error. `topics`, `events`: names and numbers of partitions.
+    """
+    for topic, count in topics:
+        for index in range(count):
+            _make_folder(disk, shard_folder(data_folder, topic, index))
+    for topic, count in events:
+        for index in range(count):
+            with suppress(OSError):
+                _make_folder(disk, shard_folder(data_folder, topic, index))
+    disk.sync_folder(data_folder)
+
+
+def _make_folder(disk: Disk, folder: str) -> None:
+    if not disk.exists(folder):
+        disk.make_folder(folder)
+
+
+def cluster_id(disk: Disk, folder: str, entropy: Entropy) -> str:
+    """Reads the cluster's id (22 characters) from meta.properties, where Kafka keeps it, or chooses one and writes it.
+
+    Raises CannotStart if the file has no cluster.id.
+    """
+    path = f"{folder}/meta.properties"
+    if disk.exists(path):
+        for line in disk.read(path).decode("utf-8", "replace").splitlines():
+            name, _, value = line.partition("=")
+            if name.strip() == "cluster.id" and value.strip():
+                return value.strip()
+        raise CannotStart(f"{path} has no cluster.id")
+    chosen = "-"
+    while chosen.startswith("-"):  # Kafka avoids it too: on a command line it reads as an option
+        chosen = urlsafe_b64encode(entropy.bytes(16)).decode().rstrip("=")
+    file = disk.open(f"{path}.tmp")
+    file.truncate(0)
+    file.append(f"version=1\ncluster.id={chosen}\n".encode())
+    file.sync()
+    file.close()
+    disk.rename(f"{path}.tmp", path)
+    disk.sync_folder(folder)
+    return chosen

@@ -1,0 +1,35 @@
+"""The event logs: one for each shard of groups, if decisions are recorded or were (`coordinator.events`)."""
+
+import errno
+import logging
+
+from coordinator.config.settings import ServerConfig
+from coordinator.log.log import DamagedLog, Log, LogSettings
+from coordinator.server.data_folder import shard_folder
+from coordinator.topics.names import COORDINATOR_EVENTS
+from coordinator.world.disk import Disk
+
+_log = logging.getLogger(__name__)
+
+
+def open_event_logs(disk: Disk, config: ServerConfig) -> list[Log]:
+    """Opens the event log of every shard. One that fails to open is marked as failed and does not block the start."""
+    retention_bytes = config.log.coordinator_events_retention_bytes
+    retention_ms = config.log.coordinator_events_retention_ms
+    settings = LogSettings(
+        segment_bytes=config.log.coordinator_events_segment_bytes,
+        retention_bytes=None if retention_bytes < 0 else retention_bytes,
+        retention_ms=None if retention_ms < 0 else retention_ms,
+    )
+    logs = []
+    for index in range(config.log.offsets_topic_num_partitions):
+        folder = shard_folder(config.log_dir, COORDINATOR_EVENTS, index)
+        try:
+            log = Log.open(disk, folder, settings, is_best_effort=True)
+        except (OSError, DamagedLog) as error:
+            log = Log(disk, folder, settings)
+            log.failed = OSError(errno.EIO, str(error))
+        if log.recovery is not None:
+            _log.warning("event=event_log_recovered shard=%d %s", index, log.recovery)
+        logs.append(log)
+    return logs

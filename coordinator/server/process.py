@@ -1,0 +1,79 @@
+"""The process of a server: it locks the data folder, starts the server, says that it is ready, and stops on a signal."""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+
+from coordinator.config.settings import ServerConfig
+from coordinator.log.log import DamagedLog
+from coordinator.protocol.codec import DecodeError
+from coordinator.runtime.serde import UnknownRecordVersion
+from coordinator.server import CannotStart, data_folder
+from coordinator.server.composition import Server
+from coordinator.world.clock import RealClock
+from coordinator.world.disk import RealDisk
+from coordinator.world.entropy import RealEntropy
+from coordinator.world.worker import Threads
+
+_log = logging.getLogger(__name__)
+
+DISK_THREADS = 4
+YOUNG_OBJECTS_MAX = 10_000
+"""The garbage collector runs after this many new objects. At its default (700) it runs in the middle of every turn of a hundred
+requests, finds all of them in use, and takes a twentieth of the time."""
+
+
+async def _serve(config: ServerConfig, started_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    clock = RealClock()
+    stop = asyncio.Event()
+
+    def stop_or_quit() -> None:
+        if stop.is_set():
+            _log.warning("event=second_signal action=exit")
+            os._exit(1)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_or_quit)
+    server = Server(config, loop, clock, RealDisk(), RealEntropy(), Threads(loop, DISK_THREADS))
+    bootstrap, admin = await server.start()
+    server.statistics.watch_lag(loop.call_later)
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS_MAX)
+    gc.enable()
+    ready = {
+        "ready": True,
+        "bootstrap": bootstrap,
+        "admin": admin,
+        "pid": os.getpid(),
+        "startup_ms": round(clock.monotonic_ms() - started_s * 1000),
+    }
+    print(json.dumps(ready), flush=True)  # noqa: T201 - scripts read this line
+    await stop.wait()
+    _log.info("event=stopping")
+    await server.stop()
+    _log.info("event=stopped")
+
+
+def run(config: ServerConfig, started_s: float) -> int:
+    """Runs the server until SIGTERM or SIGINT; returns the exit code.
+
+    `started_s`: the monotonic time at which the process began.
+    """
+    import uvloop  # noqa: PLC0415 - only the real server needs it; a simulation brings its own loop
+
+    gc.disable()  # a start makes objects that stay; collecting them again and again takes longer than the rest of it
+    try:
+        with data_folder.lock(config.log_dir):
+            uvloop.run(_serve(config, started_s))
+    except (CannotStart, DamagedLog, DecodeError, UnknownRecordVersion, OSError) as error:
+        print(f"coordinator: {error}", file=sys.stderr)  # noqa: T201 - the one line a person needs
+        return 1
+    finally:
+        gc.enable()
+    return 0
