@@ -1,4 +1,4 @@
-"""A Kafka group coordinator that runs on its own: Kafka clients cannot tell it from a broker.
+"""A Kafka group coordinator that runs on its own: to Kafka clients it looks like a broker.
 
 One rule carries the whole server:
 

@@ -1,13 +1,14 @@
-"""What has settings that clients may read and change: one entry of `RESOURCES` per kind, by Kafka's number for it.
+"""The resources that have configs: one entry of `RESOURCES` for each type that clients may describe and alter.
 
-    2 TOPIC          its own settings and, where it has none, the server's; changed at once and kept (topics/topic_settings.py)
-    4 BROKER         the server's settings: to be read. They come from a file and the command line, and nothing changes
-                     them while it runs, so a change is refused as Kafka refuses that of a setting that is not dynamic
-    8 BROKER_LOGGER  levels of the server's log, changed at once, gone with the process
-    32 GROUP         its own settings, whether or not it exists, and the server's else (groups/group_configs.py); kept
+    TOPIC          its own configs, and the server's where it has none; altered at once and kept (topics/topic_settings.py)
+    BROKER         the server's settings, read-only: they come from a file, the environment and the command line, and do not
+                   change while it runs. Altering one is refused, as Kafka refuses it for a config that is not dynamic
+    BROKER_LOGGER  the levels of the server's loggers; altered at once, and lost with the process
+    GROUP          its own configs, whether or not the group exists, and the server's where it has none; kept
+                   (groups/group_configs.py)
 
-DescribeConfigs, ListConfigResources, IncrementalAlterConfigs and AlterConfigs know nothing of the kinds but this table.
-Kinds that Kafka has and this server has not are refused in words.
+DescribeConfigs, ListConfigResources, IncrementalAlterConfigs and AlterConfigs know of the types only what stands in this table.
+Types that Kafka has and this server lacks are refused with INVALID_REQUEST and a message.
 """
 
 import logging
@@ -47,7 +48,7 @@ _ROOT = "root"
 
 
 class ConfigResourceType(IntEnum):
-    """Kinds of resources, in Kafka's numbers."""
+    """Kafka's `ConfigResource.Type`, with its codes."""
 
     TOPIC = 2
     BROKER = 4
@@ -57,21 +58,21 @@ class ConfigResourceType(IntEnum):
 
 
 class ConfigResource(Protocol):
-    """One kind. `server` is the composition root; every method may raise KafkaError."""
+    """One type of resource. Every method may raise KafkaError."""
 
     lists: Mapping[str, str]
-    """Settings that are lists, with their defaults."""
+    """The configs that are lists, with their defaults."""
     legacy: bool
-    """Whether AlterConfigs may change it too."""
+    """Whether the older AlterConfigs may alter it too."""
 
     def names(self, server: Server) -> list[str]:
-        """The resources that have settings: all there are, or (of groups) those with settings of their own."""
+        """The names of the resources with configs: all topics; of groups those with configs of their own."""
 
     def describe(self, server: Server, name: str) -> list[ConfigValue]:
-        """All settings of the resource of this name."""
+        """All configs of the resource of this name."""
 
     def alter(self, server: Server, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
-        """Changes them; `done(None)` when the change is in force, or `done(error)`; now or later."""
+        """Alters configs. Calls `done(None)` once the change is in force, or `done(error)`, at once or later."""
 
 
 class _Topics:
@@ -192,7 +193,7 @@ RESOURCES: dict[int, ConfigResource] = {
 
 
 def config_resource(resource_type: int) -> ConfigResource:
-    """The entry of a kind. Raises KafkaError in words for what Kafka has and this server has not."""
+    """Finds a type of resource. Raises INVALID_REQUEST for one that this server lacks."""
     found = RESOURCES.get(resource_type)
     if found is None:
         known = resource_type in set(ConfigResourceType)
@@ -219,11 +220,11 @@ def _broker_setting(setting: Setting, value: Any) -> ConfigValue:
         kind = Kind.STRING
     default = Synonym(setting.name, _text(setting.default), SOURCE_DEFAULT)
     if value == setting.default:
-        places: tuple[Synonym, ...] = (default,)
+        synonyms: tuple[Synonym, ...] = (default,)
     else:
-        places = (Synonym(setting.name, _text(value), SOURCE_STATIC_BROKER), default)
+        synonyms = (Synonym(setting.name, _text(value), SOURCE_STATIC_BROKER), default)
     return ConfigValue(
-        setting.name, _text(value), places[0].source, kind, setting.documentation, places, read_only=True
+        setting.name, _text(value), synonyms[0].source, kind, setting.documentation, synonyms, read_only=True
     )
 
 
@@ -235,29 +236,28 @@ def _check_group_id(name: str) -> None:
 def _group_setting(row: GroupConfig, own: str | None, config: GroupsConfig) -> ConfigValue:
     inherited = row.server_value(config)
     original = row.server_value(GroupsConfig())
-    places = [Synonym(row.name, own, _SOURCE_GROUP)] if own is not None else []
+    synonyms = [Synonym(row.name, own, _SOURCE_GROUP)] if own is not None else []
     if inherited != original:
-        places.append(Synonym(row.server_name, inherited, SOURCE_STATIC_BROKER))
-    places.append(Synonym(row.server_name, original, SOURCE_DEFAULT))
-    # Kafka calls a setting that the group has none of its own for a default, wherever the server has it from.
+        synonyms.append(Synonym(row.server_name, inherited, SOURCE_STATIC_BROKER))
+    synonyms.append(Synonym(row.server_name, original, SOURCE_DEFAULT))
+    # Kafka reports a config that the group does not override as a default, wherever the server has it from.
     source = SOURCE_DEFAULT if own is None else _SOURCE_GROUP
-    return ConfigValue(row.name, inherited if own is None else own, source, Kind(row.kind), row.about, tuple(places))
+    return ConfigValue(row.name, inherited if own is None else own, source, Kind(row.kind), row.about, tuple(synonyms))
 
 
 def _only_setting(name: str, value: Any) -> ConfigValue:
     if name == topic_settings.MIN_INSYNC_REPLICAS:
         return _cluster_setting(with_default=True)
-    told = _text(value)
+    text = _text(value)
     about = "It can have no other value here."
-    return ConfigValue(
-        name, told, SOURCE_DEFAULT, Kind.INT, about, (Synonym(name, told, SOURCE_DEFAULT),), read_only=True
-    )
+    synonyms = (Synonym(name, text, SOURCE_DEFAULT),)
+    return ConfigValue(name, text, SOURCE_DEFAULT, Kind.INT, about, synonyms, read_only=True)
 
 
 def _cluster_setting(*, with_default: bool) -> ConfigValue:
     row = topic_settings.ROWS[topic_settings.MIN_INSYNC_REPLICAS]
-    places = [Synonym(row.name, row.default, SOURCE_CLUSTER), Synonym(row.name, row.default, SOURCE_DEFAULT)]
-    return ConfigValue(row.name, row.default, SOURCE_CLUSTER, row.kind, row.about, tuple(places[: 1 + with_default]))
+    synonyms = [Synonym(row.name, row.default, SOURCE_CLUSTER), Synonym(row.name, row.default, SOURCE_DEFAULT)]
+    return ConfigValue(row.name, row.default, SOURCE_CLUSTER, row.kind, row.about, tuple(synonyms[: 1 + with_default]))
 
 
 def _text(value: Any) -> str:
@@ -267,7 +267,7 @@ def _text(value: Any) -> str:
 
 
 def _loggers() -> list[str]:
-    """The root and every logger of this server that was used so far."""
+    """The root logger, and every logger of this server that has been used."""
     ours = __name__.partition(".")[0]
     known = logging.root.manager.loggerDict
     return [_ROOT, *sorted(name for name in known if name == ours or name.startswith(f"{ours}."))]

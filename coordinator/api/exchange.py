@@ -8,7 +8,7 @@ that answer it; a shard sees a `ShardRequest`; the core sees an opaque `RequestC
 from collections.abc import Callable, Mapping
 from struct import Struct
 from time import perf_counter_ns
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from coordinator.api.server import Server
 from coordinator.protocol import messages
@@ -16,6 +16,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.memory import COUNTED_BYTES
 
+Q = TypeVar("Q")
 R = TypeVar("R")
 _SIZE_BYTES = 4
 MEASURED_FIRST = 1_000
@@ -217,6 +218,12 @@ class Exchange(Generic[R]):
     def advertised(self) -> tuple[str, int]:
         """Host and port by which this client reaches the server."""
         return self._queue.advertised
+
+    def with_request(self, request: Q) -> "Exchange[Q]":
+        """Puts another request in place, for the operation that follows; the API's `refuse` must accept it too."""
+        exchange = cast(Exchange[Q], self)
+        exchange.request = request
+        return exchange
 
     def encode(self, message: Any) -> bytes:
         """Encodes the whole response frame, and counts it. `message` may be an encoded body (runtime/result.py)."""

@@ -29,7 +29,8 @@ from coordinator.config.settings import (
     ServerConfig,
     value_of,
 )
-from coordinator.groups.settings import CONSUMER, STREAMS, GroupsConfig
+from coordinator.groups.kinds import Kind
+from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.schema import SCHEMAS
 from coordinator.topics.config import TopicsConfig
 from coordinator.topics.names import why_invalid
@@ -298,7 +299,7 @@ def _check_together(config: ServerConfig) -> None:
         ("group.min.session.timeout.ms", groups.group_min_session_timeout_ms),
         ("group.max.session.timeout.ms", groups.group_max_session_timeout_ms),
     )
-    for kind in (CONSUMER, STREAMS):
+    for kind in (Kind.CONSUMER.label, Kind.STREAMS.label):
 
         def named(what: str, kind: str = kind) -> tuple[str, int]:
             name = f"group.{kind}.{what}"

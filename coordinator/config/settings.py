@@ -13,14 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
+from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import (
-    CLASSIC,
-    CONSUMER,
     EVENT_POLICIES,
     FENCING_POLICIES,
     MIGRATION_POLICIES,
     STICKY,
-    STREAMS,
     STREAMS_FENCING_POLICIES,
     GroupsConfig,
 )
@@ -196,7 +194,12 @@ def _read_names(value: Any, _is_text: bool) -> Any:
 def _read_protocols(value: Any, is_text: bool) -> Any:
     """Group protocols. As in Kafka, `classic` cannot be removed."""
     names = _read_names(value, is_text)
-    return names if names is not None and {CLASSIC} <= set(names) <= {CLASSIC, CONSUMER, STREAMS} else None
+    return (
+        names
+        if names is not None
+        and {Kind.CLASSIC.label} <= set(names) <= {Kind.CLASSIC.label, Kind.CONSUMER.label, Kind.STREAMS.label}
+        else None
+    )
 
 
 def _read_tags(value: Any, is_text: bool) -> Any:

@@ -24,13 +24,13 @@ from coordinator.groups.commit_events import (
     NO_VERDICTS,
     NOT_OWNED,
     CommitDecision,
-    committer_facts,
     epochs_of_topic,
 )
+from coordinator.groups.committer import NO_REVOCATION_EPOCH, Origin
 from coordinator.groups.events import NO_FIELDS, NO_TOPIC_ID, ClassicDelivery, Completed, Holding, Joined
+from coordinator.groups.fencing import NO_EPOCH
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.metadata import is_too_large
-from coordinator.groups.state import Groups
 from coordinator.protocol.bounded_cache import BoundedCache
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
@@ -194,16 +194,16 @@ def encode_commit_decision(
     event: CommitDecision, state_offset: int, time_ms: int, state_end: int
 ) -> tuple[bytes, bytes]:
     """There is one of these for every commit."""
-    request, member, settings, error = event.request, event.member, event.settings, event.error
+    request, committer, policies, error = event.request, event.committer, event.policies, event.error
     metadata_max, held, leaving = event.metadata_max, _NO_EPOCHS, _NO_EPOCHS
-    member_epoch, revocation_epoch = event.generation, -1
-    if member is not None:
-        member_epoch, revocation_epoch = member.member_epoch, member.revocation_epoch
+    member_epoch, revocation_epoch = NO_EPOCH, NO_REVOCATION_EPOCH
+    if committer is not None:
+        member_epoch, revocation_epoch = committer.member_epoch, committer.revocation_epoch
     producer_id, producer_epoch, transactional_id = _NO_PRODUCER
     if type(request) is TxnOffsetCommitRequest:
         producer_id, producer_epoch = request.producer_id, request.producer_epoch
         transactional_id = request.transactional_id
-    policy, verdicts = ("", NO_VERDICTS) if settings is None else (settings.fencing_policy, event.verdicts())
+    policy, verdicts = ("", NO_VERDICTS) if policies is None else (policies.fencing_policy, event.verdicts())
     about = _ABOUT[
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, error, policy, verdicts,
         member_epoch, revocation_epoch, producer_id, producer_epoch, transactional_id, event.client_id,
@@ -212,8 +212,8 @@ def encode_commit_decision(
     parts = [_HEAD(0, state_offset, time_ms, event.kind), about]
     for topic in request.topics:
         topic_id, partitions = topic.topic_id, topic.partitions
-        if member is not None:
-            held, leaving = epochs_of_topic(member, topic_id)
+        if committer is not None:
+            held, leaving = epochs_of_topic(committer, topic_id)
         parts.append(_TOPIC_HEAD[topic.name, topic_id, len(partitions)])
         for each in partitions:
             index, metadata, code, since = each.partition_index, each.committed_metadata, error, NOT_OWNED
@@ -227,7 +227,7 @@ def encode_commit_decision(
         parts.append(b"\0")
     for missing in event.missing:
         topic_id, index = missing.topic_id, missing.partition
-        held, leaving = epochs_of_topic(member, topic_id)
+        held, leaving = epochs_of_topic(committer, topic_id)
         since = held.get(index, leaving.get(index, NOT_OWNED))
         parts += (
             _TOPIC_HEAD[missing.topic, topic_id, 1],
@@ -278,23 +278,18 @@ _KEY = BoundedCache(lambda group_id: _key(CommitDecidedKey.API_KEY, group_id))
 
 
 class AcceptedTemplate:
-    """The template of the events of accepted commits that differ only in their offsets, for one state of the committer."""
+    """The template of the events of accepted commits that differ only in their offsets, as long as their origin is equal."""
 
-    __slots__ = ("_committer", "_decision", "key", "pack", "parts")
+    __slots__ = ("_decision", "key", "origin", "pack", "parts")
 
-    def __init__(self, groups: Groups, request: OffsetCommitRequest, context: RequestContext) -> None:
-        self._committer = committer_facts(groups, request.group_id, request.member_id)
+    def __init__(self, request: OffsetCommitRequest, context: RequestContext, origin: Origin) -> None:
+        self.origin = origin
         self._decision = self._decide(request, context.client_id)
         self.key, sample = encode_commit_decision(self._decision, 0, 0, _NO_STATE_END)
         other_decision = self._decide(inverted(request), context.client_id)
         _, other = encode_commit_decision(other_decision, ~0, ~0, _NO_STATE_END)
         template = FillTemplate(sample, other, _CODES)
         self.parts, self.pack = template.parts, template.pack
-
-    def fits(self, groups: Groups) -> bool:
-        """Whether the member, its group and the settings are what they were."""
-        request = self._decision.request
-        return self._committer == committer_facts(groups, request.group_id, request.member_id)
 
     def facts(self, offsets: Sequence[int]) -> tuple[Fact, ...]:
         """The facts of a commit with these offsets."""
@@ -305,7 +300,7 @@ class AcceptedTemplate:
         return self._decide(renumbered(self._decision.request, iter(offsets), repeat(0)), self._decision.client_id)
 
     def _decide(self, request: OffsetCommitRequest, client_id: str | None) -> CommitDecision:
-        return CommitDecision(request, client_id, ErrorCode.NONE, 0, *self._committer)
+        return CommitDecision(request, client_id, ErrorCode.NONE, 0, *self.origin)
 
 
 class RepeatedDecision:

@@ -13,20 +13,21 @@ from collections.abc import Iterator
 from functools import partial
 from struct import Struct
 from sys import intern
-from typing import Any
 
 from coordinator.api.exchange import NO_TEMPLATE, Exchange, LearnTemplate, NoTemplate, ReplyQueue, Route
+from coordinator.api.server import Server
 from coordinator.api.topic_existence import fill_in_topics
 from coordinator.fastpath.byte_template import Match, MatchTemplate
 from coordinator.fastpath.event_encoding import AcceptedTemplate
 from coordinator.fastpath.record_template import Pairs, RecordTemplate
 from coordinator.fastpath.renumbering import inverted, renumbered
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.fencing import fence_commit
 from coordinator.groups.offsets.commit import ANSWERS
 from coordinator.groups.offsets.records import NO_TIMESTAMP, NO_TOPIC_ID, OffsetCommits
 from coordinator.groups.offsets.validate_partitions import validate_partitions
-from coordinator.groups.state import Catalog, Groups
+from coordinator.groups.state import Groups
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
@@ -139,13 +140,12 @@ class CommitTemplate(MatchTemplate):
             return _new_match((self, self._read(frame)))
         return None
 
-    def handle(self, server: Any, exchange: Exchange[Any]) -> None:
+    def handle(self, server: Server, exchange: Exchange[RepeatedCommit]) -> None:
         """Hands a match to its group's shard, as `offset_commit.handle` does with other commits."""
         if self.catalog_version == server.topics.version or self.prepare(server.topics, exchange.route):
             server.groups.submit(self.group_id, commit_repeated, exchange)
             return
-        exchange.request = exchange.request.message()
-        offset_commit.handle(server, exchange)
+        offset_commit.handle(server, exchange.with_request(exchange.request.message()))
 
     def prepare(self, catalog: Catalog, route: Route) -> bool:
         """Makes the template ready for the topics as they are now; returns False if a partition does not exist."""
@@ -209,7 +209,7 @@ def commit_repeated(groups: Groups, commit: RepeatedCommit, context: RequestCont
     template: CommitTemplate
     template, values = commit
     try:
-        timers = fence_commit(groups, template.request, context.api_version)
+        origin, timers = fence_commit(groups, template.request, context.api_version)
     except KafkaError as error:
         error.facts = commit_facts(groups, commit.message(), context, error.code)
         raise
@@ -218,8 +218,8 @@ def commit_repeated(groups: Groups, commit: RepeatedCommit, context: RequestCont
     facts: tuple[Fact, ...] = ()
     if groups.emits_accepted:
         accepted = template.accepted
-        if accepted is None or not accepted.fits(groups):
-            accepted = template.accepted = AcceptedTemplate(groups, template.request, context)
+        if accepted is None or accepted.origin != origin:
+            accepted = template.accepted = AcceptedTemplate(template.request, context, origin)
         facts = accepted.facts(offsets)
     return Result(template.answer, RepeatedOffsets(template, offsets, values[_EPOCHS], now_ms), timers, (), facts)
 

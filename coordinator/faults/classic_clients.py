@@ -84,10 +84,10 @@ class ClassicMember(Client):
         """Resets all state, like a new process."""
         self.member_id, self.generation, self.positions, self.stable = "", NO_GENERATION, {}, False
 
-    def _on_error(self, what: str, code: int) -> None:
+    def _on_error(self, api: str, code: int) -> None:
         """Raises Fenced, Rejoin or NoResponse, depending on the error; reports an error that Kafka would not return."""
         error = ErrorCode(code)
-        self.world.event(f"{self.name} {self.member_id[-4:]} {self.generation}: {what} {error.name}")
+        self.world.event(f"{self.name} {self.member_id[-4:]} {self.generation}: {api} {error.name}")
         if error is ErrorCode.FENCED_INSTANCE_ID and self.instance_id is not None:
             raise Fenced
         if error is ErrorCode.UNKNOWN_MEMBER_ID:
@@ -97,7 +97,7 @@ class ClassicMember(Client):
         if error in MUST_REJOIN:
             raise Rejoin
         if error not in RETRIABLE and error is not ErrorCode.UNKNOWN_SERVER_ERROR:
-            self.unexpected(what, code)
+            self.unexpected(api, code)
         raise NoResponse
 
     # --- joining ------------------------------------------------------------------------------------------------------

@@ -81,8 +81,8 @@ class Client:
         plan = self.world.plan
         await self.world.sleep(min(self.random.expovariate(1 / plan.think_s), plan.session_ms / 3_000))
 
-    def unexpected(self, what: str, code: int) -> None:
-        self.world.broken("errors are ones that Kafka returns", f"{self.name}: {what} returned {ErrorCode(code).name}")
+    def unexpected(self, api: str, code: int) -> None:
+        self.world.broken("errors are ones that Kafka returns", f"{self.name}: {api} returned {ErrorCode(code).name}")
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class Administrator(Client):
         expected = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NON_EMPTY_GROUP)
         self._record_deletion("OffsetDelete", code, attempts, expected)
 
-    def _record_deletion(self, what: str, code: int, attempts: list[Attempt], expected: tuple[ErrorCode, ...]) -> None:
+    def _record_deletion(self, api: str, code: int, attempts: list[Attempt], expected: tuple[ErrorCode, ...]) -> None:
         history = self.world.history
         if code == ErrorCode.NONE:
             for attempt in attempts:
@@ -326,7 +326,7 @@ class Administrator(Client):
             for attempt in attempts:
                 history.refuse(attempt)
         elif code not in RETRIABLE:
-            self.unexpected(what, code)
+            self.unexpected(api, code)
 
     async def _toggle_topic(self) -> None:
         chance = self.random.random()

@@ -1,7 +1,7 @@
 """Members of consumer groups (KIP-848) in the simulated world, and the check that partitions have one owner (I8, I9).
 
-Nobody outside the server sees who owns a partition at a given moment. But each member knows what it was assigned, and it
-stops using a partition *before* it reports the revocation. So when the server assigns a partition to a member, the previous
+Clients cannot see which member owns a partition at a given moment. But each member knows its own assignment, and it stops
+using a partition *before* it reports the revocation. So when the server assigns a partition to a member, the previous
 owner either is no longer a member, or must never again get a request accepted that it sent while it still owned the
 partition. If such a request is accepted, two members owned the partition at the same time (I8). The same rule covers
 commits (I9) under any fencing policy, because a member commits only partitions that it owns.
@@ -54,14 +54,17 @@ class Ownership:
             if before is None or before[0] != member_id:
                 self._owners[group_id, partition] = member_id, now
 
-    def accepted(self, group_id: str, member_id: str, owned_then: set[Partition], asked: int, what: str) -> None:
+    def accepted(
+        self, group_id: str, member_id: str, owned_then: set[Partition], asked: int, request_name: str
+    ) -> None:
         """The server accepted a request that a member sent at tick `asked`, while it owned these partitions."""
         for partition in owned_then:
             owner, since = self._owners.get((group_id, partition), (member_id, 0))
             if owner != member_id and since < asked:
                 self._broken(
                     "I8 single owner",
-                    f"{what} of {member_id} of {group_id} was accepted, with {partition}, which was assigned to {owner} before",
+                    f"{request_name} of {member_id} of {group_id} was accepted, with {partition}, "
+                    f"which was assigned to {owner} before",
                 )
 
     def group_expired(self, group_id: str) -> None:
@@ -201,9 +204,9 @@ class ConsumerMember(Client):
             by_topic.setdefault(ids[name], []).append(index)
         return [_Owned(topic_id, indexes) for topic_id, indexes in by_topic.items()]
 
-    def _on_error(self, what: str, code: int) -> None:
+    def _on_error(self, request_name: str, code: int) -> None:
         error = ErrorCode(code)
-        self.world.event(f"{self.name} {self.member_id[:4]} {self.epoch}: {what} {error.name}")
+        self.world.event(f"{self.name} {self.member_id[:4]} {self.epoch}: {request_name} {error.name}")
         if error in MUST_REJOIN:
             self._rejoin()
         elif error is ErrorCode.FENCED_INSTANCE_ID and self.instance_id is not None:
@@ -211,7 +214,7 @@ class ConsumerMember(Client):
         elif error is ErrorCode.UNRELEASED_INSTANCE_ID and self.instance_id is not None:
             self.stable = False
         elif error not in RETRIABLE and error is not ErrorCode.UNKNOWN_SERVER_ERROR:
-            self.unexpected(what, code)
+            self.unexpected(request_name, code)
         else:
             raise NoResponse
 

@@ -1,6 +1,6 @@
 """Liveness: once faults have ended, everything must converge within a bound (I12).
 
-In every group the members agree with each other and with the server on who is a member, and each partition that they
+In every group the members agree with each other and with the server on the membership, and each partition that they
 subscribe to has exactly one owner. Every shard is active, no request waits for a response that will not come, and every
 producer makes progress. This state must then last for longer than any session timeout.
 """

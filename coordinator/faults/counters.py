@@ -15,10 +15,10 @@ worker that gets no response starts over.
 """
 
 from dataclasses import dataclass
-from enum import Enum
 
 from coordinator.faults.clients import ORDERS, RETRIABLE, Client, World
 from coordinator.faults.history import OnBroken
+from coordinator.faults.transaction_clients import INVARIANT, TIMEOUT_MS, Outcome
 from coordinator.faults.wire import NoResponse
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -29,8 +29,6 @@ from coordinator.protocol.messages import (
     TxnOffsetCommitRequest,
 )
 
-INVARIANT = "I10 transactions"
-TIMEOUT_MS = 15_000
 WORKERS = 2
 """Workers per counter."""
 _RETRIABLE = RETRIABLE | {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNKNOWN_SERVER_ERROR}
@@ -47,15 +45,6 @@ _ADDS_ITSELF = 5
 
 class Fenced(Exception):
     """The other worker took over, or the transaction timed out: a commit that was not requested has not happened."""
-
-
-class Outcome(Enum):
-    """The outcome of an increment, as far as it is known."""
-
-    OPEN = "open"
-    ASKED = "asked to commit"
-    COMMITTED = "committed"
-    ABORTED = "aborted"
 
 
 @dataclass(slots=True)
@@ -132,10 +121,10 @@ class CounterReader(Client):
             except NoResponse:
                 continue
 
-    def on_error(self, what: str, code: int) -> None:
+    def on_error(self, api: str, code: int) -> None:
         """Raises NoResponse for a retriable error; reports any other error."""
         if code not in _RETRIABLE:
-            self.unexpected(what, code)
+            self.unexpected(api, code)
         raise NoResponse
 
     async def read(self, group: str) -> int:
@@ -197,13 +186,13 @@ class CounterWorker(CounterReader):
         self._producer_id, self._epoch = response.producer_id, response.producer_epoch
         self._version = self.random.choice([0, 2, 3, 4, 5, 5, 5])
 
-    def _check_error(self, what: str, code: int) -> None:
+    def _check_error(self, api: str, code: int) -> None:
         """Raises Fenced or NoResponse for an error."""
         if code == ErrorCode.NONE:
             return
         if code in _FENCED:
             raise Fenced
-        self.on_error(what, code)
+        self.on_error(api, code)
 
     async def _increment(self) -> None:
         first, second = [await self.read(group) for group in self.count.groups]

@@ -29,19 +29,19 @@ def check(server: Server, broken: OnBroken) -> None:
     for shard in server.groups.shards:
         if shard.status is Status.FAILED:
             continue
-        for what in [*_orphaned_timers(shard), *_leaked_requests(shard)]:
-            broken("I16 bounded", f"shard {shard.index}: {what}")
+        for problem in [*_orphaned_timers(shard), *_leaked_requests(shard)]:
+            broken("I16 bounded", f"shard {shard.index}: {problem}")
         for group in shard.state.of_kind(Kind.CONSUMER):
-            for what in _consumer_mismatches(cast(ConsumerGroup, group)):
-                broken("I18 counts tell the truth", f"shard {shard.index}, {group.group_id}: {what}")
+            for problem in _consumer_mismatches(cast(ConsumerGroup, group)):
+                broken("I18 derived state equals a recount", f"shard {shard.index}, {group.group_id}: {problem}")
         for group in shard.state.of_kind(Kind.STREAMS):
             streams = cast(StreamsGroup, group)
-            for what in _duplicate_tasks(streams):
-                broken("I8 single owner", f"shard {shard.index}, {streams.group_id}: {what}")
-            for what in _streams_mismatches(streams):
-                broken("I18 counts tell the truth", f"shard {shard.index}, {streams.group_id}: {what}")
-    for what in _gauge_mismatches(server):
-        broken("I18 counts tell the truth", what)
+            for problem in _duplicate_tasks(streams):
+                broken("I8 single owner", f"shard {shard.index}, {streams.group_id}: {problem}")
+            for problem in _streams_mismatches(streams):
+                broken("I18 derived state equals a recount", f"shard {shard.index}, {streams.group_id}: {problem}")
+    for problem in _gauge_mismatches(server):
+        broken("I18 derived state equals a recount", problem)
 
 
 # --- I16 --------------------------------------------------------------------------------------------------------------

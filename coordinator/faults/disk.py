@@ -1,6 +1,6 @@
 """An in-memory disk that treats unsynced data in every way a real disk may.
 
-What a program reads and what would survive a power cut are kept separately. A file has the content that reads return
+The content that a program reads and the durable content are kept separately. A file has the content that reads return
 (`cached`) and its durable content. Between two syncs each sector of 512 bytes remembers the states it went through, because
 the kernel may have written any of them. A folder remembers its name changes since the last `sync_folder`.
 

@@ -69,7 +69,11 @@ class Expiry:
         if batch[0].attributes & (CONTROL | TRANSACTIONAL):
             return
         records = [None if each.key is None else self._serde.decode(each.key, each.value) for each in batch]
-        living = {_group_of(record.key) for record in records if record is not None and record.value is not None}
+        written_at = {
+            _group_of(record.key): place
+            for place, record in enumerate(records)
+            if record is not None and record.value is not None
+        }
         for place, record in enumerate(records):
             if record is None or record.value is not None:
                 continue
@@ -84,15 +88,17 @@ class Expiry:
                 self._history.expired(partition)
             else:
                 group_id = _removed_group(record.key)
-                if group_id is None or group_id in living or self._history.group_may_be_deleted(group_id):
+                if group_id is None or self._history.group_may_be_deleted(group_id):
                     continue
+                if written_at.get(group_id, -1) > place:
+                    continue  # records of the same group follow: it was converted to another type
                 self._check_expiry(group_id, self._groups(before + batch[:place]).reason_to_keep_group(group_id))
                 self._group_expired(group_id)
 
-    def _check_expiry(self, what: object, why_not: str | None) -> None:
+    def _check_expiry(self, deleted: object, why_not: str | None) -> None:
         self.expired += 1
         if why_not is not None:
-            self._broken(INVARIANT, f"{what} expired at {self.latest_ms} or earlier: {why_not}")
+            self._broken(INVARIANT, f"{deleted} expired at {self.latest_ms} or earlier: {why_not}")
 
     def _groups(self, records: Iterable[Appended]) -> "_ReplayedGroups":
         groups = _ReplayedGroups()
@@ -119,7 +125,7 @@ def _group_of(key: Any) -> str | None:
 
 
 class _ReplayedGroups:
-    """The state of a shard as its records describe it, reduced to what expiry depends on."""
+    """The state of a shard as its records describe it, reduced to the parts on which expiry depends."""
 
     def __init__(self) -> None:
         self._offsets: dict[tuple[str, str, int], Any] = {}

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 OnBroken = Callable[[str, str], None]
-"""Reports a broken invariant: its name, and what happened."""
+"""Reports a broken invariant: its name and the details."""
 
 FOREVER = 1 << 62
 Key = tuple[str, str, int]
@@ -137,10 +137,10 @@ class History:
         self.tick()
         return {key: self._register(key).known for key in keys}
 
-    def read_answered(self, key: Key, known: int, offset: int, metadata: str, who: str) -> None:
+    def read_answered(self, key: Key, known: int, offset: int, metadata: str, client: str) -> None:
         """A read returned `offset`, -1 for none. `known` is from `read_started`."""
         self.reads += 1
-        where = f"{who} read {offset} {metadata!r} of {key}"
+        where = f"{client} read {offset} {metadata!r} of {key}"
         if offset == -1 and not metadata:
             deletions = [each for each in self._register(key).deletions if not each.refused]
             if known >= 0 and all(each.ended < known for each in deletions):
@@ -181,12 +181,12 @@ class History:
         """The server removed an expired group."""
         self._groups[group_id] = _GroupHistory(since=self.tick())
 
-    def joined(self, group_id: str, generation: int, asked: int, who: str) -> None:
+    def joined(self, group_id: str, generation: int, asked: int, client: str) -> None:
         """A JoinGroup request sent at tick `asked` was answered with this generation."""
         group = self._conclusive(group_id, asked)
         if group is not None and group.known_at < asked and generation < group.generation:
             self._broken(
-                "I7 generations grow", f"{who} joined generation {generation} of {group_id} after {group.generation}"
+                "I7 generations grow", f"{client} joined generation {generation} of {group_id} after {group.generation}"
             )
 
     def assigned(
@@ -234,7 +234,7 @@ class History:
         else:
             del group.holders[instance_id]
 
-    def accepted(self, group_id: str, generation: int, member_id: str, asked: int, what: str) -> None:
+    def accepted(self, group_id: str, generation: int, member_id: str, asked: int, request_name: str) -> None:
         """The server accepted a request that a member sent at tick `asked`."""
         group = self._conclusive(group_id, asked)
         if group is None:
@@ -242,11 +242,13 @@ class History:
         if group.known_at < asked and generation < group.generation:
             self._broken(
                 "I9 fencing",
-                f"{what} of {member_id} in generation {generation} of {group_id} was accepted after {group.generation}",
+                f"{request_name} of {member_id} in generation {generation} of {group_id} was accepted after {group.generation}",
             )
         replaced_at = group.replaced.get(member_id)
         if replaced_at is not None and replaced_at < asked:
-            self._broken("I9 fencing", f"{what} of {member_id} of {group_id} was accepted after it had been replaced")
+            self._broken(
+                "I9 fencing", f"{request_name} of {member_id} of {group_id} was accepted after it had been replaced"
+            )
 
     def _conclusive(self, group_id: str, asked: int) -> _GroupHistory | None:
         """The group's history; None if a response to a request sent at tick `asked` permits no conclusion about it."""

@@ -1,6 +1,6 @@
 """Injects the faults of a plan: each kind strikes at random intervals with the mean that the plan gives it.
 
-A fault method either strikes at once and returns what the trace is to say, or returns a coroutine for a fault that lasts,
+A fault method either strikes at once and returns a text for the trace, or returns a coroutine for a fault that lasts,
 or returns None if there was nothing to strike.
 """
 

@@ -1,7 +1,7 @@
 """The simulated machine: a disk, and the server process that is started, stopped and killed on it.
 
 The process ends in four ways. An orderly stop runs `Server.stop`. SIGKILL (`kill`) keeps everything that reached the page
-cache. A power cut (`lose_power`) keeps only what was synced. A power cut during a disk operation (`PowerCut`, raised by the
+cache. A power cut (`lose_power`) keeps only synced data. A power cut during a disk operation (`PowerCut`, raised by the
 disk) must not let the server do anything further. After each of them the machine starts another process.
 """
 

@@ -4,8 +4,8 @@ The group is a classic group while it has only classic members, and a consumer g
 protocol. Those members leave and come back, so that a run sees migrations both ways, some of them during a rebalance or
 around a crash.
 
-The check of owners is the same for both kinds of members (consumer_clients.py): each knows what it was assigned, and gives
-a partition up before it says so. No partition may have two owners of any kind, through all migrations (I8).
+The check of owners is the same for both kinds of members (consumer_clients.py): each knows its own assignment, and gives
+a partition up before it reports that. No partition may have two owners of any kind, through all migrations (I8).
 """
 
 from random import Random
@@ -70,10 +70,10 @@ class MixedClassicMember(ClassicMember):
             self.positions = {}
         await super()._join()
 
-    def _on_error(self, what: str, code: int) -> None:
+    def _on_error(self, api: str, code: int) -> None:
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             self.positions = {}
-        super()._on_error(what, code)
+        super()._on_error(api, code)
 
     async def _sync(self, joined: JoinGroupResponse) -> None:
         history = self.world.history
@@ -107,7 +107,10 @@ class MixedClassicMember(ClassicMember):
         self.stable = True
 
     def _assign(self, joined: JoinGroupResponse) -> list[_Part]:
-        """Never assigns what another member still owns; eager members own nothing. User data would prevent migration."""
+        """Never assigns a partition that another member still owns; eager members own none.
+
+        The assignment has no user data, because that would prevent migration.
+        """
         claims = {member.member_id: parse_subscription(member.metadata) for member in joined.members}
         owners = {
             (topic, index): member_id

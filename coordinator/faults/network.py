@@ -28,7 +28,7 @@ from typing import Any
 from coordinator.faults.loop import Process, SimulatedLoop, current_process
 
 WINDOW_BYTES = 64 * 1024
-"""Bytes that the two operating systems buffer; only what exceeds them counts as the writer's buffer."""
+"""Bytes that the two operating systems buffer; only the excess counts as the writer's buffer."""
 FIRST_FREE_PORT = 40_000
 
 

@@ -2,7 +2,7 @@
 
 Each kind of fault is on in some runs and off in others (swarm testing), because a run in which everything fails hides bugs
 that only show when one thing fails. The rates differ from run to run as well. Plans can also be written by hand or derived
-with `dataclasses.replace`. Keep a seed that found a bug as its plan: any change of this file changes what seeds mean.
+with `dataclasses.replace`. Keep a seed that found a bug as its plan: any change of this file changes the meaning of seeds.
 """
 
 from dataclasses import dataclass, fields, replace

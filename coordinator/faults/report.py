@@ -11,7 +11,7 @@ class Report:
 
     plan: Plan
     broken: str | None = None
-    """The first broken invariant, a colon, and what happened; None if all held."""
+    """The first broken invariant, a colon and the details; None if all held."""
     trace: str = ""
     """SHA-256 of every byte delivered and every event, with their times: equal traces are equal runs."""
     events: list[str] = field(default_factory=list)

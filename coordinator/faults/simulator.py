@@ -258,7 +258,7 @@ class Simulation:
                     self.machine.lose_power()
 
     async def _heal(self) -> None:
-        """Ends all faults; from here on clients do only what they must."""
+        """Ends all faults; from here on clients only make progress."""
         self.event("everything is healed")
         self.faults.is_over = True
         await self._sleep(0.5)
@@ -275,10 +275,10 @@ class Simulation:
 
     # --- findings -----------------------------------------------------------------------------------------------------
 
-    def broken(self, invariant: str, what: str) -> None:
+    def broken(self, invariant: str, detail: str) -> None:
         """Reports a broken invariant. The first one ends the run."""
         if self._broken is None:
-            self._broken = f"{invariant}: {what}"
+            self._broken = f"{invariant}: {detail}"
             self.event(f"BROKEN {self._broken}")
             self.loop.stop()
 

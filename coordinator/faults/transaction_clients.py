@@ -54,7 +54,7 @@ _FENCED = {
 
 
 class Outcome(Enum):
-    """The outcome of a transaction, as far as it is known."""
+    """The outcome of a transaction, as far as its producer knows."""
 
     OPEN = "open"
     ASKED = "its commit was asked for"

@@ -10,15 +10,12 @@ from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coordinator.groups.classic.group import find_classic_group
-from coordinator.groups.consumer.group import find_consumer_group
-from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.committer import NO_REVOCATION_EPOCH, Committer, FencingPolicies, Origin
 from coordinator.groups.events import FENCES, NO_FIELDS
-from coordinator.groups.fencing import Policies, policies_of, reader_of, verdicts
+from coordinator.groups.fencing import NO_EPOCH, committed_partitions, origin_of, verdicts
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.offsets.partial_commit import MissingPartition
-from coordinator.groups.streams.group import find_streams_group
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import CommitDecidedKey, CommitDecidedValue, TxnOffsetCommitRequest
 from coordinator.runtime.result import Fact, Record, RequestContext
@@ -28,13 +25,7 @@ if TYPE_CHECKING:
 
 NOT_OWNED = -1
 """The assignment epoch of a partition that the member does not own."""
-NO_GENERATION = -1
 
-CommitterFacts = tuple[Kind, int, ConsumerMember | None, Policies | None]
-"""What an event says of a committer: the last four arguments of a `CommitDecision`."""
-
-# Looking a name up in an enum costs time on every commit.
-_CLASSIC = Kind.CLASSIC
 _TopicOffsets = CommitDecidedValue.TopicOffsets
 _PartitionOffset = CommitDecidedValue.PartitionOffset
 _NO_EPOCHS: Mapping[int, int] = {}
@@ -58,13 +49,12 @@ ALL_REFUSE = (Verdict.REFUSES,) * 3
 class CommitDecision:
     """A commit that was accepted (`error` NONE) or refused.
 
-    `generation`: of the member of a classic group; `member`, `settings`: of a group with epochs. `missing`: the partitions that
-    do not exist, which were refused before the group was asked. They come last in the event.
+    `committer`: the member that the commit named, None if there is none. `policies`: None if the kind of group has none.
+    `missing`: the partitions that do not exist, which were refused before the group was asked. They come last in the event.
     """
 
     __slots__ = (
-        "client_id", "error", "generation", "kind", "member", "metadata_max", "missing", "request",
-        "settings",
+        "client_id", "committer", "error", "kind", "metadata_max", "missing", "policies", "request",
     )  # fmt: skip
 
     def __init__(
@@ -74,9 +64,8 @@ class CommitDecision:
         error: ErrorCode,
         metadata_max: int,
         kind: Kind,
-        generation: int,
-        member: ConsumerMember | None,
-        settings: Policies | None,
+        committer: Committer | None,
+        policies: FencingPolicies | None,
         missing: Sequence[MissingPartition] = (),
     ) -> None:
         self.request = request
@@ -84,17 +73,16 @@ class CommitDecision:
         self.error = error
         self.metadata_max = metadata_max
         self.kind = kind
-        self.generation = generation
-        self.member = member
-        self.settings = settings
+        self.committer = committer
+        self.policies = policies
         self.missing = missing
 
     def record(self, state_offset: int, time_ms: int) -> Record:
-        request, member, settings, error = self.request, self.member, self.settings, self.error
+        request, committer, policies, error = self.request, self.committer, self.policies, self.error
         metadata_max = self.metadata_max
         topics = []
         for topic in request.topics:
-            held, pending = epochs_of_topic(member, topic.topic_id)
+            held, pending = epochs_of_topic(committer, topic.topic_id)
             partitions = []
             for each in topic.partitions:
                 code, metadata = error, each.committed_metadata
@@ -107,7 +95,7 @@ class CommitDecision:
                 partitions.append(_PartitionOffset(index, each.committed_offset, code, since))
             topics.append(_TopicOffsets(topic.name, topic.topic_id, partitions))
         for missing in self.missing:
-            held, pending = epochs_of_topic(member, missing.topic_id)
+            held, pending = epochs_of_topic(committer, missing.topic_id)
             since = held.get(missing.partition, pending.get(missing.partition, NOT_OWNED))
             partition = _PartitionOffset(missing.partition, missing.offset, missing.error, since)
             topics.append(_TopicOffsets(missing.topic, missing.topic_id, [partition]))
@@ -120,12 +108,12 @@ class CommitDecision:
             group_instance_id=request.group_instance_id,
             generation_id_or_member_epoch=request.generation_id_or_member_epoch,
             error_code=error,
-            policy="" if settings is None else settings.fencing_policy,
+            policy="" if policies is None else policies.fencing_policy,
             strict_verdict=strict,
             revocation_epoch_verdict=revocation,
             assignment_epoch_verdict=assignment,
-            member_epoch=self.generation if member is None else member.member_epoch,
-            revocation_epoch=-1 if member is None else member.revocation_epoch,
+            member_epoch=NO_EPOCH if committer is None else committer.member_epoch,
+            revocation_epoch=NO_REVOCATION_EPOCH if committer is None else committer.revocation_epoch,
             client_id=self.client_id,
             topics=topics,
         )
@@ -137,35 +125,25 @@ class CommitDecision:
 
     def verdicts(self) -> tuple[int, int, int]:
         """The verdicts of `strict`, `revocation-epoch` and `assignment-epoch`."""
-        settings, member = self.settings, self.member
-        if settings is None or self.error is ErrorCode.UNSUPPORTED_VERSION:
+        policies, committer = self.policies, self.committer
+        if policies is None or self.error is ErrorCode.UNSUPPORTED_VERSION:
             return NO_VERDICTS
-        if member is None:
+        if committer is None:
             # Policies are about the epochs of a member: without one, every policy accepts or refuses alike.
             return ALL_REFUSE if self.error in FENCES else ALL_ACCEPT
         epoch = self.request.generation_id_or_member_epoch
-        if epoch == member.member_epoch and not settings.require_ownership:
+        if epoch == committer.member_epoch and not policies.require_ownership:
             return ALL_ACCEPT
-        reasons = verdicts(member, epoch, committed_partitions(self.request, self.metadata_max), settings)
+        reasons = verdicts(committer, epoch, committed_partitions(self.request, self.metadata_max), policies)
         strict, revocation, assignment = (Verdict.REFUSES if reason else Verdict.ACCEPTS for reason in reasons)
         return strict, revocation, assignment
 
 
-def committed_partitions(request: Any, metadata_max: int) -> list[tuple[bytes, int]]:
-    """Topic id and index of the partitions of a commit, without those that are refused for their metadata."""
-    return [
-        (topic.topic_id, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-        if not is_too_large(partition.committed_metadata or "", metadata_max)
-    ]
-
-
-def epochs_of_topic(member: ConsumerMember | None, topic_id: bytes) -> tuple[Mapping[int, int], Mapping[int, int]]:
+def epochs_of_topic(committer: Committer | None, topic_id: bytes) -> tuple[Mapping[int, int], Mapping[int, int]]:
     """Partition -> assignment epoch, of the topic's partitions that the member has, and of those that it must give up."""
-    if member is None:
+    if committer is None:
         return _NO_EPOCHS, _NO_EPOCHS
-    return member.assigned.get(topic_id, _NO_EPOCHS), member.pending_revocation.get(topic_id, _NO_EPOCHS)
+    return committer.assigned.get(topic_id, _NO_EPOCHS), committer.pending_revocation.get(topic_id, _NO_EPOCHS)
 
 
 def commit_facts(
@@ -174,28 +152,20 @@ def commit_facts(
     context: RequestContext,
     error: ErrorCode,
     *,
+    origin: Origin | None = None,
     partly_refused: bool = False,
     missing: Sequence[MissingPartition] = (),
 ) -> tuple[Fact, ...]:
     """The event of a commit that was accepted (NONE), at least in part, or refused as a whole.
 
-    Must be called before the commit is replayed, because it refers to the group as it was. Every topic of the request has both
-    its name and its id. Returns nothing if `coordinator.events` excludes the event.
+    `origin`: what the fence returned; None if it was not asked, or refused the commit. Must be called before the commit is
+    replayed, because the event refers to the group as it was. Every topic of the request has both its name and its id. Returns
+    nothing if `coordinator.events` excludes the event.
     """
     if not (groups.emits_refused if error or partly_refused or missing else groups.emits_accepted):
         return ()
-    committer = committer_facts(groups, request.group_id, request.member_id)
+    if origin is None:
+        origin = origin_of(groups, request.group_id, request.member_id)
     metadata_max = groups.config.offset_metadata_max_bytes
-    decision = CommitDecision(request, context.client_id, error, metadata_max, *committer, missing)
+    decision = CommitDecision(request, context.client_id, error, metadata_max, *origin, missing)
     return (_new_fact(("", NO_FIELDS, decision)),)
-
-
-def committer_facts(groups: "Groups", group_id: str, member_id: str) -> CommitterFacts:
-    """The kind of the group, the generation or the member that the commit named, and the group's settings."""
-    classic = find_classic_group(groups, group_id)
-    if classic is not None:
-        return _CLASSIC, classic.generation if member_id in classic.members else NO_GENERATION, None, None
-    modern = find_consumer_group(groups, group_id) or find_streams_group(groups, group_id)
-    if modern is None:
-        return _CLASSIC, NO_GENERATION, None, None
-    return modern.kind, NO_GENERATION, reader_of(groups, modern, member_id), policies_of(groups, modern)

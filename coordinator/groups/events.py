@@ -10,10 +10,8 @@ requests of that turn have been answered. `record()` defines what an event means
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from coordinator.groups.consumer.group import ConsumerGroup
-from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.reconcile import Owned
 from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.groups.epochs.soft_state import SoftState
@@ -48,7 +46,8 @@ from coordinator.protocol.wire import DecodeError
 from coordinator.runtime.result import Event, Fact, MessageEvent, Record, RequestContext
 
 if TYPE_CHECKING:
-    from coordinator.groups.state import Catalog, Groups
+    from coordinator.groups.catalog import Catalog
+    from coordinator.groups.state import Groups
 
 FENCES = frozenset(
     {
@@ -291,45 +290,55 @@ class Holding:
         return Record(self.key(self.group_id), value, 0)
 
 
+class AssignedMember(Protocol):
+    """The parts of a member with an epoch that this module uses."""
+
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def member_epoch(self) -> int: ...
+    @property
+    def assigned(self) -> PartitionEpochs: ...
+
+
 class WithEpochs(Protocol):
     """The parts of a group with epochs that this module uses."""
 
+    kind: ClassVar[Kind]
     group_id: str
 
     @property
     def soft(self) -> SoftState: ...
 
 
-def delivered(
-    groups: "Groups", group: WithEpochs, member: ConsumerMember, kind: Kind = Kind.CONSUMER
-) -> tuple[Fact, ...]:
+def delivered(groups: "Groups", group: WithEpochs, member: AssignedMember) -> tuple[Fact, ...]:
     """The answer contains the member's assignment; no fact if the last one contained the same."""
     now = (member.member_epoch, member.assigned)
     if group.soft.delivered.get(member.member_id) == now:
         return ()
     group.soft.delivered[member.member_id] = now
     key, value = AssignmentDeliveredKey, AssignmentDeliveredValue
-    return (event_only(Holding(key, value, kind, group.group_id, groups.catalog, member.member_id, *now)),)
+    return (event_only(Holding(key, value, group.kind, group.group_id, groups.catalog, member.member_id, *now)),)
 
 
-def acknowledged(groups: "Groups", group: ConsumerGroup, member: ConsumerMember, owned: Owned) -> tuple[Fact, ...]:
+def acknowledged(groups: "Groups", group: WithEpochs, member: AssignedMember, owned: Owned) -> tuple[Fact, ...]:
     """A member of a consumer group reports what it owns; a fact if this is its whole assignment, for the first time."""
     if owned is None or group.soft.acknowledged.get(member.member_id) == (member.member_epoch, member.assigned):
         return ()
     reported = {topic_id: set(partitions) for topic_id, partitions in owned}
     if reported != {topic_id: set(partitions) for topic_id, partitions in member.assigned.items()}:
         return ()
-    return owns_all(groups, group, member, Kind.CONSUMER)
+    return owns_all(groups, group, member)
 
 
-def owns_all(groups: "Groups", group: WithEpochs, member: ConsumerMember, kind: Kind) -> tuple[Fact, ...]:
+def owns_all(groups: "Groups", group: WithEpochs, member: AssignedMember) -> tuple[Fact, ...]:
     """A member reported that it owns its whole assignment; no fact if it has done so before."""
     now = (member.member_epoch, member.assigned)
     if group.soft.acknowledged.get(member.member_id) == now:
         return ()
     group.soft.acknowledged[member.member_id] = now
     key, value = AssignmentAcknowledgedKey, AssignmentAcknowledgedValue
-    return (event_only(Holding(key, value, kind, group.group_id, groups.catalog, member.member_id, *now)),)
+    return (event_only(Holding(key, value, group.kind, group.group_id, groups.catalog, member.member_id, *now)),)
 
 
 EVENT_KEYS: tuple[str, ...] = (

@@ -5,12 +5,18 @@ which kind they have before them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from coordinator.groups.committer import Committer, FencingPolicies
 from coordinator.groups.kinds import Kind
+from coordinator.groups.settings import GroupSettings
 from coordinator.protocol.messages import OffsetCommitValue
+from coordinator.runtime.result import Timer
+
+if TYPE_CHECKING:
+    from coordinator.groups.catalog import Catalog
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 """The protocol type of groups whose members are consumers; their metadata are subscriptions."""
@@ -72,6 +78,25 @@ class Group(ABC):
     def is_forgettable(self) -> bool:
         """Whether nothing but its offsets keeps the group: it is simple, and no member id of it was handed out."""
         return False
+
+    # --- for commits (fencing.py) -------------------------------------------------------------------------------------
+
+    has_member_epochs: ClassVar[bool] = True
+    """Whether members have epochs of their own; if not, all have the generation, and static ones prove their instance id."""
+
+    @abstractmethod
+    def find_committer(self, member_id: str, catalog: "Catalog") -> Committer | None:
+        """The member as the fence sees it; None if there is no member of this id."""
+
+    @abstractmethod
+    def fencing_policies(self, settings: GroupSettings) -> FencingPolicies | None:
+        """The policies about earlier epochs; None: no earlier one may commit."""
+
+    def commit_timers(self, member_id: str) -> Sequence[Timer]:  # noqa: ARG002 - classic groups need it
+        """The timers that an accepted commit of this member re-arms. May raise REBALANCE_IN_PROGRESS (OffsetCommit only)."""
+        return ()
+
+    # --- for offsets --------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool:

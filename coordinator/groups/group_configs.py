@@ -1,10 +1,11 @@
-"""Settings of single groups: Kafka's configs of the resource type GROUP, by which one group differs from the others.
+"""Settings of single groups: Kafka's configs of resource type GROUP, by which one group differs from the others.
 
-A setting that a group has none of its own for is the server's. Whether a value may be set depends on the server too: its
-`min.` and `max.` siblings. The group need not exist, so that it can be set up before its first member comes.
+A setting that a group does not override has the server's value. Which values are allowed depends on the server, too, through
+the `min.` and `max.` siblings of the server's setting. The group need not exist, so that it can be configured before its
+first member joins.
 
-They are kept with the topics' settings (the log of metadata), not with the group; here is what they are called, what they may
-be and what they come to.
+Overrides are kept with the topics' settings (in the metadata log), not with the group. This module says how they are named,
+which values are allowed, and which values are in force.
 """
 
 import re
@@ -27,7 +28,7 @@ BOOLEAN, STRING, INT, LONG, LIST = 1, 2, 3, 5, 7
 """Types of values, in the numbers of DescribeConfigs."""
 
 Overrides = Mapping[str, str]
-"""The settings that a group has of its own, as text, as the client sent them."""
+"""The overrides of one group: name -> value, as the client sent them."""
 
 _Settings = TypeVar("_Settings")
 
@@ -36,26 +37,26 @@ _MAX = {INT: 2**31 - 1, LONG: 2**63 - 1}
 
 
 class Bounds(NamedTuple):
-    """What a number may be; `low` and `high` None: there is no such bound of the server's."""
+    """The range that the server allows for a number; None means no bound."""
 
     low: int | None = None
     high: int | None = None
 
 
 class GroupConfig(NamedTuple):
-    """One setting that a group may have of its own."""
+    """One setting that a group may override."""
 
     name: str
     kind: int
     server_name: str
-    """The server's setting of the same meaning."""
+    """The server's setting that applies to groups without an override."""
     server_value: Callable[[GroupsConfig], str]
     bounds: Callable[[GroupsConfig], Bounds] | None
     about: str
     least: int = 0
-    """A number below it is none of this setting, whatever the server's bounds are."""
+    """The least valid number, whatever the server's bounds are."""
     is_internal: bool = False
-    """Not shown unless the group has one of its own, as in Kafka."""
+    """Only shown if the group overrides it, as in Kafka."""
 
 
 def _text(value: bool) -> str:
@@ -74,7 +75,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
                 config.group_consumer_min_session_timeout_ms,
                 config.group_consumer_max_session_timeout_ms,
             ),
-            "A member that is silent so long is removed.",
+            "A member that sends no heartbeat for this long is removed.",
             1,
         ),
         GroupConfig(
@@ -86,7 +87,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
                 config.group_consumer_min_heartbeat_interval_ms,
                 config.group_consumer_max_heartbeat_interval_ms,
             ),
-            "How often members are told to be heard of.",
+            "The interval at which members send heartbeats; the server reports it to them.",
             1,
         ),
         GroupConfig(
@@ -98,7 +99,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
                 config.group_consumer_min_assignment_interval_ms,
                 config.group_consumer_max_assignment_interval_ms,
             ),
-            "A target assignment stands at least so long.",
+            "The shortest time between two target assignments.",
         ),
         GroupConfig(
             "consumer.fencing.policy",
@@ -106,7 +107,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "group.consumer.fencing.policy",
             lambda config: config.group_consumer_fencing_policy,
             None,
-            "Which earlier epochs a member may commit with (ours).",
+            "Which earlier member epochs may commit offsets. Not a Kafka setting.",
         ),
         GroupConfig(
             "consumer.fencing.require.ownership",
@@ -114,7 +115,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "fencing.require.ownership",
             lambda config: _text(config.fencing_require_ownership),
             None,
-            "A commit at the member's epoch is refused for partitions that it does not own (ours).",
+            "Refuse commits at the current epoch for partitions that the member does not own. Not a Kafka setting.",
         ),
         GroupConfig(
             "fencing.require.member",
@@ -122,7 +123,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "fencing.require.member",
             lambda config: _text(config.fencing_require_member),
             None,
-            "A commit in a transaction is refused if it names no member (ours).",
+            "Refuse commits in a transaction that name no member. Not a Kafka setting.",
         ),
         GroupConfig(
             "streams.session.timeout.ms",
@@ -133,7 +134,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
                 config.group_streams_min_session_timeout_ms,
                 config.group_streams_max_session_timeout_ms,
             ),
-            "A member of a streams group that is silent so long is removed.",
+            "A member of a streams group that sends no heartbeat for this long is removed.",
             1,
         ),
         GroupConfig(
@@ -145,7 +146,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
                 config.group_streams_min_heartbeat_interval_ms,
                 config.group_streams_max_heartbeat_interval_ms,
             ),
-            "How often members of a streams group are told to be heard of.",
+            "The interval at which members of a streams group send heartbeats; the server reports it to them.",
             1,
         ),
         GroupConfig(
@@ -157,7 +158,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
                 config.group_streams_min_assignment_interval_ms,
                 config.group_streams_max_assignment_interval_ms,
             ),
-            "A target assignment of a streams group stands at least so long.",
+            "The shortest time between two target assignments of a streams group.",
         ),
         GroupConfig(
             "streams.initial.rebalance.delay.ms",
@@ -165,7 +166,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "group.streams.initial.rebalance.delay.ms",
             lambda config: str(config.group_streams_initial_rebalance_delay_ms),
             lambda _: Bounds(),
-            "An empty streams group waits so long for more members before its first assignment.",
+            "How long an empty streams group waits for more members before its first assignment.",
         ),
         GroupConfig(
             "streams.num.standby.replicas",
@@ -173,7 +174,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "group.streams.num.standby.replicas",
             lambda config: str(config.group_streams_num_standby_replicas),
             lambda config: Bounds(high=config.group_streams_max_standby_replicas),
-            "Copies of each task's state beside the one in use.",
+            "The number of standby copies of each task's state.",
         ),
         GroupConfig(
             "streams.rack.aware.assignment.tags",
@@ -181,7 +182,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "group.streams.rack.aware.assignment.tags",
             lambda config: ",".join(config.group_streams_rack_aware_assignment_tags),
             None,
-            "Tags that each client of a streams group has to carry.",
+            "The client tags that every member of a streams group must have.",
         ),
         GroupConfig(
             "streams.assignor.name",
@@ -189,7 +190,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "group.streams.assignors",
             lambda config: config.group_streams_assignors[0],
             None,
-            "Who assigns the tasks of a streams group.",
+            "The assignor of a streams group's tasks.",
         ),
         GroupConfig(
             "streams.task.offset.interval.ms",
@@ -197,7 +198,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "group.streams.task.offset.interval.ms",
             lambda config: str(config.group_streams_task_offset_interval_ms),
             lambda config: Bounds(low=config.group_streams_min_task_offset_interval_ms),
-            "How often members of a streams group are told to report how far their tasks have come.",
+            "The interval at which members of a streams group report the changelog offsets of their tasks.",
             1,
             is_internal=True,
         ),
@@ -207,7 +208,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "group.streams.acceptable.recovery.lag",
             lambda config: str(config.group_streams_acceptable_recovery_lag),
             lambda _: Bounds(),
-            "Records that a copy of a task's state may lack and still count as caught up.",
+            "The number of records that a copy of a task's state may lack and still count as caught up.",
             is_internal=True,
         ),
         GroupConfig(
@@ -216,7 +217,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "group.streams.fencing.policy",
             lambda config: config.group_streams_fencing_policy,
             None,
-            "Which earlier epochs a member of a streams group may commit with (ours).",
+            "Which earlier member epochs of a streams group may commit offsets. Not a Kafka setting.",
         ),
         GroupConfig(
             "streams.fencing.require.ownership",
@@ -224,7 +225,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "fencing.require.ownership",
             lambda config: _text(config.fencing_require_ownership),
             None,
-            "A commit at the epoch of a streams group's member is refused for partitions whose tasks it does not own (ours).",
+            "Refuse commits at the current epoch for partitions of tasks that the member does not own. Not a Kafka setting.",
         ),
     )
 }
@@ -233,7 +234,7 @@ _OPTIONS = {"consumer.fencing.policy": FENCING_POLICIES, "streams.fencing.policy
 
 
 def check(config: GroupsConfig, overrides: Overrides) -> None:
-    """Raises INVALID_CONFIG unless a group may have these settings."""
+    """Raises INVALID_CONFIG unless a group may have these overrides."""
     for name, value in overrides.items():
         row = GROUP_CONFIGS.get(name)
         if row is None:
@@ -291,7 +292,7 @@ def _invalid(row: GroupConfig, value: str, why: str) -> KafkaError:
 
 
 class ConfiguredGroups:
-    """The settings of every group. `overrides_of(group_id)` gives the same object as long as nothing is changed."""
+    """The settings in force for every group. `overrides_of(group_id)` returns the same object until an override changes."""
 
     def __init__(self, config: GroupsConfig, overrides_of: Callable[[str], Overrides] | None = None) -> None:
         self._config = config
@@ -310,17 +311,17 @@ class ConfiguredGroups:
 
 
 class _Known(Generic[_Settings]):
-    """What was made of the settings of each group that has some of its own."""
+    """A cache of the settings in force, for groups with overrides; all other groups share one object."""
 
     def __init__(self, config: GroupsConfig, make: Callable[["_Values"], _Settings]) -> None:
         self._config = config
         self._make = make
-        self._everybodys = make(_Values(config, {}))
+        self._without_overrides = make(_Values(config, {}))
         self._own: dict[str, tuple[Overrides, _Settings]] = {}
 
     def of(self, group_id: str, overrides: Overrides | None) -> _Settings:
         if not overrides:
-            return self._everybodys
+            return self._without_overrides
         known = self._own.get(group_id)
         if known is None or known[0] is not overrides:
             known = self._own[group_id] = (overrides, self._make(_Values(self._config, overrides)))
@@ -328,8 +329,8 @@ class _Known(Generic[_Settings]):
 
 
 class _Values:
-    """The settings in force, by name. What is set by now out of range, because the server's bounds are others than when it
-    was set, is taken into it."""
+    """The settings in force, by name. An override outside the server's bounds, which may have changed since it was set, is
+    moved to the nearest bound."""
 
     def __init__(self, config: GroupsConfig, overrides: Overrides) -> None:
         self._config = config

@@ -18,11 +18,13 @@ from typing import Any, cast
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.assignors.range import RangeAssignor
 from coordinator.groups.assignors.uniform import UniformAssignor
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic import timeouts as classic_timeouts
 from coordinator.groups.classic.describe import details as classic_details
-from coordinator.groups.classic.group import ClassicGroup, pending_disarmed
+from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.records import group_metadata_tombstone
 from coordinator.groups.classic.replay import replay_group_metadata, resume_all
+from coordinator.groups.classic.round import pending_disarmed
 from coordinator.groups.consumer import replay as consumer_replay
 from coordinator.groups.consumer import timeouts as consumer_timeouts
 from coordinator.groups.consumer.describe import details as consumer_details
@@ -38,7 +40,7 @@ from coordinator.groups.offsets.replay import (
     replay_pending_offset,
 )
 from coordinator.groups.settings import GroupsConfig, GroupSettings
-from coordinator.groups.state import Catalog, Groups
+from coordinator.groups.state import Groups
 from coordinator.groups.streams import replay as streams_replay
 from coordinator.groups.streams import timeouts as streams_timeouts
 from coordinator.groups.streams.describe import details as streams_details

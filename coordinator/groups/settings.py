@@ -1,24 +1,23 @@
 """The settings of groups, under Kafka's names (dots become underscores) and with Kafka's defaults.
 
-The core has no other defaults: what a handler decides, it decides from the request, the state and this.
+The core has no other defaults: an operation decides from the request, the state and these settings.
 """
 
 from dataclasses import dataclass
 from typing import Protocol
 
+from coordinator.groups.kinds import LABELS
+
 STRICT = "strict"
 REVOCATION_EPOCH = "revocation-epoch"
 ASSIGNMENT_EPOCH = "assignment-epoch"
 FENCING_POLICIES = (STRICT, REVOCATION_EPOCH, ASSIGNMENT_EPOCH)
-"""Which epochs a member of a consumer group may commit with (fencing.py)."""
+"""Which member epochs of a consumer group may commit offsets (fencing.py)."""
 STREAMS_FENCING_POLICIES = (STRICT, ASSIGNMENT_EPOCH)
-"""The same for streams groups, whose records do not say when a member lost a task last."""
-
-CLASSIC, CONSUMER, STREAMS = "classic", "consumer", "streams"
-"""Kinds of groups, each with a rebalance protocol of its own."""
+"""The same for streams groups, whose records do not say when a member last lost a task."""
 
 STICKY = "sticky"
-"""The assignor of streams groups, Kafka's only one too."""
+"""The only assignor of streams groups, as in Kafka."""
 
 DISABLED, UPGRADE, DOWNGRADE, BIDIRECTIONAL = "disabled", "upgrade", "downgrade", "bidirectional"
 MIGRATION_POLICIES = (DISABLED, UPGRADE, DOWNGRADE, BIDIRECTIONAL)
@@ -26,12 +25,12 @@ MIGRATION_POLICIES = (DISABLED, UPGRADE, DOWNGRADE, BIDIRECTIONAL)
 
 ALL_EVENTS, REFUSED_EVENTS, NO_EVENTS = "all", "refused", "none"
 EVENT_POLICIES = (ALL_EVENTS, REFUSED_EVENTS, NO_EVENTS)
-"""What the event log gets: everything, all but accepted commits, nothing."""
+"""What goes to the event log: everything, everything but accepted commits, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """What may be set for one consumer group (resource type GROUP), the server's own values where nothing is set."""
+    """The settings in force for one consumer group: its overrides (resource type GROUP), else the server's values."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -43,7 +42,7 @@ class ConsumerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsSettings:
-    """What may be set for one streams group (resource type GROUP), the server's own values where nothing is set."""
+    """The settings in force for one streams group: its overrides (resource type GROUP), else the server's values."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -94,7 +93,7 @@ class GroupsConfig:
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
 
-    group_coordinator_rebalance_protocols: tuple[str, ...] = (CLASSIC, CONSUMER, STREAMS)
+    group_coordinator_rebalance_protocols: tuple[str, ...] = LABELS
     group_consumer_session_timeout_ms: int = 45_000
     group_consumer_min_session_timeout_ms: int = 45_000
     group_consumer_max_session_timeout_ms: int = 60_000

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from coordinator.groups.assignors.assignor import Assignor
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.group import Group
 from coordinator.groups.group_configs import ConfiguredGroups
 from coordinator.groups.kinds import Kind
@@ -22,20 +23,6 @@ from coordinator.groups.offsets.store import Offsets
 from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import Record, Timer
-
-
-class Catalog(Protocol):
-    """The topics, as far as groups need to know them."""
-
-    @property
-    def version(self) -> int:
-        """Changes whenever a topic is created, grown or deleted."""
-        ...
-
-    def topic_names(self) -> Sequence[str]: ...
-    def topic_id(self, name: str) -> bytes | None: ...
-    def topic_name(self, topic_id: bytes) -> str | None: ...
-    def partition_count(self, name: str) -> int | None: ...
 
 
 class Migration(Protocol):

@@ -7,6 +7,10 @@ use it; kinds with epochs extend it with what the group will be like once the re
 
 from typing import Any
 
+from coordinator.groups.events import event_only, group_converted
+from coordinator.groups.group import Group
+from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Event, Fact, Record, RequestContext, Result, Timer, TimerKey
 
@@ -39,6 +43,17 @@ class GroupUpdate:
     def emit(self, name: str, event: Event | None = None, /, **fields: Any) -> None:
         """Adds a fact about the group: a log line, a metric and, with an `event`, an entry of the event log."""
         self.facts.append(Fact(name, {"group_id": self.group_id, **fields}, event))
+
+    def replace(self, groups: Groups, empty: Group, kind: Kind, epoch: int, member_id: str) -> None:
+        """Ends a group without members, in whose place a group of this kind comes; its offsets stay.
+
+        `epoch`: the new group's; `member_id`: the member that joins it, if known.
+        """
+        tombstones, disarmed = groups.end(empty)
+        self.records += tombstones
+        self.timers += disarmed
+        if empty.durable is not None:
+            self.facts.append(event_only(group_converted(self.group_id, empty.kind, kind, epoch, member_id, 0)))
 
     def result(self, reply: Message | None) -> Result:
         return Result(reply, self.records, self.timers, self.replies, self.facts)

@@ -19,8 +19,8 @@ Transactions add rules:
   in the order of their offsets and not of their markers.
 - A marker must outlive the records of its transaction, and consumers must have a chance to see it. Like a tombstone it is
   dropped `delete_retention_ms` after the first cleaning that found no record of its transaction. The list of aborted
-  transactions (aborted.py) loses an entry no later than the log loses the marker; otherwise readers would go on filtering
-  what the same producer wrote afterwards.
+  transactions (aborted.py) loses an entry no later than the log loses the marker; otherwise consumers would go on filtering
+  the later records of the same producer.
 - The last batch of a producer stays, if need be without records, while its partition remembers the producer
   (`Log.last_batches`): it holds the sequence number and the epoch with which the producer continues.
 

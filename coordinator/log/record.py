@@ -19,7 +19,7 @@ class LogRecord(NamedTuple):
 
 
 def varint(value: int) -> bytes:
-    """Encodes a signed 32-bit or 64-bit number as a zigzag varint (Kafka: `ByteUtils.writeVarint`)."""
+    """Encodes a signed 32-bit or 64-bit number as a zigzag varint (Kafka: `ByteUtils.writeVarint`, `writeVarlong`)."""
     raw = (value << 1) ^ (value >> 63)
     out = bytearray()
     while raw > 127:

@@ -1,4 +1,4 @@
-"""Recovers the end of a log after a crash: cuts what was never acknowledged, and refuses to serve damage.
+"""Recovers the end of a log after a crash: cuts off unacknowledged records, and refuses to serve damaged ones.
 
 Only the last segment can be affected, because a segment is synced before the next one begins. (Kafka: `LogLoader`,
 `LogSegment.recover`, which cuts at the first invalid batch in either case.) The segment is in one of three states:
@@ -8,10 +8,10 @@ Only the last segment can be affected, because a segment is synced before the ne
   This is a torn tail, which is cut and reported. Nothing in it was acknowledged, unless the disk lied.
 - A batch is wrong and complete batches follow it. A disk may write unsynced data in any order, so a lost batch may precede
   a kept one; or the disk may have damaged synced data. The first is a tail to cut; cutting the second would lose
-  acknowledged records. Two facts tell them apart: a crash cannot lose what the checkpoint says was synced, and data lost in
-  a crash reads as zeros up to the end of a sector, whereas damaged data is merely wrong. If either fact points to damage,
-  `DamagedLog` is raised with the file and the position, and the file is left as it is, because the operator may have a copy
-  and a wrong guess would destroy the evidence.
+  acknowledged records. Two facts tell them apart: a crash cannot lose data that is synced according to the checkpoint, and
+  data lost in a crash reads as zeros up to the end of a sector, whereas damaged data is merely wrong. If either fact points
+  to damage, `DamagedLog` is raised with the file and the position, and the file is left as it is, because the operator may
+  have a copy and a wrong guess would destroy the evidence.
 
 Checksums are verified from the checkpoint on, and always for the last batch. Before the checkpoint, walking over the
 headers is enough: loading the log (`Log.replay_batches`) verifies every batch anyway.

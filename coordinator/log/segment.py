@@ -89,7 +89,7 @@ class Segment:
         self.size_bytes += len(batch)
 
     def cut(self) -> None:
-        """Truncates what a failed append left behind the last complete batch. Raises OSError."""
+        """Truncates the remains of a failed append behind the last complete batch. Raises OSError."""
         self.file.truncate(self.size_bytes)
 
     def index_batch(self, base_offset: int, position: int, max_timestamp: int) -> None:

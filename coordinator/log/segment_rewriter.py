@@ -58,7 +58,10 @@ def is_readable(header: BatchHeader) -> bool:
 
 
 class SegmentRewriter:
-    """Writes what remains of a group of segments into one new segment, and swaps it in (Kafka: `Cleaner.cleanSegments`).
+    """Writes the remaining records of a group of segments to one new segment, and swaps it in.
+
+    Kafka: `Cleaner.cleanSegments`.
+
 
     Nothing is written until something changes: a segment from which nothing is dropped is only read.
     """

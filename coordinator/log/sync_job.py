@@ -46,7 +46,7 @@ class SyncJob:
         self._syncs = syncs
 
     def run(self) -> None:
-        """Raises OSError on failure; from then on it is unknown what the disk holds."""
+        """Raises OSError on failure; from then on the content of the disk is unknown."""
         with self._syncs.lock:
             if self._syncs.error is not None:
                 raise self._syncs.error

@@ -61,7 +61,7 @@ class Writer:
         """`run_in_worker(function, done)` calls the function in a worker, then `done` on the loop.
 
         `on_durable(offset)`: everything before the offset is durable; the offset grows from call to call.
-        `on_failure(error)`: what was written and not reported as durable may be lost. The failure is final if `log.failed`
+        `on_failure(error)`: batches that were not reported as durable may be lost. The failure is final if `log.failed`
         is set. Otherwise the log continues at its `end_offset`, and the next write may succeed. Both may be called before
         `write` returns.
         """

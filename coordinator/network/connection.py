@@ -53,8 +53,8 @@ class Closed(StrEnum):
     FRAME = "frame too large or malformed"
     REQUEST = "request refused"
     """It has no response: an unknown API, an unsupported version, a malformed body."""
-    STALLED = "frame not whole in time"
-    UNREAD = "answers not read in time"
+    STALLED = "frame incomplete in time"
+    UNREAD = "responses not read in time"
     IDLE = "idle"
     STOPPING = "stopping"
 

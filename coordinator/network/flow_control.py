@@ -18,7 +18,7 @@ its connection meanwhile is noticed. The first frame that arrives behind it does
 CLOSE ends all this: the connection is CLOSING until its last responses are sent or it is aborted, and CLOSED when the
 transport says so (LOST). Neither state reads or handles anything, whatever else happens to it.
 
-Only connection.py acts on the state. It tells the table what happened and pauses or resumes the transport when the
+Only connection.py acts on the state. It reports events to the table, and pauses or resumes the transport when the
 connection leaves or enters READING.
 """
 

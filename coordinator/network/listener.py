@@ -1,4 +1,4 @@
-"""A listening socket and its connections: accepts within limits, closes the idle and the stalled, drains on stop."""
+"""A listening socket and its connections: accepts within limits, closes idle and stalled ones, drains them on a stop."""
 
 import asyncio
 import logging
@@ -13,12 +13,12 @@ from coordinator.runtime.memory import Memory
 _log = logging.getLogger(__name__)
 
 BACKLOG = 4096
-"""Kafka's 50 resets a burst of thousands of clients; the system's own limit applies below this."""
+"""Kafka's 50 would reset a burst of thousands of clients. The operating system may cap it (net.core.somaxconn)."""
 SWEEP_MS = 1_000
 
 
 class Listener:
-    """Serves one address. `advertised` is what clients are told; its port 0 means the port that was bound."""
+    """Serves one address. `advertised`: the host and port that clients get; port 0 stands for the port that was bound."""
 
     def __init__(
         self,
@@ -37,14 +37,14 @@ class Listener:
         self.connections: dict[Connection, None] = {}
         self.refused_count = 0
         self.closed = dict.fromkeys(Closed, 0)
-        """Connections gone, by reason."""
+        """Lost connections by reason."""
         self._limits = limits
         self._memory = memory
         self._connections_max = connections_max
         self._connections_per_ip_max = connections_per_ip_max
         self._connections_per_second_max = connections_per_second_max
         self._second = (0, 0)
-        """The second of the clock in which the last connection came, and how many came in it."""
+        """The second of the clock in which the last connection was accepted, and how many were accepted in it."""
         self._now_ms = now_ms
         self._once = LogOncePerClient(_log)
         self._per_ip: dict[str, int] = {}
@@ -63,7 +63,7 @@ class Listener:
         return bound
 
     async def stop(self, drain_ms: int) -> None:
-        """Accepts no more; gives the answers under way up to `drain_ms` to leave, then closes every connection."""
+        """Accepts nothing more, lets responses leave for up to `drain_ms`, then closes every connection."""
         if self._server is None:
             return
         self._server.close()
@@ -91,7 +91,7 @@ class Listener:
         )
 
     def _admit(self, connection: Connection) -> bool:
-        """Whether the connection is within the limits; counts it if so."""
+        """Counts a connection that is within the limits and returns True; refuses any other."""
         host = connection.client_host
         held = self._per_ip.get(host, 0)
         second = self._now_ms() // 1_000
@@ -122,15 +122,15 @@ class Listener:
             del self._per_ip[host]
 
     def sweep(self) -> None:
-        """Closes the connections that are idle, stalled or do not read."""
+        """Closes connections that are idle, stall within a frame, or do not read their responses."""
         now = self._now_ms()
         limits = self._limits
         for connection in list(self.connections):
             quiet_ms, frame_begun = connection.quiet_ms(now)
             if connection.full_since_ms is not None and now - connection.full_since_ms > limits.drain_ms_max:
-                connection.abort(f"answers were not read for {limits.drain_ms_max} ms", Closed.UNREAD)
+                connection.abort(f"responses were not read for {limits.drain_ms_max} ms", Closed.UNREAD)
             elif frame_begun and quiet_ms > limits.frame_ms_max:
-                connection.refuse(f"a frame was not whole after {limits.frame_ms_max} ms", Closed.STALLED)
+                connection.refuse(f"a frame was incomplete after {limits.frame_ms_max} ms", Closed.STALLED)
             elif not connection.waiting and quiet_ms > limits.idle_ms_max:
                 connection.close(Closed.IDLE)
 

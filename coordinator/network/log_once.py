@@ -1,4 +1,4 @@
-"""Warnings that a client can cause at will are said once per client and cause, and the memory of that is bounded."""
+"""Warnings that clients can cause at will: each is logged once per client and cause, with bounded memory."""
 
 import logging
 
@@ -6,7 +6,7 @@ _REMEMBERED_MAX = 10_000
 
 
 class LogOncePerClient:
-    """Logs a warning the first time its key is seen."""
+    """Logs a warning the first time that its key is seen. The keys are forgotten after 10,000 of them."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger

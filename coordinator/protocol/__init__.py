@@ -1,7 +1,7 @@
 """Bytes to messages and back: frames, headers, and every message in every version.
 
-`codec.py` is the door. Behind it: `schema.py` reads a definition (protocol_schemas/*.json), `declare.py` says what one
-version of it looks like on the wire as a `construct` declaration, `compile.py` turns that into flat functions, and
-`messages.py` holds the classes that they fill. `frame.py` cuts a byte stream, `header.py` opens a request,
-`subscription.py` reads what consumers put into JoinGroup. Nothing here does input or output.
+`codec.py` is the entry point. Behind it, `schema.py` reads a definition (protocol_schemas/*.json), `declare.py` turns one
+version of it into a `construct` declaration of the bytes on the wire, `compile.py` turns that into flat functions, and
+`messages.py` holds the classes that they fill. `frame.py` splits a byte stream, `header.py` reads a request's header,
+`subscription.py` reads what consumers put into JoinGroup and SyncGroup. Nothing here does input or output.
 """

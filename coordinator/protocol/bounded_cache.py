@@ -1,20 +1,20 @@
-"""What was made of something short, lately.
+"""A bounded cache for small derived values, such as decoded names.
 
-The same few thousand names come and go with every message: group, member, topic, client. A string that is found is neither
-decoded nor encoded again, and as a key of a dictionary it has its hash already. What clients can make up is not kept without
-limit: nothing that is long, and when there is too much of it all of it goes, which costs less than to know what is old.
+The same few thousand names occur in message after message: groups, members, topics, clients. A string from the cache is not
+decoded or encoded again, and as a key of a dictionary it has its hash already. Clients choose these names, so the cache is
+bounded: long values are not kept, and a full cache is emptied, which costs less than keeping track of ages.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-REMEMBERED = 16_384
+ENTRIES_MAX = 16_384
 MADE_SIZE_MAX = 128
-"""Bytes or letters: what is longer is not remembered."""
+"""Longer values (in bytes or characters) are not kept."""
 
 
 class BoundedCache(dict[Any, Any]):
-    """`memo[key]` is `make(key)`, which is of `made_size_max` bytes or letters, or None, if it is to be remembered."""
+    """`cache[key]` is `make(key)`. It is kept if it is None or has at most `made_size_max` bytes or characters."""
 
     __slots__ = ("_made_size_max", "_make")
 
@@ -25,7 +25,7 @@ class BoundedCache(dict[Any, Any]):
     def __missing__(self, key: Any) -> Any:
         made = self._make(key)
         if made is None or len(made) <= self._made_size_max:
-            if len(self) >= REMEMBERED:
+            if len(self) >= ENTRIES_MAX:
                 self.clear()
             self[key] = made
         return made

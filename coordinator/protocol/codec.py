@@ -1,7 +1,7 @@
-"""The door of the package: bytes <-> messages, for one dialect.
+"""The package's entry point: bytes <-> messages, for one dialect.
 
-A `Codec` makes the functions of a (message, version) when they are first asked for, and keeps them. All of them at once
-would take the better part of a second and a hundred megabytes; a server uses a few dozen.
+A `Codec` makes the functions of a message and version on first use, and keeps them. Making all of them would take most of a
+second and a hundred megabytes; a server uses a few dozen.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ELEMENTS_MAX", "Codec", "DecodeError", "Decoder", "EncodeError", "Encoder", "PartsEncoder"]
 
 ELEMENTS_MAX = 20_000
-"""Elements in all arrays of one message from a client: an empty one costs its sender a byte, us half a microsecond."""
+"""The most elements in all arrays of a client's message: an empty one costs its sender a byte, and us half a microsecond."""
 
 MORE_ELEMENTS = {
     "ConsumerGroupHeartbeatRequest": 10,
@@ -26,8 +26,8 @@ MORE_ELEMENTS = {
     "ConsumerProtocolSubscription": 10,
     "ConsumerProtocolAssignment": 10,
 }
-"""How many times as many these may have. They name all partitions or tasks that a member owns, which may be every one of a
-hundred thousand, and a number that is read in a row and looked up once costs us a tenth of a structure."""
+"""Messages that may have more elements, by factor. They list all partitions or tasks that a member owns, which may be a hundred
+thousand, and a plain number costs a tenth of a structure."""
 
 Decoder = Callable[[bytes, int], tuple[Message, int]]
 Encoder = Callable[[Message], bytes]
@@ -35,7 +35,7 @@ PartsEncoder = Callable[[Message], list[bytes]]
 
 
 class Codec:
-    """Decoders and encoders of every message, made on first use."""
+    """The decoders and encoders of all messages, made on first use."""
 
     def __init__(self, schemas: SchemaFolder, elements_max: int = ELEMENTS_MAX) -> None:
         self.schemas = schemas
@@ -46,27 +46,27 @@ class Codec:
 
     @staticmethod
     def of(dialect: str | None = None, elements_max: int = ELEMENTS_MAX) -> "Codec":
-        """The codec of a dialect, a folder in protocol_schemas/dialects; None is Kafka's own protocol."""
+        """Returns the codec of a dialect, a folder in protocol_schemas/dialects; None stands for Kafka's own protocol."""
         return _codec(dialect, elements_max)
 
     def decoder(self, name: str, version: int) -> Decoder:
-        """`decode(buffer, position) -> (message, end)`; raises DecodeError and nothing else.
+        """Returns `decode(buffer, position) -> (message, end)`, which raises DecodeError and nothing else.
 
-        Bytes behind `end` are the caller's to judge (Kafka ignores them in requests). Asking for a message that has no
-        definition is KeyError, for a version that it does not have SchemaError.
+        The caller decides about bytes behind `end` (Kafka ignores them in requests). Raises KeyError for a message that has no
+        definition, SchemaError for a version that it does not have.
         """
         decoder = self._decoders.get((name, version))
         return self._compile(name, version)[0] if decoder is None else decoder
 
     def encoder(self, name: str, version: int) -> Encoder:
-        """`encode(message) -> bytes`; raises EncodeError where the message cannot be said in that version."""
+        """Returns `encode(message) -> bytes`, which raises EncodeError if the message has no form in that version."""
         encoder = self._encoders.get((name, version))
         return self._compile(name, version)[1] if encoder is None else encoder
 
     def parts_encoder(self, name: str, version: int) -> PartsEncoder:
-        """`encode(message) -> parts` to be sent one after the other: what is large in the message is not copied.
+        """Returns `encode(message) -> parts`: bytes to be sent one after the other, so that large values are not copied.
 
-        For messages that hold arrays; raises as `encoder`.
+        For messages that have arrays; raises like `encoder`.
         """
         encode: Any = self.encoder(name, version)
         return partial(encode, joined=_parts)
@@ -76,7 +76,7 @@ class Codec:
         return version in self.schemas.outline(name).flexible
 
     def versions(self, name: str) -> Versions:
-        """The versions of a message that this dialect has."""
+        """The versions of a message in this dialect."""
         return self.schemas.outline(name).versions
 
     def definition(self, name: str) -> Definition:

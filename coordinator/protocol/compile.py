@@ -1,13 +1,12 @@
-"""Writes the fast functions: a declaration is walked once and becomes one flat decode and one flat encode function.
+"""Writes the fast functions: walks a declaration once and makes one flat decode and one flat encode function.
 
-Interpreting a declaration costs 20 us for a Heartbeat, most of it in calls and dictionaries. The same walk can print
-what it would do instead: runs of fixed-width fields become one `struct` call (a string's length prefix joins the run),
-a short string is one slice, arrays are loops in place, an empty tag section is one comparison. The result is what one
-would write by hand, and it can be read: `Codec.source(name, version)`; tracebacks show its lines, since `linecache`
-knows them.
+Interpreting a declaration takes 20 us for a Heartbeat, most of it for calls and dictionaries. The same walk can print what it
+would do: a run of fixed-width fields (and the length prefix of a string) becomes one `struct` call, a short string one slice,
+an array a loop in place, an empty tag section one comparison. The result is what a person would write, and it can be read:
+`Codec.source(name, version)` returns it, and tracebacks show its lines, because `linecache` knows them.
 
-Decoding never checks a bound before a read: see `wire.py`. What it does check, because nothing else would stop it: an
-array's count against the bytes that are left, the elements of the whole message against a limit, and the end.
+Decoding never checks a bound before a read (see `wire.py`). It does check what nothing else would stop: an array's count
+against the bytes that are left, the number of elements of the whole message against a limit, and the end.
 """
 
 import linecache
@@ -36,7 +35,7 @@ INDENT = "    "
 
 
 class _Writer:
-    """Lines of a function under construction, and the names that it will need around it."""
+    """The lines of a function under construction, and the globals that it needs."""
 
     def __init__(self, name: str, version: int, classes: Mapping[str, type]) -> None:
         self.message = name
@@ -63,7 +62,7 @@ class _Writer:
         self._depth -= 1
 
     def fresh_name(self, base: str) -> str:
-        """A local variable that no other part of the function uses."""
+        """Returns a local variable that no other part of the function uses."""
         name, number = base, 1
         while name in self._names or name in self.namespace or name in _SCRATCH:
             number += 1
@@ -72,14 +71,14 @@ class _Writer:
         return name
 
     def bound(self, verb: str, codes: str) -> str:
-        """The name of a bound `struct` method for a format, made once per function."""
+        """Returns the name of a bound `struct` method for a format, made once per function."""
         name = f"{verb}_{codes.replace('?', 't')}"
         packer = struct.Struct(">" + codes)
         self.namespace[name] = packer.pack if verb == "pack" else packer.unpack_from
         return name
 
     def many(self, verb: str, code: str) -> str:
-        """The name of what gives such a method for any number of values of one kind."""
+        """Returns the name of a `Many` that has such methods for any number of values of one type."""
         name = f"{verb}_many_{code.replace('?', 't')}"
         self.namespace[name] = wire.Many(verb, code)
         return name
@@ -146,14 +145,14 @@ class _DecodeWriter(_Writer):
         self._flush()
         self.dedent()
         self.line("except (IndexError, struct.error) as error:")
-        self.line(f'    raise DecodeError("{self.message} v{self.version} is cut short") from error')
+        self.line(f'    raise DecodeError("{self.message} v{self.version} is truncated") from error')
         self.line("if pos > size:")
-        self.line(f'    raise DecodeError("{self.message} v{self.version} is cut short")')
+        self.line(f'    raise DecodeError("{self.message} v{self.version} is truncated")')
         self.line(f"return {target}, pos")
         return self.function("decode")
 
     def _body(self, body: Body) -> str:
-        """Writes the reading of a structure into a new local variable, and returns its name."""
+        """Writes code that reads a structure into a new local variable; returns its name."""
         target = self.fresh_name(attribute_name(body.structure))
         self.line(f"{target} = new({body.structure})")
         for field in body.subcons:
@@ -180,7 +179,7 @@ class _DecodeWriter(_Writer):
                 self.line(f"{target} = {default_source(subcon.value)}")
 
     def _flush(self, *, keep_last: bool = False) -> None:
-        """Writes the fixed-width reads collected so far as one; `keep_last` leaves pos at the last one's byte."""
+        """Writes the fixed-width reads collected so far as one; `keep_last` leaves pos at the byte of the last one."""
         if not self._run:
             return
         codes = "".join(code for code, _ in self._run)
@@ -196,7 +195,7 @@ class _DecodeWriter(_Writer):
         self._run.clear()
 
     def _size(self, prefix: Prefix) -> None:
-        """Reads a size into n. Compact: n is the raw first byte and pos stays at it."""
+        """Writes code that reads a size into n. If it is compact, n is the raw first byte and pos stays at it."""
         self._run.append(("B" if prefix is Prefix.COMPACT else prefix.value, "n"))
         self._flush(keep_last=prefix is Prefix.COMPACT)
 
@@ -235,7 +234,7 @@ class _DecodeWriter(_Writer):
             self.dedent()
 
     def _array(self, subcon: Array, target: str, field: str) -> None:
-        """A count of one byte is not held against the bytes that are left: the end comes before it becomes expensive."""
+        """A one-byte count is not compared with the bytes that are left: the buffer ends before it becomes expensive."""
         least = least_size(subcon.element)
         too_many = f"n{f' * {least}' if least > 1 else ''} > size - pos"
         self._size(subcon.prefix)
@@ -371,7 +370,7 @@ def compile_encoder(
 ) -> tuple[Callable[[Any], bytes], str]:
     """Makes `encode(message) -> bytes` and its source.
 
-    Where a message has a part of any length, `encode(message, joined=f)` gives what `f` makes of the list of its parts.
+    For a message that has a part of variable length, `encode(message, joined=f)` returns `f(list of its parts)`.
     """
     return _EncodeWriter(name, version, classes).write(body)
 
@@ -569,7 +568,7 @@ class _EncodeWriter(_Writer):
             self.line(f'    {outer}.append(b"\\0")')
 
     def _lone_fixed_tag(self, field: Tagged, code: str, source: str) -> None:
-        """A section that can hold one field of known width: its count, number and size are known before it is written."""
+        """Writes a section that can hold one field of known width: count, tag and size are known in advance."""
         tags, value = self.fresh_name("tags"), f"{source}.{field.attribute}"
         head = _lone_tag_head(field, code)
         self.line(f"{tags} = b'\\0'")
@@ -579,12 +578,12 @@ class _EncodeWriter(_Writer):
 
 
 def _lone_tag_head(field: Tagged, code: str) -> bytes:
-    """How a section begins that holds this one field of fixed width: a count of one, the tag, the size."""
+    """The first bytes of a section that holds only this field of fixed width: a count of one, the tag, the size."""
     return _lone_tag_number(field) + wire.write_varint(struct.calcsize(f">{code}"))
 
 
 def _lone_tag_number(field: Tagged) -> bytes:
-    """The same without the size."""
+    """The first bytes of a section that holds only this field: a count of one and the tag."""
     return b"\1" + wire.write_varint(field.tag)
 
 

@@ -1,9 +1,8 @@
-"""What one version of a message looks like on the wire: JSON definition -> `construct` declaration.
+"""One version of a message as bytes: JSON definition -> `construct` declaration.
 
-The declaration is the readable truth. It parses and builds by itself (`declare(...).parse(data)`), which is how the
-odd frame is looked at by hand, and it is what `compile.py` walks to write the fast functions. A version's rules are
-all settled here: which fields there are, which are tagged, which may be null, how sizes are written. Behind this file
-nobody asks for a version.
+The declaration is the readable reference. It parses and builds by itself (`declare(...).parse(data)`), which is how people
+inspect a frame, and `compile.py` walks it to write the fast functions. All rules of a version are settled here: which fields
+exist, which are tagged or nullable, how sizes are written. Nothing behind this file depends on a version.
 """
 
 from typing import Any
@@ -26,7 +25,7 @@ from coordinator.protocol.schema import Definition, Field, SchemaError, Structur
 
 
 def declare(definition: Definition, version: int) -> Body:
-    """The declaration of a message in one version. SchemaError where the message does not have that version."""
+    """Declares one version of a message. Raises SchemaError if the message does not have that version."""
     if version not in definition.versions:
         raise SchemaError(f"{definition.name} has no version {version}")
     return _body(definition, definition.root, version)

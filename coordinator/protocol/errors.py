@@ -1,8 +1,8 @@
 """The error codes of the Kafka protocol, and the exception that carries one.
 
-A handler that finds a request wrong raises `KafkaError(ErrorCode.X)`; the shell turns it into the API's answer. It is
-not an error of the program: a stale generation or a missing topic is everyday business, and clients act on the code
-alone. The message is for people, and travels only where a response has a field for it.
+An operation or handler that refuses a request raises `KafkaError(ErrorCode.X)`; the shell turns it into the API's response. It
+is not an error of the program: stale generations and missing topics are everyday business, and clients act on the code alone.
+The message is for people, and is sent only in responses that have a field for it.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class ErrorCode(IntEnum):
-    """Kafka's names and numbers, as of 4.4. A client acts on the number; the names appear in logs and metrics."""
+    """Kafka's names and codes, as of 4.4. Clients act on the code; the names appear in logs and metrics."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -154,7 +154,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether Kafka's clients send the same request again by themselves."""
+        """Whether Kafka's clients retry the request by themselves."""
         return self in RETRIABLE
 
 
@@ -194,7 +194,7 @@ RETRIABLE = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-"""The codes whose exception in Kafka's clients is a RetriableException."""
+"""The codes whose exception is a RetriableException in Kafka's clients."""
 
 
 class KafkaError(Exception):
@@ -205,4 +205,4 @@ class KafkaError(Exception):
         self.code = code
         self.message = message
         self.facts: Sequence[Any] = ()
-        """What is to be told of the refusal (runtime/result.py)."""
+        """Facts about the refusal, for logs, metrics and the event log (runtime/result.py)."""

@@ -1,25 +1,25 @@
-"""Cuts a byte stream into frames: an int32 size, then so many bytes.
+"""Splits a byte stream into frames: an int32 size, then as many bytes.
 
-Data arrives in pieces of any size. The usual piece is one whole frame, which is looked for first; the next usual one
-holds several, and then no byte is copied twice. A frame that is not complete waits in a bytearray, which grows in
-place: a large frame that arrives in a thousand pieces is copied once more, not a thousand times.
+Data arrives in pieces of any size. Most often a piece is exactly one frame, which is checked first; otherwise it often holds
+several, and then no byte is copied twice. An incomplete frame waits in a bytearray that grows in place, so a large frame that
+arrives in a thousand pieces is copied once more, not a thousand times.
 """
 
 import struct
 
 _SIZE = struct.Struct(">i").unpack_from
 _PRODUCE = b"\0\0"
-"""The API key of the one kind of request that may be larger than the others."""
+"""The API key of Produce, the one request that may be larger than the others."""
 
 
 class FrameError(Exception):
-    """The stream announces a frame of a size that is negative or above the limit; nothing behind it can be trusted."""
+    """The stream announces a frame with a negative size or one above the limit. Nothing behind it can be trusted."""
 
 
 class FrameSplitter:
-    """One connection's receiving side.
+    """The receiving side of one connection.
 
-    `size_max`: the largest frame in bytes, its size field not counted; `produce_size_max`: the same for a Produce.
+    `size_max`: the largest frame in bytes, without its size field; `produce_size_max`: the same for a Produce request.
     """
 
     __slots__ = ("produce_size_max", "rest", "size_max")
@@ -28,18 +28,17 @@ class FrameSplitter:
         self.size_max = size_max
         self.produce_size_max = produce_size_max
         self.rest = bytearray()
-        """A frame that is not complete, with its size field."""
+        """An incomplete frame, with its size field."""
 
     @property
     def announced_bytes(self) -> int:
-        """The size of the frame that is not complete; 0 if that is not known yet."""
+        """The size of the incomplete frame, with its size field; 0 if it is not known yet."""
         return 4 + self._frame_size(self.rest, 0) if len(self.rest) >= 4 else 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Takes received bytes and returns the frames that they complete, without their size fields.
+        """Takes received bytes; returns the frames that they complete, without their size fields.
 
-        Raises FrameError as soon as a bad size is seen; frames before it in the same piece are lost with the
-        connection.
+        Raises FrameError at the first bad size. The frames before it in the same piece are lost with the connection.
         """
         rest = self.rest
         if not rest and len(data) >= 4 and _SIZE(data)[0] == len(data) - 4 <= self.size_max:

@@ -1,8 +1,8 @@
-"""What stands before a request's body. (A response's header is two numbers: api/exchange.py writes it.)
+"""The header of a request. (A response's header is two numbers: api/exchange.py writes it.)
 
-A request names its API, version and correlation id, then the client id, and from the API's first flexible version on a
-section of tagged fields. It is the one thing read by hand: every request has one, and it must be read before anybody knows
-which message follows. (The definition RequestHeader exists too; a test holds this file to it.)
+A request names its API, version and correlation id, then the client id and, from the API's first flexible version on, a section
+of tagged fields. This is the only part that is decoded by hand: every request has it, and it must be read before anybody knows
+which message follows. (A definition RequestHeader exists too, and a test compares this file with it.)
 """
 
 import struct
@@ -12,14 +12,14 @@ from coordinator.protocol.schema import LATEST, SchemaFolder
 from coordinator.protocol.wire import TEXTS, DecodeError, skip_tags
 
 RequestHead = tuple[int, int, int, str | None, int]
-"""API key, API version, correlation id, client id (may be null), and the position of the body."""
+"""API key, API version, correlation id, client id (nullable), and the position of the body."""
 
 _HEAD = struct.Struct(">hhih").unpack_from
 
 
 @cache
 def _first_flexible_versions() -> dict[int, int]:
-    """API key -> its first flexible version, of every API that has a definition."""
+    """API key -> first flexible version, for every API that has a definition."""
     schemas = SchemaFolder()
     return {
         api_key: flexible.lowest if LATEST in flexible else LATEST + 1
@@ -29,10 +29,10 @@ def _first_flexible_versions() -> dict[int, int]:
 
 
 def decode_request_header(buffer: bytes, _flexible: dict[int, int] = _first_flexible_versions()) -> RequestHead:  # noqa: B008 - a constant
-    """Reads the header of a request's frame; raises DecodeError.
+    """Reads the header of a request frame. Raises DecodeError.
 
-    An unknown API key is read as if it were not flexible and a version that the API does not have by the API's rule:
-    both are the caller's to refuse, and ApiVersions in an unknown version even has an answer.
+    An unknown API key is read as not flexible, and an unknown version by the rule of its API. The caller refuses both, except
+    that ApiVersions answers an unknown version.
     """
     try:
         api_key, api_version, correlation_id, size = _HEAD(buffer, 0)
@@ -45,7 +45,7 @@ def decode_request_header(buffer: bytes, _flexible: dict[int, int] = _first_flex
         if api_version >= _flexible.get(api_key, LATEST + 1):
             end = end + 1 if buffer[end] == 0 else skip_tags(buffer, end)
     except (IndexError, struct.error) as error:
-        raise DecodeError("a request's header is cut short") from error
+        raise DecodeError("the request header is truncated") from error
     if end > len(buffer):
-        raise DecodeError("a request's header is cut short")
+        raise DecodeError("the request header is truncated")
     return api_key, api_version, correlation_id, client_id, end

@@ -1,14 +1,14 @@
-"""What clients and data folders can tell of the language that Kafka is written in.
+"""What clients and data folders can observe of the language that Kafka is written in.
 
-Whoever must come to the same result as Kafka where several are as good must also take them in the same order: that in which
-a hash map lists its keys and a heap its equals.
+Where several results are equally good and ours must be Kafka's, candidates must be taken in Kafka's order: that in which a
+HashMap lists its keys, or a PriorityQueue its equal elements.
 """
 
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 _INT_MAX = 0x7FFFFFFF
-_CAPACITY_AT_FIRST = 16
+_CAPACITY_DEFAULT = 16
 
 T = TypeVar("T")
 
@@ -23,35 +23,35 @@ def string_hash(text: str) -> int:
 
 
 def positive_hash(text: str) -> int:
-    """The hash by which Kafka chooses a partition of its own topics: the absolute value, 0 where there is none."""
+    """The hash by which Kafka chooses a partition of an internal topic (Utils.abs): its absolute value, 0 if that overflows."""
     value = string_hash(text)
     return 0 if value == -_INT_MAX - 1 else abs(value)
 
 
-def hash_map_order(keys: Iterable[str], capacity: int = _CAPACITY_AT_FIRST, *, computed: bool = False) -> list[str]:
-    """The keys as a HashMap lists them that was made for so many, and that got them in this order.
+def hash_map_order(keys: Iterable[str], capacity: int = _CAPACITY_DEFAULT, *, computed: bool = False) -> list[str]:
+    """Returns the keys in the order of a java.util.HashMap into which they were put in this order.
 
-    `computed`: by computeIfAbsent, which puts a key before those of the same place and not behind them, and looks whether the
-    table is full before, not after.
+    `capacity`: the initial capacity of the map. `computed`: the keys were put by `computeIfAbsent`, which puts a key before the
+    others of its bucket instead of behind them, and resizes the table before it adds the key instead of after.
     """
-    given = list(keys)
+    listed = list(keys)
     size = 1
     while size < capacity:
         size *= 2
-    while len(given) - computed > size * 3 // 4:
+    while len(listed) - computed > size * 3 // 4:
         size *= 2
     if computed:
-        given.reverse()
+        listed.reverse()
 
-    def place(key: str) -> int:
+    def bucket(key: str) -> int:
         value = string_hash(key) & 0xFFFFFFFF
         return (value ^ value >> 16) & (size - 1)
 
-    return sorted(given, key=place)
+    return sorted(listed, key=bucket)
 
 
 class PriorityQueue(Generic[T]):
-    """java.util.PriorityQueue: as with `heapq` the least comes first, but of equals another one."""
+    """java.util.PriorityQueue: like `heapq`, but equal elements come in another order."""
 
     __slots__ = ("_heap",)
 

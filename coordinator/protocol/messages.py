@@ -1,9 +1,9 @@
 """One class per message, with the fields of all its versions, made when it is first imported.
 
-`from coordinator.protocol.messages import JoinGroupRequest` finds the definition and builds the class; type checkers
-read `messages.pyi`, which `python -m coordinator.protocol.stubs` writes. A version without a field leaves it at its
-default when decoding and refuses a value that would get lost when encoding, so handlers need not know which version
-they speak. Dialects share the classes: they move fields about on the wire and invent none.
+`from coordinator.protocol.messages import JoinGroupRequest` finds the definition and builds the class; type checkers read
+`messages.pyi`, which `python -m coordinator.protocol.stubs` writes. Decoding a version without a field leaves it at its
+default, and encoding one refuses a value that would be lost, so handlers are independent of versions. Dialects share the
+classes: they arrange fields differently on the wire and add none.
 
 Structures inside a message are attributes of its class under the definition's name:
 `JoinGroupResponse.JoinGroupResponseMember`.
@@ -18,11 +18,11 @@ _FOLDER = definitions(None)
 
 
 class Message:
-    """Base of every message and structure. Compares by value, and so cannot be hashed."""
+    """The base of every message and structure. It compares by value, so it cannot be hashed."""
 
     __slots__ = ()
     API_KEY: ClassVar[int | None] = None
-    """Of a request or response the API's key, of a record's key or value its type."""
+    """The API key of a request or response; the record type of a key or value."""
     NAME: ClassVar[str] = ""
     VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
     """Oldest and newest version of Kafka's own definition."""
@@ -40,7 +40,7 @@ class Message:
 
 
 def message_class(name: str) -> type[Message]:
-    """The class of a message by its name. Raises KeyError where there is no definition."""
+    """Returns the class of a message by name. Raises KeyError if there is no definition."""
     found = globals().get(name)
     if found is None:
         found = globals()[name] = _build(_FOLDER[name])
@@ -83,7 +83,7 @@ def _build(definition: Definition) -> type[Message]:
 
 
 def _first_call(structure: Structure, namespace: dict[str, Any]) -> Callable[..., None]:
-    """A constructor that makes the real one when the first message is made: a start builds hundreds of classes, uses few."""
+    """A constructor that makes the real one on its first call: a start builds hundreds of classes and uses few of them."""
 
     def __init__(self: Message, *values: Any, **named: Any) -> None:  # noqa: N807 - it stands for one
         exec(_constructor(structure), namespace)  # noqa: S102

@@ -1,8 +1,8 @@
-"""The words that a declaration is made of: Kafka's wire types as `construct` classes.
+"""The vocabulary of declarations: Kafka's wire types as `construct` classes.
 
-They parse and build by themselves, slowly and plainly, and serve as the reference that the generated functions are
-tested against; and each carries what `compile.py` needs to write the same thing as straight-line code. A parsed
-structure is a `construct.Container`, null is None, a UUID is 16 bytes.
+They parse and build by themselves, slowly and plainly, and are the reference that the generated functions are tested against.
+Each also carries what `compile.py` needs to write the same as straight-line code. A parsed structure is a
+`construct.Container`, null is None, a UUID is 16 bytes.
 """
 
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -24,7 +24,7 @@ FORMAT_CODES = {
 
 
 class MalformedError(construct.ConstructError):
-    """The bytes, or the value, break a rule of the declaration."""
+    """The bytes or the value break a rule of the declaration."""
 
 
 class Prefix(Enum):
@@ -36,14 +36,14 @@ class Prefix(Enum):
 
 
 class Marker(Enum):
-    """How a nullable structure says that it is there: an int8 of 1 or -1, or, in a tagged field, a varint of 1 or 0."""
+    """How a nullable structure marks its presence: an int8 of 1 or -1 or, in a tagged field, a varint of 1 or 0."""
 
     INT8 = "int8"
     VARINT = "varint"
 
 
 class Fixed(construct.FormatField):
-    """A number or a boolean of fixed width; `code` is the struct module's."""
+    """A number or boolean of fixed width; `code` is that of the struct module."""
 
     def __init__(self, type_name: str) -> None:
         super().__init__(">", FORMAT_CODES[type_name])
@@ -60,7 +60,7 @@ class Uuid(construct.Bytes):
 
 
 class UnsignedVarint(construct.Construct):
-    """Seven bits a byte, least significant first, at most five bytes and 31 bits."""
+    """A varint: seven bits per byte, least significant first, at most five bytes and 31 bits."""
 
     def _parse(self, stream: Any, context: Any, path: str) -> int:
         value = 0
@@ -87,7 +87,7 @@ _PREFIXES = {Prefix.INT16: Fixed("int16"), Prefix.INT32: Fixed("int32"), Prefix.
 
 
 class Size(construct.Construct):
-    """The size before a string, bytes or an array; None is null."""
+    """The size before a string, bytes or an array; None stands for null."""
 
     def __init__(self, prefix: Prefix) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class Size(construct.Construct):
 
 
 class Sized(construct.Construct):
-    """A string (`is_text`) or bytes behind their size in bytes."""
+    """A string (`is_text`) or bytes, behind their size."""
 
     def __init__(self, prefix: Prefix, *, is_text: bool, nullable: bool) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class Sized(construct.Construct):
 
 
 class Array(construct.Construct):
-    """Elements behind their count. An element has at least one byte: an array of nothing costs its sender nothing."""
+    """Elements behind their count. An element must have a byte, or arrays of any size would cost their sender nothing."""
 
     def __init__(self, prefix: Prefix, element: Any, *, nullable: bool) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class Array(construct.Construct):
 
 
 class Nullable(construct.Construct):
-    """A structure that may be null, behind its marker."""
+    """A nullable structure, behind its marker of presence."""
 
     def __init__(self, body: "Body", marker: Marker) -> None:
         super().__init__()
@@ -185,9 +185,9 @@ class Nullable(construct.Construct):
 
 
 class Value:
-    """A field's default as a declaration needs it: `default` as the schema has it, `fresh()` as a parsed value.
+    """A field's default: `default` as in the schema, `fresh()` as a parsed value.
 
-    `struct` holds name and default of each field where the field is a structure, empty or not.
+    If the field is a structure, `struct` has the name and the default of each of its fields.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Value:
         self.nullable = nullable
 
     def fresh(self) -> Any:
-        """The default as a new value, as parsing would have made it."""
+        """Returns the default as a new value, as parsing would have made it."""
         if self.default is Fresh.LIST:
             return []
         if self.default is Fresh.STRUCT:
@@ -208,7 +208,7 @@ class Value:
 
 
 class Absent(construct.Construct):
-    """A field that this version does not have: parses to its default. Another value is dropped if ignorable."""
+    """A field that this version does not have. Parses to its default; another value is dropped when building, if ignorable."""
 
     def __init__(self, value: Value, *, ignorable: bool) -> None:
         super().__init__()
@@ -234,7 +234,7 @@ class Tagged:
 
 
 class Body(construct.Struct):
-    """The fields of a structure in wire order and, in a flexible version, the section of tagged fields behind them."""
+    """The fields of a structure in wire order, followed by the tagged fields in a flexible version."""
 
     def __init__(self, structure: str, fields: Sequence[Any], tagged: Sequence[Tagged], *, flexible: bool) -> None:
         super().__init__(*fields)
@@ -274,7 +274,7 @@ class Body(construct.Struct):
 
 
 def least_size(subcon: Any) -> int:
-    """The fewest bytes that a value of this declaration can have."""
+    """The minimum size of a value of this declaration, in bytes."""
     match subcon:
         case Fixed() | Uuid():
             return int(subcon.sizeof())
@@ -286,7 +286,7 @@ def least_size(subcon: Any) -> int:
             return 1
         case Absent():
             return 0
-    raise TypeError(f"{subcon!r} is no part of a declaration")
+    raise TypeError(f"{subcon!r} is not part of a declaration")
 
 
 def _bytes_left(stream: BytesIO) -> int:

@@ -1,13 +1,13 @@
-"""Message definitions, read from Kafka's own definition format and checked.
+"""Message definitions, read from Kafka's own definition format and validated.
 
-One JSON file describes one message in all its versions; the folder of files is a `SchemaFolder`, and a dialect is a
-folder whose files replace some of them by name. Definitions are read when a message is first used: there are more than
-a hundred, and a server speaks twenty of them in its first minute.
+One JSON file describes one message in all its versions. A folder of files is a `SchemaFolder`, and a dialect is a folder whose
+files replace some of them by name. Definitions are read on first use: there are more than a hundred, and a server uses twenty
+of them in its first minute.
 
-The notation is Kafka's, so that a newer definition can be dropped in, and it has one trap. `"default": "null"` (a
-string) means that the field is null unless said otherwise. A bare `"default": null` does *not*: Kafka's generator then
-takes an empty list or an empty structure as the default, and null, being different from it, must be written out. Here
-both become a Python value that cannot be mistaken: None, or `Fresh.LIST` / `Fresh.STRUCT`.
+The notation is Kafka's, so that a newer definition can be dropped in, and it has one trap. `"default": "null"` (a string) makes
+the field null by default. A bare `"default": null` does *not*: Kafka's generator then takes an empty list or an empty structure
+as the default, and null, which differs from it, must be written out. Here both become distinct Python values: None, or
+`Fresh.LIST` / `Fresh.STRUCT`.
 """
 
 import json
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _BUNDLED = _PACKAGE / "bundled"
-"""Where a wheel has the files that are not code (setup.py copies them); a checkout has them beside the package."""
+"""Where a wheel has the files that are not code (setup.py copies them); in a checkout they are beside the package."""
 
 SCHEMAS = (_BUNDLED if _BUNDLED.is_dir() else _PACKAGE.parent) / "protocol_schemas"
 """The folder of the message definitions."""
@@ -56,11 +56,11 @@ _FIELD_KEYS_IGNORED = frozenset({"about", "entityType", "mapKey", "zeroCopy", "f
 
 
 class SchemaError(Exception):
-    """A definition is wrong; says which file, which field and why."""
+    """A definition is invalid; the text names the file, the field and the reason."""
 
 
 class Fresh(Enum):
-    """A default that is made anew for each message, because it can be changed."""
+    """A default that is created for every message, because it is mutable."""
 
     LIST = "[]"
     STRUCT = "{}"
@@ -113,7 +113,7 @@ class FieldType(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One field of a message. `attribute` is its Python name; `flexible` overrides the message's range (or is None)."""
+    """One field of a message. `attribute` is its Python name; `flexible`, if not None, overrides the message's range."""
 
     name: str
     attribute: str
@@ -129,7 +129,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """Fields in wire order, under the name that the definition gives them."""
+    """A structure's fields in wire order, under its name in the definition."""
 
     name: str
     versions: Versions
@@ -137,7 +137,7 @@ class Structure:
 
 
 class Outline(NamedTuple):
-    """What a definition says of the whole message."""
+    """The properties of a message as a whole."""
 
     name: str
     kind: str
@@ -148,7 +148,7 @@ class Outline(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A whole message: `root` and the structures that its fields name."""
+    """A whole message: `root`, and the structures that its fields refer to."""
 
     name: str
     kind: str
@@ -160,7 +160,7 @@ class Definition:
 
 
 class SchemaFolder:
-    """The definitions under a folder, with a dialect's files before them."""
+    """The definitions of a folder, overridden by those of a dialect."""
 
     def __init__(self, folder: Path = SCHEMAS, dialect: str | None = None) -> None:
         self._folder = folder
@@ -171,7 +171,7 @@ class SchemaFolder:
         self._outlines: dict[str, Outline] = {}
 
     def __getitem__(self, name: str) -> Definition:
-        """The definition of a message; KeyError where there is none, SchemaError where it is wrong."""
+        """Returns the definition of a message. Raises KeyError if there is none, SchemaError if it is invalid."""
         definition = self._definitions.get(name)
         if definition is None:
             path = self._path(name)
@@ -185,9 +185,9 @@ class SchemaFolder:
         return definition
 
     def outline(self, name: str) -> Outline:
-        """What a definition says of its message as a whole; a start asks that of many whose fields it never needs.
+        """Returns the properties of a message as a whole. A start needs them of many messages whose fields it never uses.
 
-        KeyError where there is no definition, SchemaError where it is wrong.
+        Raises KeyError if there is no definition, SchemaError if it is invalid.
         """
         outline = self._outlines.get(name)
         if outline is None:
@@ -207,25 +207,25 @@ class SchemaFolder:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Every message that has a definition, sorted."""
+        """The names of all messages, sorted."""
         folders = (self._folder, self._folder / "records")
         return tuple(sorted(path.stem for folder in folders for path in folder.glob("*.json")))
 
     @cached_property
     def request_names(self) -> Mapping[int, str]:
-        """API key -> name of its request."""
+        """API key -> name of the request."""
         requests = (self.outline(name) for name in self.names if name.endswith("Request"))
         return {request.api_key: request.name for request in requests if request.api_key is not None}
 
 
 @cache
 def definitions(dialect: str | None) -> SchemaFolder:
-    """Those of a dialect, None being Kafka's own; read once, for classes and codecs alike."""
+    """The definitions of a dialect (None: Kafka's own protocol), shared by the message classes and the codecs."""
     return SchemaFolder(dialect=dialect)
 
 
 def parse_definition(source: Mapping[str, Any]) -> Definition:
-    """Makes a Definition of a parsed file; SchemaError where it breaks a rule of the format."""
+    """Makes a Definition from a parsed file. Raises SchemaError if it breaks a rule of the format."""
     _refuse_unknown(source, _FILE_KEYS | _FILE_KEYS_IGNORED, "the definition")
     name, kind, api_key, versions, flexible = _outline(source)
     structures: dict[str, Structure] = {}
@@ -304,7 +304,7 @@ def _parse_default(field_type: FieldType, source: Mapping[str, Any]) -> Default:
         case "bytes":
             return b""
         case "records":
-            return None  # in Kafka's classes too: a batch is there or it is not
+            return None  # as in Kafka's classes: a batch is present or absent
         case "uuid":
             return b"\0" * 16
         case "bool":
@@ -344,6 +344,6 @@ def _refuse_unknown(source: Mapping[str, Any], known: frozenset[str], where: str
 
 @cache
 def attribute_name(name: str) -> str:
-    """GroupId -> group_id; a Python keyword gets an underscore behind it."""
+    """GroupId -> group_id; a Python keyword gets a trailing underscore."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
     return snake + "_" if keyword.iskeyword(snake) else snake

@@ -2,8 +2,8 @@
 
     python -m coordinator.protocol.stubs
 
-The classes are built from definitions when they are imported, so no checker can see their fields; this file says them
-out loud. A test refuses a stub that is out of date.
+The classes are built from definitions when they are imported, so no type checker can see their fields. A test fails if the stub
+is out of date.
 """
 
 import sys

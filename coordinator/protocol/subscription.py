@@ -1,8 +1,8 @@
-"""What consumers put into JoinGroup and SyncGroup: the subscription and the assignment of the protocol type "consumer".
+"""What consumers put into JoinGroup and SyncGroup: subscription and assignment of the protocol type "consumer".
 
-The coordinator hands these bytes from member to member without reading them. It reads a subscription only where a rule
-needs its topics (offset expiry, OffsetDelete) or the partitions that a member claims. Both start with their version; a
-newer version than ours is read as our newest, which is Kafka's promise for this format: it only ever grows at its end.
+The coordinator passes these bytes from member to member without reading them. It reads a subscription only where a rule needs
+its topics (offset expiry, OffsetDelete) or the partitions that a member claims to own. Both formats begin with their version. A
+newer version than ours is read as our newest, because these formats only ever grow at their end.
 """
 
 import struct
@@ -17,12 +17,12 @@ from coordinator.protocol.wire import DecodeError
 NO_GENERATION = -1
 
 TopicPartitions = Mapping[str, tuple[int, ...]]
-"""Topic -> partitions, in the order given; a topic named twice has the partitions of both."""
+"""Topic -> partitions, in the order given. If a topic occurs twice, its partitions are joined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member asks for. `generation_id` says when `owned` was true (v2, KIP-792); -1 if it does not."""
+    """What a member asks for. `generation_id`: the generation in which it owned `owned` (v2, KIP-792), or -1."""
 
     topics: tuple[str, ...]
     user_data: bytes | None
@@ -34,7 +34,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a member was given."""
+    """The partitions that a member was assigned."""
 
     partitions: TopicPartitions
     user_data: bytes | None
@@ -42,7 +42,7 @@ class Assignment:
 
 
 def parse_subscription(data: bytes) -> Subscription:
-    """Reads a member's metadata; raises DecodeError where it is no subscription."""
+    """Reads a member's metadata. Raises DecodeError if it is not a subscription."""
     name = "ConsumerProtocolSubscription"
     version = _version(data, name)
     message = cast(ConsumerProtocolSubscription, Codec.of().decoder(name, version)(data, 2)[0])
@@ -52,7 +52,7 @@ def parse_subscription(data: bytes) -> Subscription:
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """The bytes of a subscription, in its version."""
+    """Encodes a subscription in its version."""
     entry = ConsumerProtocolSubscription.TopicPartition
     message = ConsumerProtocolSubscription(
         topics=list(subscription.topics),
@@ -66,7 +66,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def parse_assignment(data: bytes) -> Assignment:
-    """Reads a member's assignment; raises DecodeError. No bytes at all, as SyncGroup may send, are an empty one."""
+    """Reads a member's assignment. Raises DecodeError. Empty bytes, which SyncGroup may send, are an empty assignment."""
     if not data:
         return Assignment({}, None, 0)
     name = "ConsumerProtocolAssignment"
@@ -77,7 +77,7 @@ def parse_assignment(data: bytes) -> Assignment:
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
-    """The bytes of an assignment, in its version."""
+    """Encodes an assignment in its version."""
     entry = ConsumerProtocolAssignment.TopicPartition
     message = ConsumerProtocolAssignment(
         assigned_partitions=[entry(topic, list(partitions)) for topic, partitions in assignment.partitions.items()],

@@ -1,11 +1,10 @@
-"""The slow paths of the codec: what generated code calls when a message is not an everyday one.
+"""The slow paths of the codec: what generated code calls for less common messages.
 
-Generated functions (`compile.py`) read a one-byte varint, a short string or an empty tag section in place, because a
-call costs as much as the reading. Everything rarer comes here, where it can be read and tested.
+Generated functions (`compile.py`) read a one-byte varint, a short string or an empty tag section in place, because a call costs
+as much as the read. Everything rarer is here, where it can be read and tested.
 
-Positions that run past the end of the buffer are allowed on the way: a slice that is cut short leaves the position
-beyond the end, and the next read, or the check at the end of the message, refuses it. So no read is preceded by a
-check.
+A position may run past the end of the buffer: slicing then leaves it beyond the end, and the next read, or the check at the end
+of the message, refuses it. So no read is preceded by a check.
 """
 
 from struct import Struct
@@ -14,21 +13,21 @@ from typing import Any
 from coordinator.protocol.bounded_cache import BoundedCache
 
 TEXT_SIZE_MAX = 0x7FFF
-"""Bytes in a string, in every encoding: the flexible one could say more, and Kafka refuses it on both sides."""
+"""The most bytes of a string in any encoding. The flexible one has room for more, but Kafka refuses it on both sides."""
 
-MANY_REMEMBERED = 256
+COUNTS_KEPT = 256
 
 
 class DecodeError(Exception):
-    """The bytes are not a message of that name and version. A connection that sends such bytes is closed."""
+    """The bytes are not a message of that name and version. A connection that sends them is closed."""
 
 
 class EncodeError(Exception):
-    """That version cannot say the message: it lacks a field that is set, forbids a null, or a number does not fit."""
+    """The message has no form in that version: a field that is set does not exist there, is null, or is out of range."""
 
 
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
-    """Reads an unsigned varint of at most five bytes and 31 bits; returns it and the position behind it."""
+    """Reads an unsigned varint of at most five bytes and 31 bits; returns it and the next position."""
     value = shift = 0
     while True:
         byte = buffer[position]
@@ -77,39 +76,39 @@ def _plain(text: str) -> bytes:
 
 
 TEXTS = BoundedCache(lambda encoded: encoded.decode("utf-8", "replace"))
-"""By its bytes."""
+"""A string by its bytes."""
 COMPACT_TEXTS = BoundedCache(_text_of_compact)
-"""By its bytes behind their size of one byte; no bytes at all are what a size of zero leaves, null."""
+"""A string by its one-byte size and its bytes. Empty bytes stand for null: a size of zero leaves nothing."""
 NULLABLE_COMPACT_TEXTS = BoundedCache(lambda encoded: None if encoded == b"\0" else _text_of_compact(encoded))
-"""The same; the size is there also of null."""
+"""The same; null has its size."""
 COMPACT = BoundedCache(_compact)
-"""A string's bytes behind their size, by the string."""
+"""The compact size and the bytes of a string, by the string."""
 NULLABLE_COMPACT = BoundedCache(lambda text: b"\0" if text is None else _compact(text))
 PLAIN = BoundedCache(_plain)
-"""The same, not compact."""
+"""The same, with a size of two bytes."""
 NULLABLE_PLAIN = BoundedCache(lambda text: b"\xff\xff" if text is None else _plain(text))
 
 
 class Many(dict[int, Any]):
-    """What packs, or unpacks, so many numbers of one kind, by how many; the usual counts are remembered."""
+    """Count -> the `struct` method that packs or unpacks as many numbers of one type. The usual counts are kept."""
 
     __slots__ = ("_code", "_packs")
 
     def __init__(self, verb: str, code: str) -> None:
-        """`code`: as for `struct`."""
+        """`verb`: "pack" or "unpack"; `code`: the type code of `struct`."""
         self._packs = verb == "pack"
         self._code = code
 
     def __missing__(self, count: int) -> Any:
         numbers = Struct(f">{count}{self._code}")
         method = numbers.pack if self._packs else numbers.unpack_from
-        if count <= MANY_REMEMBERED:
+        if count <= COUNTS_KEPT:
             self[count] = method
         return method
 
 
 def read_long_text(buffer: bytes, position: int, field: str) -> tuple[str, int]:
-    """Reads a compact string that is not short, and refuses null."""
+    """Reads a compact string of any size. Raises DecodeError for null."""
     size, position = read_varint(buffer, position)
     if size == 0:
         raise null_refused(field)
@@ -120,7 +119,7 @@ def read_long_text(buffer: bytes, position: int, field: str) -> tuple[str, int]:
 
 
 def read_long_bytes(buffer: bytes, position: int, field: str) -> tuple[bytes, int]:
-    """Reads compact bytes that are not short, and refuses null."""
+    """Reads compact bytes of any size. Raises DecodeError for null."""
     size, position = read_varint(buffer, position)
     if size == 0:
         raise null_refused(field)
@@ -141,14 +140,14 @@ def size_prefix(size: int) -> bytes:
 
 
 def skip_tags(buffer: bytes, position: int) -> int:
-    """Passes a section of tagged fields none of which is known; returns the position behind it."""
+    """Skips a section of tagged fields that are all unknown; returns the next position."""
     count, position = read_varint(buffer, position)
     for _ in range(count):
         _, position = read_varint(buffer, position)
         size, position = read_varint(buffer, position)
         position += size
     if position > len(buffer):
-        raise DecodeError("a tagged field is cut short")
+        raise DecodeError("a tagged field is truncated")
     return position
 
 
@@ -158,22 +157,22 @@ def text_refused(size: int) -> EncodeError:
 
 
 def null_refused(field: str) -> DecodeError:
-    """The error for a null where the definition has none."""
+    """The error for a null in a field that is not nullable."""
     return DecodeError(f"{field} is null")
 
 
 def count_refused(field: str, count: int) -> DecodeError:
-    """The error for an array that claims more elements than its bytes can hold, or than one message may have; or for null."""
+    """The error for an array with more elements than its bytes can hold or a message may have, or for null."""
     if count < 0:
         return null_refused(field)
     return DecodeError(f"{field} claims {count} elements")
 
 
 def tag_refused(field: str) -> DecodeError:
-    """The error for a tagged field whose size is not that of its value."""
+    """The error for a tagged field whose value does not have the announced size."""
     return DecodeError(f"tagged field {field} does not fill its size")
 
 
 def absent_refused(field: str, message: str, version: int) -> EncodeError:
-    """The error for a field that has a value, no place in this version, and is not ignorable."""
+    """The error for a field that is set, not ignorable, and absent from this version."""
     return EncodeError(f"{field} is set, and {message} has no such field in version {version}")

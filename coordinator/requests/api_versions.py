@@ -17,7 +17,7 @@ from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.config.settings import ServerConfig
-from coordinator.groups.settings import STREAMS
+from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
@@ -58,7 +58,7 @@ def respond(
 
 
 def _add_features(response: ApiVersionsResponse, config: ServerConfig, api_version: int) -> None:
-    serves_streams = STREAMS in config.groups.group_coordinator_rebalance_protocols
+    serves_streams = Kind.STREAMS.label in config.groups.group_coordinator_rebalance_protocols
     levels = {STREAMS_VERSION: int(serves_streams), TRANSACTION_VERSION: config.transactions.transaction_version}
     if api_version >= 4:
         response.supported_features = [

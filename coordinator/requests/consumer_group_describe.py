@@ -9,7 +9,7 @@ from coordinator.api.described_groups import describe_groups, invalid_ids_first
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.consumer.describe import describe_consumer_group
-from coordinator.groups.settings import CONSUMER
+from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 
@@ -17,7 +17,7 @@ _Described = ConsumerGroupDescribeResponse.DescribedGroup
 
 
 def handle(server: Server, exchange: Exchange[ConsumerGroupDescribeRequest]) -> None:
-    if CONSUMER not in server.config.groups.group_coordinator_rebalance_protocols:
+    if Kind.CONSUMER.label not in server.config.groups.group_coordinator_rebalance_protocols:
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
 

@@ -9,14 +9,14 @@ from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.consumer.heartbeat import MEMBER_ID_REQUIRED_SINCE, consumer_group_heartbeat
-from coordinator.groups.settings import CONSUMER
+from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 
 def handle(server: Server, exchange: Exchange[ConsumerGroupHeartbeatRequest]) -> None:
     request = exchange.request
-    if CONSUMER not in server.config.groups.group_coordinator_rebalance_protocols:
+    if Kind.CONSUMER.label not in server.config.groups.group_coordinator_rebalance_protocols:
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
     if exchange.api_version < MEMBER_ID_REQUIRED_SINCE and not request.member_id:

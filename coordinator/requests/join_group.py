@@ -9,8 +9,8 @@ from coordinator.api.access import READ_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
-from coordinator.groups.classic.answers import join_refused
-from coordinator.groups.classic.join import join
+from coordinator.groups.classic.responses import join_error
+from coordinator.groups.classic_protocol import join_group
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import JoinGroupRequest, JoinGroupResponse
 
@@ -18,11 +18,11 @@ from coordinator.protocol.messages import JoinGroupRequest, JoinGroupResponse
 def handle(server: Server, exchange: Exchange[JoinGroupRequest]) -> None:
     if not exchange.request.member_id:
         exchange.fresh_id = server.entropy.uuid()
-    server.groups.submit(exchange.request.group_id, join, exchange)
+    server.groups.submit(exchange.request.group_id, join_group, exchange)
 
 
 def refuse(request: JoinGroupRequest, error: KafkaError, api_version: int) -> JoinGroupResponse:
-    return join_refused(api_version, error.code, request.member_id)
+    return join_error(api_version, error.code, request.member_id)
 
 
 API = Api(

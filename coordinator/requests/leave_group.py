@@ -7,13 +7,13 @@ from coordinator.api.access import READ_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
-from coordinator.groups.classic.leave import leave
+from coordinator.groups.classic_protocol import leave_group
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 
 
 def handle(server: Server, exchange: Exchange[LeaveGroupRequest]) -> None:
-    server.groups.submit(exchange.request.group_id, leave, exchange)
+    server.groups.submit(exchange.request.group_id, leave_group, exchange)
 
 
 def refuse(request: LeaveGroupRequest, error: KafkaError, api_version: int) -> LeaveGroupResponse:

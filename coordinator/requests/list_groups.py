@@ -6,10 +6,8 @@ from coordinator.api.access import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
-from coordinator.groups.classic.describe import list_groups as list_classic_groups
-from coordinator.groups.consumer.describe import list_groups as list_consumer_groups
+from coordinator.groups.list_groups import list_groups
 from coordinator.groups.state import Groups
-from coordinator.groups.streams.describe import list_groups as list_streams_groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListGroupsRequest, ListGroupsResponse
 
@@ -18,12 +16,7 @@ def handle(server: Server, exchange: Exchange[ListGroupsRequest]) -> None:
     request = exchange.request
 
     def view(groups: Groups, _now_ms: int) -> list[ListGroupsResponse.ListedGroup]:
-        states, types = request.states_filter, request.types_filter
-        return [
-            *list_classic_groups(groups, states, types),
-            *list_consumer_groups(groups, states, types),
-            *list_streams_groups(groups, states, types),
-        ]
+        return list_groups(groups, request.states_filter, request.types_filter)
 
     def combine(parts: list[list[ListGroupsResponse.ListedGroup]]) -> ListGroupsResponse:
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=list(chain.from_iterable(parts)))

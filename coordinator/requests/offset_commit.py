@@ -1,12 +1,10 @@
 """OffsetCommit (key 8): a consumer, or an administrator on its behalf, stores how far it has read.
 
-Version 5 leaves the retention to the broker; 6 adds leader epochs (KIP-320); 7 the instance id (KIP-345); 9 serves consumer
-groups as well (KIP-848) and answers GROUP_ID_NOT_FOUND; 10 names topics by id.
+v5 leaves the retention to the broker. v6 adds leader epochs (KIP-320), v7 the instance id (KIP-345). v9 serves consumer groups
+as well (KIP-848) and answers GROUP_ID_NOT_FOUND. v10 names topics by id.
 
 Partitions that do not exist are refused here; the group decides about the rest (groups/offsets/commit.py).
 """
-
-from typing import Any
 
 from coordinator.api.access import READ_GROUP, READ_TOPIC
 from coordinator.api.declaration import Api
@@ -24,15 +22,15 @@ from coordinator.runtime.result import Result
 TOPIC_IDS_SINCE = 10
 
 
-def handle(server: Server, exchange: Exchange[Any]) -> None:
+def handle(server: Server, exchange: Exchange[OffsetCommitRequest]) -> None:
     request = exchange.request
     by_id = exchange.api_version >= TOPIC_IDS_SINCE
     if fill_in_topics(request, server.topics, by_id=by_id):
         server.groups.submit(request.group_id, commit, exchange)
         return
-    partial = exchange.request = split_by_existence(request, server.topics, ANSWERS, by_id=by_id)
+    partial = split_by_existence(request, server.topics, ANSWERS, by_id=by_id)
     if partial.existing.topics:
-        server.groups.submit(request.group_id, commit_existing, exchange)
+        server.groups.submit(request.group_id, commit_existing, exchange.with_request(partial))
         return
     if partial.missing:
         server.groups.run_internal(

@@ -11,7 +11,7 @@ from coordinator.api.declaration import Api
 from coordinator.api.described_groups import describe_groups, invalid_ids_first
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
-from coordinator.groups.settings import STREAMS
+from coordinator.groups.kinds import Kind
 from coordinator.groups.streams.describe import describe_streams_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
@@ -21,7 +21,7 @@ _Described = StreamsGroupDescribeResponse.DescribedGroup
 
 def handle(server: Server, exchange: Exchange[StreamsGroupDescribeRequest]) -> None:
     request = exchange.request
-    if STREAMS not in server.config.groups.group_coordinator_rebalance_protocols:
+    if Kind.STREAMS.label not in server.config.groups.group_coordinator_rebalance_protocols:
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
 

@@ -12,9 +12,9 @@ from coordinator.api.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC,
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
-from coordinator.groups.settings import STREAMS
+from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
-from coordinator.groups.streams.group import StreamsGroup, find_streams_group
+from coordinator.groups.streams.group import decided_streams_group
 from coordinator.groups.streams.heartbeat import streams_group_heartbeat
 from coordinator.groups.streams.status import StatusCode
 from coordinator.groups.streams.topology import InternalTopic
@@ -36,7 +36,7 @@ _Config = CreateTopicsRequest.CreatableTopicConfig
 
 def handle(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest]) -> None:
     request = exchange.request
-    if STREAMS not in server.config.groups.group_coordinator_rebalance_protocols:
+    if Kind.STREAMS.label not in server.config.groups.group_coordinator_rebalance_protocols:
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
     if request.topology is not None:
@@ -92,13 +92,8 @@ def _check_names(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
 
 def _missing(groups: Groups, group_id: str) -> list[Creatable]:
     """The internal topics that the group needs and that do not exist."""
-    group = find_streams_group(groups, group_id) or groups.uncommitted_groups[group_id]
-    assert isinstance(group, StreamsGroup)
-    return (
-        []
-        if group.soft.configured is None
-        else [_creatable(topic) for topic in group.soft.configured.internal_topics_to_create]
-    )
+    configured = decided_streams_group(groups, group_id).soft.configured
+    return [] if configured is None else [_creatable(topic) for topic in configured.internal_topics_to_create]
 
 
 def _report_failures(

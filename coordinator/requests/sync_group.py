@@ -7,18 +7,18 @@ from coordinator.api.access import READ_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
-from coordinator.groups.classic.answers import sync_refused
-from coordinator.groups.classic.sync import sync
+from coordinator.groups.classic.responses import sync_error
+from coordinator.groups.classic_protocol import sync_group
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import SyncGroupRequest, SyncGroupResponse
 
 
 def handle(server: Server, exchange: Exchange[SyncGroupRequest]) -> None:
-    server.groups.submit(exchange.request.group_id, sync, exchange)
+    server.groups.submit(exchange.request.group_id, sync_group, exchange)
 
 
 def refuse(request: SyncGroupRequest, error: KafkaError, api_version: int) -> SyncGroupResponse:
-    return sync_refused(error.code)
+    return sync_error(error.code)
 
 
 API = Api(

@@ -1,16 +1,14 @@
 """TxnOffsetCommit (key 28): the offsets that a transaction has consumed, as part of the transaction (KIP-98).
 
-Version 2 adds leader epochs (KIP-320). Version 3 names the member and its generation or epoch, so that a zombie is fenced
-(KIP-447); where a client cannot or does not name them, there is nothing to check. Version 4 understands TRANSACTION_ABORTABLE;
-5 adds the group to the transaction by itself, which before took AddOffsetsToTxn (both KIP-890); 6 names topics by id and
-answers STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (KIP-1319).
+v2 adds leader epochs (KIP-320). v3 names the member and its generation or epoch, so that a zombie is fenced (KIP-447); where a
+client cannot or does not name them, there is nothing to check. v4 understands TRANSACTION_ABORTABLE. v5 adds the group to the
+transaction by itself, which before took AddOffsetsToTxn (both KIP-890). v6 names topics by id and answers STALE_MEMBER_EPOCH
+and GROUP_ID_NOT_FOUND (KIP-1319).
 
 Three things are checked in turn, as in Kafka: whether the topics exist (refused partitions come first in the answer); whether
 the group's partition of `__consumer_offsets` is part of the transaction; whether the group lets the consumer and the producer
 pass (groups/offsets/commit_in_transaction.py).
 """
-
-from typing import Any
 
 from coordinator.api.access import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api
@@ -43,12 +41,13 @@ _FOR_CLIENTS = {
 """An error of the transaction's coordinator -> the error that a client of the group's coordinator gets."""
 
 
-def handle(server: Server, exchange: Exchange[Any]) -> None:
-    request: TxnOffsetCommitRequest = exchange.request
+def handle(server: Server, exchange: Exchange[TxnOffsetCommitRequest]) -> None:
+    request = exchange.request
     api_version = exchange.api_version
     by_id = api_version >= TOPIC_IDS_SINCE
     fill_in_topics(request, server.topics, by_id=by_id)
-    partial = exchange.request = split_by_existence(request, server.topics, ANSWERS, by_id=by_id)
+    partial = split_by_existence(request, server.topics, ANSWERS, by_id=by_id)
+    exchange.with_request(partial)  # a refusal answers the missing partitions as well
 
     def emit_decision(error: ErrorCode) -> None:
         """The group's event log gets a decision that the group was not asked for."""
@@ -75,8 +74,7 @@ def handle(server: Server, exchange: Exchange[Any]) -> None:
             emit_decision(error)
             exchange.refuse(error)
             return
-        exchange.request = VerifiedCommit(partial, guard)
-        shard.submit(commit_in_transaction, exchange)
+        shard.submit(commit_in_transaction, exchange.with_request(VerifiedCommit(partial, guard)))
 
     server.verification.check(
         request.transactional_id,

@@ -1,10 +1,10 @@
-"""A shard's event log: what its groups decided and why, beside the log that has the outcome.
+"""A shard's event log: the decisions of its groups and their reasons, beside the log that has the outcome.
 
-    __consumer_offsets-7/       the state: what a restart needs
-    __coordinator_events-7/     the events: for people, who ask afterwards; never compacted, and only its end is read here
+    __consumer_offsets-7/       the state, which a restart needs
+    __coordinator_events-7/     the events, for later analysis; never compacted, and the server reads only its end
 
-An event is evidence, and evidence must not disturb what it is about. So nothing waits for this log: the events of a turn of
-the loop are collected and become one batch, which is written after the state's. It is handed to the operating system in the
+An event is evidence, and collecting evidence must not disturb the system. So nothing waits for this log: the events of a turn
+of the loop are collected and become one batch, which is written after the state's. It is handed to the operating system in the
 same turn and survives the death of the process as the state does, but nobody waits for it to be synced. If it cannot be
 written, the events are counted as lost and the server carries on.
 
@@ -87,7 +87,7 @@ class Tail:
 
 
 Pending = tuple[Event, int, int, int]
-"""An event that was told in this turn, when, and the state log's end before and after what it tells of."""
+"""An event of this turn, its time, and the end of the state's log before and after the decision that it is about."""
 
 
 EncodeEvent = Callable[[Any, int, int, int], tuple[bytes, bytes]]
@@ -96,7 +96,7 @@ tagged field `StateEndOffset` unless `state_end` is negative."""
 
 
 class EventLog:
-    """The events of one shard. All its methods run on the loop, and none raises for what the disk does."""
+    """The events of one shard. All its methods run on the loop, and none raises an error of the disk."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class EventLog:
         on_written: Callable[[int], None],
         encoders: Mapping[type[Event], EncodeEvent] = MappingProxyType({}),
     ) -> None:
-        """The writer's durability is "write". `encoders`: the class of an event -> what encodes it, in place of the codec."""
+        """The writer's durability is "write". `encoders`: class of an event -> its encoder, in place of the codec."""
         self.index = index
         self.log = log
         self.status = Status.ACTIVE

@@ -13,7 +13,23 @@ DONE: Any = "done"
 """The reply of an operation that has nothing to return."""
 
 
-class InternalRequest:
+class UnencodedReplies:
+    """The part of a ShardRequest that leaves replies as they are: the reply of the operation, or a KafkaError."""
+
+    __slots__ = ()
+
+    def encode(self, message: Any) -> Any:
+        return message
+
+    def refusal(self, error: KafkaError) -> Any:
+        return error
+
+    def wait(self) -> None:
+        """Never called: no operation that gets such requests parks them in its state."""
+        raise AssertionError
+
+
+class InternalRequest(UnencodedReplies):
     """Calls `done` once, with the operation's reply (any object) or with a KafkaError."""
 
     __slots__ = ("_done", "api_version", "request", "writes")
@@ -27,16 +43,6 @@ class InternalRequest:
         self.api_version = 0
         self.writes = writes
         self._done = done
-
-    def encode(self, message: Any) -> Any:
-        return message
-
-    def refusal(self, error: KafkaError) -> Any:
-        return error
-
-    def wait(self) -> None:
-        """Never called: no operation that gets internal requests parks them in its state."""
-        raise AssertionError
 
     def send(self, payload: Any) -> None:
         self._done(payload)

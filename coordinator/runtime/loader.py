@@ -1,8 +1,8 @@
 """Rebuilds a state machine from its log (Kafka's CoordinatorLoaderImpl).
 
 Batches are replayed in the order in which they were written, by the same calls that the shard made when it wrote them: for
-plain records, for records of an open transaction, and for the marker that ends one. What the records of a transaction mean
-before and after its end is up to the state (groups/offsets/pending.py), so that a restart cannot see it differently. A log that
+plain records, for records of an open transaction, and for the marker that ends one. The state decides what the records of a
+transaction mean before and after its end (groups/offsets/pending.py), so that a restart cannot see it differently. A log that
 is taken over from a Kafka cluster may have open transactions, which are taken over with it.
 """
 
@@ -28,8 +28,8 @@ class StateMachine(Protocol):
 
 
 BulkReplayers = Callable[[Any, Serde], Mapping[bytes, Callable[[bytes, bytes | None], None]]]
-"""`bulk_replayers(state, serde)`, called once per load: the first two bytes of a key (the record type) -> what replays the key
-and the value of such a record, in place of `state.replay(serde.decode(key, value))`."""
+"""`bulk_replayers(state, serde)`, called once per load: the first two bytes of a key (the record type) -> function that replays
+the key and the value of such a record, in place of `state.replay(serde.decode(key, value))`."""
 
 
 class TransactionalState(StateMachine, Protocol):
@@ -49,7 +49,7 @@ class Loaded:
 
 
 def load(log: Log, serde: Serde, state: StateMachine, bulk_replayers: BulkReplayers | None = None) -> Loaded:
-    """Replays the whole log. Raises DamagedLog, DecodeError or UnknownRecordVersion: what is not understood is not served."""
+    """Replays the whole log. Raises DamagedLog, DecodeError or UnknownRecordVersion."""
     loaded = Loaded()
     decode, replay = serde.decode, state.replay
     replayers = {} if bulk_replayers is None else bulk_replayers(state, serde)

@@ -1,12 +1,12 @@
-"""What an operation gets and returns: the vocabulary between the deterministic core and its shell.
+"""The arguments and results of operations: the vocabulary between the deterministic core and its shell.
 
 An operation is `operation(state, request, context, now_ms) -> Result`. It is synchronous and uses no clock, loop, log or random
 source: `now_ms` (wall clock, milliseconds) and fresh ids (`context.fresh_id`) are arguments. Its result is data:
 
     reply, replies    the response to this request, and to earlier requests that were waiting
-    records           what must become durable
-    timers            what must happen later
-    facts             what a person should know: a log line, a metric, and for good an `Event` in the event log
+    records           changes that must become durable
+    timers            operations that must run later
+    facts             news for people: a log line, a metric, and permanently an `Event` in the event log
 
 The shell (runtime/shard.py) replays the records into the state, writes them, and sends every reply when the log is durable up
 to the last record that was written when the reply was computed.
@@ -51,11 +51,11 @@ class Records(ABC):
 
     @abstractmethod
     def replay(self, state: Any) -> None:
-        """Does what `state.replay` of each record would do."""
+        """Has the effect of `state.replay` for each record."""
 
     @abstractmethod
     def add_to(self, batch: BatchBuilder) -> None:
-        """Does what adding the key and value of each record would do."""
+        """Has the effect of adding the key and value of each record."""
 
 
 class Producer(NamedTuple):
@@ -84,7 +84,7 @@ class Timer(NamedTuple):
 
 
 class Event(Protocol):
-    """What the event log stores of a fact (runtime/event_log.py). It becomes a record at the end of the turn."""
+    """The part of a fact that the event log stores (runtime/event_log.py). It becomes a record at the end of the turn."""
 
     def record(self, state_offset: int, time_ms: int) -> Record:
         """The event's record. Where and when it was decided are the first two fields of every value."""
@@ -134,7 +134,7 @@ class RequestContext(Protocol):
 
 @dataclass(slots=True)
 class Result:
-    """What an operation wants done. A `reply` of None means that the request waits; the core has kept its context."""
+    """Everything that an operation wants done. `reply` None means that the request waits; the core has kept its context."""
 
     reply: Message | bytes | None = None
     """Bytes stand for the encoded body of a response without a top-level error."""

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.java import positive_hash
 from coordinator.protocol.messages import Message
+from coordinator.runtime.internal_request import UnencodedReplies
 from coordinator.runtime.result import RequestContext, Result
 from coordinator.runtime.shard import Operation, R, S, Shard, ShardRequest
 
@@ -111,7 +112,7 @@ class _SplitRequest:
         request.send(request.encode(message))
 
 
-class _Part:
+class _Part(UnencodedReplies):
     """One shard's part of a request, itself a ShardRequest."""
 
     __slots__ = ("_position", "_whole", "api_version", "client_host", "client_id", "fresh_id", "request", "writes")
@@ -125,16 +126,6 @@ class _Part:
         self.client_host = request.client_host
         self.fresh_id = request.fresh_id
         self.writes = request.writes
-
-    def encode(self, message: Any) -> Any:
-        return message
-
-    def refusal(self, error: KafkaError) -> Any:
-        return error
-
-    def wait(self) -> None:
-        """Never called: no operation that spans shards parks its request in the state."""
-        raise AssertionError
 
     def send(self, payload: Any) -> None:
         self._whole.on_reply(self._position, payload)

@@ -18,9 +18,9 @@ only holds requests that arrive while another one is running: when a reply leads
 
 There is no undo. When the log cannot take a batch, the state in memory is ahead of the log: the shard drops it, loads it again
 from the log, and refuses every parked reply, so that the clients retry. A full disk (ENOSPC, EDQUOT) is survived in this way:
-reads are served, and once a second a write is tried or, if there is none, the free space is checked. Any other disk error
-(EIO) is final, because after a failed fdatasync nobody knows what is on the disk: the shard refuses everything until the server
-is restarted.
+reads are served, and once a second a write is tried or, if there is none, the free space is checked. Any other disk error (EIO)
+is final, because after a failed fdatasync the content of the disk is unknown: the shard refuses everything until the server is
+restarted.
 """
 
 import logging
@@ -57,7 +57,7 @@ R = TypeVar("R")
 
 
 class ShardRequest(RequestContext, ReplyTarget, Protocol[R]):
-    """A request as the shard sees it: what the core may know of it, and the way to answer it (api/exchange.py)."""
+    """A request as the shard sees it: the part that the core may read, and the way to answer it (api/exchange.py)."""
 
     request: R
 
@@ -85,8 +85,8 @@ Operation = Callable[[S, R, RequestContext, int], Result]
 class Status(StrEnum):
     """Whether a shard serves requests.
 
-    ACTIVE: all. FULL: reads, until the disk takes a write. FAILED: none, until a restart. STOPPED: none; what was decided
-    before is still written.
+    ACTIVE: all. FULL: reads, until the disk takes a write. FAILED: none, until a restart. STOPPED: none; earlier
+    decisions are still written.
     """
 
     ACTIVE = "active"
@@ -126,7 +126,7 @@ class Shard(Generic[S]):
         """Why the status is not ACTIVE, for logs and /health/ready."""
         self.state = make_state()
         self.loaded = Loaded()
-        """What the last load read."""
+        """The counts of the last load."""
         self.parked = Parking()
         self.events = events
         """The log of the core's events, if they are kept."""
@@ -308,7 +308,7 @@ class Shard(Generic[S]):
             self._soon(self.flush)
 
     def _emit(self, facts: Iterable[Fact], now_ms: int, decided_at: int) -> None:
-        """Passes on what a person should know: lines and metrics now, events with the batch of this turn."""
+        """Passes on the facts of a result: lines and metrics now, events with the batch of this turn."""
         events = self.events
         for fact in facts:
             event = fact.event
@@ -441,7 +441,7 @@ class Shard(Generic[S]):
         return loaded.records
 
     def stop(self) -> None:
-        """Ends the service: no timer fires, no request is accepted, and what was decided is written; durable once `idle`.
+        """Ends the service: no timer fires, no request is accepted, earlier decisions are written, and durable when `idle`.
 
         Requests that still arrive come from the server itself, such as the markers of a transaction that are sent when
         another shard's log is durable. They are repeated after the next start.

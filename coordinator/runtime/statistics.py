@@ -53,7 +53,7 @@ class Statistics:
         self.rebalances_s = Histogram(REBALANCE_BOUNDS_S)
         """From the cause to the new generation; in a consumer group, until its last member has reached the new target."""
         self.syncs_s = Histogram(SYNC_BOUNDS_S)
-        """Duration of an fdatasync, and of what runs with it, in the worker."""
+        """Duration of a job with an fdatasync in the worker."""
         self.syncs_failed = 0
         self.lag_s = Histogram(LAG_BOUNDS_S)
         """How late the loop is for a timer (`watch_lag`)."""

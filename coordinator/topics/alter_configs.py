@@ -26,7 +26,7 @@ Done = Callable[[KafkaError | None], None]
 
 
 class ConfigOp(IntEnum):
-    """What to do with one setting (Kafka's AlterConfigOp.OpType)."""
+    """The kinds of changes of one setting (Kafka's AlterConfigOp.OpType)."""
 
     SET = 0
     DELETE = 1

@@ -48,7 +48,7 @@ class Entry(NamedTuple):
 def append(entry: Entry, now_ms: int, guard: VerificationGuard | None, *, acked: bool) -> None:
     """Appends the batch of `entry` and calls its `done`: when the batch is durable, or (`acked` False) when it is accepted.
 
-    `guard`: for a transactional batch, what `ProducerState.begin_verification` returned. A batch that repeats an earlier one
+    `guard`: for a transactional batch, the result of `ProducerState.begin_verification`. A batch that repeats an earlier one
     is answered with the earlier offset. `done` gets:
 
         UNKNOWN_TOPIC_OR_PARTITION    the topic has been deleted

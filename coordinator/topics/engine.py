@@ -1,7 +1,7 @@
 """The data plane as one object: the topics, their partitions, and the changes of both.
 
 The operations on it are modules of their own (`create`, `delete`, `produce`, `fetch`, `list_offsets` ...); this one has
-what they share. Everything is synchronous and runs on the loop; disk, clock, random source and timers are passed in.
+their common parts. Everything is synchronous and runs on the loop; disk, clock, random source and timers are passed in.
 
 A change of the registry is a `commit` to its log (metadata_log.py) and becomes visible when it is durable. Until then the
 name is *claimed*, so that a second creation is refused although nobody can see the first one yet. The name of a deleted topic
@@ -22,7 +22,7 @@ from coordinator.topics.fetch_sessions import FetchSessions
 from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.metadata_log import MetadataLog
 from coordinator.topics.metadata_records import TOPIC_RESOURCE
-from coordinator.topics.partition import LEADER_EPOCH, Done, MakeWriter, Partition, State
+from coordinator.topics.partition import LEADER_EPOCH, Done, MakeWriter, Partition, State, nobody_waits
 from coordinator.topics.partition_folders import PartitionFolders
 from coordinator.topics.producer_id_blocks import ProducerIdBlocks
 from coordinator.topics.registry import NO_ID, Registry, Topic, creation, growth
@@ -36,10 +36,6 @@ __all__ = ["LEADER_EPOCH", "InternalPartition", "Topics"]
 METADATA_FOLDER = f"{names.CLUSTER_METADATA}-0"
 _DASH = 62
 """The six bits that are '-' in url-safe base64."""
-
-
-def _nothing() -> None:
-    """Nobody waits."""
 
 
 class Topics:
@@ -113,7 +109,7 @@ class Topics:
     ) -> None:
         """Serves the logs of shards as a topic, which is added to the registry the first time.
 
-        The settings in the registry are what clients see; the logs have their own. `synced`: only durable records are read.
+        Clients see the settings in the registry; the logs have their own. `synced`: only durable records are read.
         """
         settings = {"cleanup.policy": cleanup_policy, "compression.type": "producer"}
         if logs:
@@ -269,7 +265,7 @@ class Topics:
                 continue
             for partition in partitions:
                 if partition.log is not None and partition.state is State.ACTIVE:
-                    partition.load_producers(now_ms, _nothing)
+                    partition.load_producers(now_ms, nobody_waits)
                     if partition.producers_loaded:
                         logs.append(partition.log)
         return logs

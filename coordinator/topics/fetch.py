@@ -2,20 +2,20 @@
 
 This is Kafka's ReplicaManager.fetchMessages, readFromLog and DelayedFetch.
 
-A response is built in the order of the request: each partition may use what the ones before it left of MaxBytes. The first
-batch is returned even if it is larger than every limit, because otherwise its reader could never get past it. Partitions that
-do not exist come last, as in Kafka. Only whole batches are returned.
+A response is built in the order of the request: each partition may use the part of MaxBytes that the partitions before it left.
+The first batch is returned even if it is larger than every limit, because otherwise its reader could never get past it.
+Partitions that do not exist come last, as in Kafka. Only whole batches are returned.
 
 If fewer than MinBytes are there, the request waits until enough bytes have arrived in its partitions or MaxWaitMs has passed,
 and then reads again. It counts the bytes that arrive instead of reading at each append, which would be quadratic. An error in
 any partition ends the wait, because the client has to react to it. While the server has no memory for more records, the
 request finds none and keeps waiting.
 
-A reader of committed records (isolation level 1) gets what is before the last stable offset, including the records of aborted
+A reader of committed records (isolation level 1) gets the records before the last stable offset, including those of aborted
 transactions together with a list of these. Bytes arrive for such a reader when a marker makes them stable. After a crash it
 may have to wait until the open transactions are known.
 
-In a session (fetch_sessions.py) the partitions are those of the session, and the response has only what is new. The session is
+In a session (fetch_sessions.py) the partitions are those of the session, and the response has only changes. The session is
 updated when the response is sent; a request that still waits has returned nothing.
 """
 
@@ -28,7 +28,7 @@ from coordinator.protocol.messages import FetchRequest, FetchResponse
 from coordinator.runtime.timers import Handle
 from coordinator.topics.engine import LEADER_EPOCH, InternalPartition, Topics
 from coordinator.topics.fetch_sessions import FINAL, FULL, NO_SESSION, FetchedPartition, Key, Session, next_epoch
-from coordinator.topics.partition import Partition, Reader, State
+from coordinator.topics.partition import Partition, Reader, State, nobody_waits
 
 IDS_SINCE = 13
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
@@ -36,10 +36,6 @@ _STORAGE_ERROR_SINCE = 6
 
 _Data = FetchResponse.PartitionData
 _Topic = FetchResponse.FetchableTopicResponse
-
-
-def _nothing() -> None:
-    """Nobody waits."""
 
 
 class Fetch:
@@ -92,7 +88,7 @@ class Fetch:
 
         for partition in to_load:
             if partition is not None:
-                partition.load_producers(now_ms, on_loaded if self._committed else _nothing)
+                partition.load_producers(now_ms, on_loaded if self._committed else nobody_waits)
         on_loaded()
 
     def _needs_load(self, partition: Partition | InternalPartition | None) -> bool:

@@ -1,14 +1,14 @@
 """Fetch sessions (KIP-227): a client that fetches the same partitions again and again names them once.
 
 A full request (epoch 0) whose response has a session id begins a session: the server remembers the partitions with their
-offsets and what it last returned for them. The next request has that id and epoch 1 and names only what changed (an offset
-moved, a partition is added or removed), and the response has only partitions with something new. Epochs number the requests,
+offsets and its last response for them. The next request has that id and epoch 1 and names only changes (an offset moved, a
+partition is added or removed), and the response has only partitions with something new. Epochs number the requests,
 so a repeated or lost request is detected, and the client begins again. A request with epoch -1 belongs to no session and ends
 the one that it names.
 
 Sessions cost memory, so their number is bounded (`max.incremental.fetch.session.cache.slots`), and so is the number of
 partitions in all of them. Where there is no room, a session unused for two minutes is evicted; else, as in Kafka, the smallest
-of those that are two minutes old, unless the new one is smaller: what a session saves grows with its size. Otherwise the
+of those that are two minutes old, unless the new one is smaller: the benefit of a session grows with its size. Otherwise the
 response has session id 0, and the client continues with full requests.
 
 This is Kafka's FetchManager, FetchSessionCacheShard and FetchSession.
@@ -36,7 +36,7 @@ Key = tuple[str | bytes, int]
 
 
 class FetchedPartition:
-    """A partition of a request or session: what the client asks for, and what was last returned (Kafka's CachedPartition)."""
+    """A partition of a request or session: the client's request, and the last response (Kafka's CachedPartition)."""
 
     __slots__ = ("high_watermark", "key", "log_start_offset", "partition", "requested", "topic", "topic_id")
 
@@ -51,7 +51,7 @@ class FetchedPartition:
         self.log_start_offset = _NOT_REPORTED
 
     def update(self, data: FetchResponse.PartitionData) -> bool:
-        """Remembers what is returned; returns whether any of it is new (CachedPartition.maybeUpdateResponseData)."""
+        """Remembers the response; returns whether any of it is new (CachedPartition.maybeUpdateResponseData)."""
         is_new = bool(
             data.records
             or data.error_code

@@ -1,6 +1,6 @@
 """A shard's log as consumers see it: a partition of an internal topic, which can be read but not written to.
 
-Monitoring tools read `__consumer_offsets`. They get what is durable, as from any other partition; readers of committed records
+Monitoring tools read `__consumer_offsets`. They get durable records, as from any other partition; readers of committed records
 get it up to the first open transaction. The shard has its own view of transactions, so the log is read for them only when
 somebody asks: the first time from the beginning, later from where the last read ended.
 """
@@ -19,7 +19,7 @@ _NEVER_MS = 1 << 62
 
 
 class InternalPartition:
-    """A shard's log as consumers see it: read-only, up to what is durable."""
+    """A shard's log as consumers see it: read-only, and only durable records."""
 
     __slots__ = (
         "_aborted", "_closed_segments", "_loaded_to", "_run_in_worker", "_syncs", "_waiting", "index", "log", "producers",

@@ -25,7 +25,7 @@ _Response = ListOffsetsResponse.ListOffsetsPartitionResponse
 def list_offsets(
     topics: Topics, request: ListOffsetsRequest, api_version: int, reply: Callable[[ListOffsetsResponse], None]
 ) -> None:
-    """Calls `reply` at once, or when the producers are loaded, so that it is known what is stable.
+    """Calls `reply` at once, or when the producers are loaded, because only then the last stable offset is known.
 
     The response has the errors of single partitions: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST (a partition named twice),
     UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH, UNSUPPORTED_VERSION, KAFKA_STORAGE_ERROR. Raises UNKNOWN_SERVER_ERROR for an

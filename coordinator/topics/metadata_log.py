@@ -6,7 +6,7 @@ Nobody sees a change that a crash could undo. A change that depends on the prese
 asks for its turn: it is called when every earlier change is durable or has failed.
 
 Where topics come and go, the log would grow for ever. So a start that finds many obsolete records writes the present registry
-at the end of the log and deletes what is before (`compact`); registry.py explains why that is safe.
+at the end of the log and deletes all earlier records (`compact`); registry.py explains why that is safe.
 """
 
 from collections import deque
@@ -102,7 +102,9 @@ class MetadataLog:
     def problem(self) -> str:
         """Why changes are refused, for health; empty if they are not."""
         if self._log.failed is not None:
-            return f"the metadata log cannot be written: {self._log.failed}; restart the server once the disk is sound"
+            return (
+                f"the metadata log cannot be written: {self._log.failed}; restart the server when the disk is repaired"
+            )
         if self._full and not self._log.has_room:
             return "the disk is full; topics and settings cannot be changed until there is space"
         return ""

@@ -1,8 +1,8 @@
 """The records of the metadata log, in the format of Kafka's `__cluster_metadata`.
 
 A record has no key. Its value is a frame: frame version 1, record type and version, each an unsigned varint, then the
-message. So `kafka-dump-log.sh --cluster-metadata-decoder` can read this log. Other record types are skipped: what they
-describe (brokers, features, access rules) does not exist on this server.
+message. So `kafka-dump-log.sh --cluster-metadata-decoder` can read this log. Other record types are skipped: they
+describe brokers, features and access rules, which do not exist on this server.
 """
 
 from coordinator.log.record import raw_varint

@@ -2,12 +2,12 @@
 
     append -> log (page cache) -> pending until durable -> `done`, and waiting readers are notified of the new bytes
 
-Readers see only what is durable: the high watermark is the writer's durable offset. Readers of committed records see what is
+Readers see only durable records: the high watermark is the writer's durable offset. Readers of committed records see those
 before the last stable offset (stability.py). A partition that was never written to has no folder, no files and no log; it
 costs a few hundred bytes of memory.
 
 A batch that the log cannot take (ENOSPC, EDQUOT) is refused, and the next one may succeed. After any other disk error (EIO)
-the partition takes no more until the server is restarted; what is durable is still served.
+the partition takes no more until the server is restarted; durable records are still served.
 """
 
 from collections import deque
@@ -37,6 +37,10 @@ _STOP_POLL_MS = 2
 
 Done = Callable[[ErrorCode], None]
 MakeWriter = Callable[[Log, Callable[[int], None], Callable[[OSError], None]], Writer]
+
+
+def nobody_waits() -> None:
+    """For `load_producers`, when nobody waits for the result."""
 
 
 class Reader(Protocol):
@@ -93,7 +97,7 @@ class Partition:
         self.log: Log | None = None
         self.producers = ProducerState(expiration_ms)
         self.producers_loaded = False
-        """Whether `producers` is what the log says."""
+        """Whether `producers` agrees with the log."""
         self.readers: dict[Reader, None] = {}
         """They wait for durable records."""
         self.stable_readers: dict[Reader, None] = {}
@@ -113,6 +117,23 @@ class Partition:
         self._appending = False
         self._durable_to = -1
         """The durable offset that the writer reported while `_append` was not finished."""
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Topic and index, like the name of the folder."""
+        return self.folder.rpartition("/")[2]
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next record."""
+        return self.log.end_offset if self.log is not None else 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether no disk operation is in progress."""
+        return self._writer is None or self._writer.idle
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -139,7 +160,7 @@ class Partition:
         """The aborted transactions that a reader of these offsets must skip. Raises OSError."""
         return self.log.aborted_between(offset, offset_end) if self.log is not None else []
 
-    # --- writing ------------------------------------------------------------------------------------------------------
+    # --- opening and closing ------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Opens or creates the folder. A damaged log fails the partition. Raises OSError."""
@@ -158,6 +179,31 @@ class Partition:
         self.settings = settings
         if self.log is not None:
             self.log.settings = log_settings(settings)
+
+    def close(self) -> None:
+        """Makes everything durable, saves the producers and closes the files. Raises OSError."""
+        if self.log is None:
+            return
+        self.log.close()
+        if self.state is State.ACTIVE and self.producers_loaded:
+            self._producer_storage.save(self.log, self.producers, self.log.end_offset, durably=False)
+
+    def stop(self, schedule: Schedule, stopped: Callable[[], None]) -> None:
+        """Ends the service; calls `stopped` when no disk operation is in progress and the log can be deleted."""
+        self.state = State.REMOVED
+        self._refuse_pending(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._stop_waiting_for_producers()
+        self._notify_readers(self.readers, 0)
+        self._notify_readers(self.stable_readers, 0)
+        self._stop_when_idle(schedule, stopped)
+
+    def _stop_when_idle(self, schedule: Schedule, stopped: Callable[[], None]) -> None:
+        if self.idle:
+            stopped()
+        else:
+            schedule(_STOP_POLL_MS, lambda: self._stop_when_idle(schedule, stopped))
+
+    # --- producers ----------------------------------------------------------------------------------------------------
 
     def load_producers(self, now_ms: int, then: Callable[[], None]) -> None:
         """Calls `then` when the producers are loaded, or the partition has failed or is removed; at once if that is quick."""
@@ -194,13 +240,7 @@ class Partition:
     def _last_batches(self) -> dict[int, LastBatch]:
         return self.producers.last_batches()
 
-    def close(self) -> None:
-        """Makes everything durable, saves the producers and closes the files. Raises OSError."""
-        if self.log is None:
-            return
-        self.log.close()
-        if self.state is State.ACTIVE and self.producers_loaded:
-            self._producer_storage.save(self.log, self.producers, self.log.end_offset, durably=False)
+    # --- appending ----------------------------------------------------------------------------------------------------
 
     def append(self, batch: bytes, header: BatchHeader, now_ms: int, done: Done) -> None:
         """Writes a batch whose base offset is `next_offset` (Kafka's UnifiedLog.appendAsLeader).
@@ -256,6 +296,27 @@ class Partition:
             durable_to, self._durable_to = self._durable_to, -1
             self._durable(durable_to)
 
+    def _update_producers(self, header: BatchHeader, base_offset: int, end: _End | None, now_ms: int) -> None:
+        if header.producer_id < 0:
+            return
+        if end is None:
+            remember_batch(self.producers, header, base_offset, now_ms)
+            return
+        ended = self.producers.end_transaction(
+            header.producer_id,
+            header.producer_epoch,
+            end.coordinator_epoch,
+            base_offset,
+            header.max_timestamp,
+            now_ms,
+            commit=end.commit,
+        )
+        if ended is None:
+            return
+        self._stability.ended(base_offset, ended.first_offset)
+        if ended.aborted is not None and self.log is not None:
+            self.log.segments[-1].aborted.add(ended.aborted)
+
     def _is_new(self) -> bool:
         return self.log is not None and not self.log.segments and self._producer_storage.is_empty()
 
@@ -268,6 +329,8 @@ class Partition:
         else:
             last = self._pending[-1]
             self._pending.append(_Pending(last.base_offset, last.end_offset, 0, done))
+
+    # --- deleting -----------------------------------------------------------------------------------------------------
 
     def delete_before(self, offset: int) -> None:
         """Deletes the records before an offset (Kafka's ReplicaManager.deleteRecords).
@@ -290,57 +353,6 @@ class Partition:
     def _save_before_deletion(self, log: Log) -> None:
         if self.producers_loaded:
             self._producer_storage.save_before_deletion(log, self.producers)
-
-    @property
-    def name(self) -> str:
-        """Topic and index, like the name of the folder."""
-        return self.folder.rpartition("/")[2]
-
-    @property
-    def next_offset(self) -> int:
-        """The offset of the next record."""
-        return self.log.end_offset if self.log is not None else 0
-
-    @property
-    def idle(self) -> bool:
-        """Whether no disk operation is in progress."""
-        return self._writer is None or self._writer.idle
-
-    def stop(self, schedule: Schedule, stopped: Callable[[], None]) -> None:
-        """Ends the service; calls `stopped` when no disk operation is in progress and the log can be deleted."""
-        self.state = State.REMOVED
-        self._refuse_pending(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self._stop_waiting_for_producers()
-        self._notify_readers(self.readers, 0)
-        self._notify_readers(self.stable_readers, 0)
-        self._stop_when_idle(schedule, stopped)
-
-    def _stop_when_idle(self, schedule: Schedule, stopped: Callable[[], None]) -> None:
-        if self.idle:
-            stopped()
-        else:
-            schedule(_STOP_POLL_MS, lambda: self._stop_when_idle(schedule, stopped))
-
-    def _update_producers(self, header: BatchHeader, base_offset: int, end: _End | None, now_ms: int) -> None:
-        if header.producer_id < 0:
-            return
-        if end is None:
-            remember_batch(self.producers, header, base_offset, now_ms)
-            return
-        ended = self.producers.end_transaction(
-            header.producer_id,
-            header.producer_epoch,
-            end.coordinator_epoch,
-            base_offset,
-            header.max_timestamp,
-            now_ms,
-            commit=end.commit,
-        )
-        if ended is None:
-            return
-        self._stability.ended(base_offset, ended.first_offset)
-        if ended.aborted is not None and self.log is not None:
-            self.log.segments[-1].aborted.add(ended.aborted)
 
     # --- outcomes of writes -------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from coordinator.topics import names
 from coordinator.topics.append import Entry, append
 from coordinator.topics.batch_validation import Refused, is_transactional, read_batch
 from coordinator.topics.engine import Topics
-from coordinator.topics.partition import Partition
+from coordinator.topics.partition import Partition, nobody_waits
 from coordinator.topics.producer_state import VerificationGuard
 
 _ADDS_PARTITIONS_SINCE = 12
@@ -183,12 +183,8 @@ def _append_plain(entry: Entry, now_ms: int, *, acked: bool) -> None:
         # The sequence numbers of an idempotent producer cannot be checked before.
         partition.load_producers(now_ms, partial(append, entry, now_ms, None, acked=acked))
     else:
-        partition.load_producers(now_ms, _nothing)
+        partition.load_producers(now_ms, nobody_waits)
         append(entry, now_ms, None, acked=acked)
-
-
-def _nothing() -> None:
-    """Nobody waits."""
 
 
 class _TransactionalBatches:

@@ -1,7 +1,7 @@
 """Gives out producer ids that were never given before, over all restarts (Kafka's ProducerIdControlManager).
 
-Ids are reserved in blocks of `producer.id.block.size`, one record of the metadata log each. What is left of a block at a
-restart is never used.
+Ids are reserved in blocks of `producer.id.block.size`, one record of the metadata log each. The rest of a block is
+lost at a restart.
 """
 
 from collections import deque

@@ -1,6 +1,6 @@
 """A file beside a partition's log with the state of its producers, so that a start need not read the whole log.
 
-The file covers the log up to an offset; what comes after is read from the batches. It is written when a segment is full and
+The file covers the log up to an offset; a load reads the batches after it. It is written when a segment is full and
 when the server stops. Both times the log is durable up to that offset, and so are the lists of aborted transactions
 (log/aborted.py), so a start need not look for those before the offset either. The file is correct or absent: its checksum
 reveals a torn write. When a segment is full the file is synced, because it covers producers whose records may be deleted next;

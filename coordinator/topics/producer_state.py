@@ -1,4 +1,4 @@
-"""The state of a partition's producers: it tells a retry from a gap, and an open transaction from a decided one.
+"""The state of a partition's producers: it distinguishes a retry from a gap, and an open transaction from a decided one.
 
 This is Kafka's ProducerStateManager and ProducerAppendInfo.
 
@@ -16,8 +16,9 @@ nobody ends. The question is represented by a `VerificationGuard`, and the appen
 discards it, so an answer that was given before a marker is worth nothing after it. While several batches wait for their
 answer, the one with the lowest sequence must be appended first.
 
-The state is derived from the log: what no snapshot covers (producer_snapshot.py) is rebuilt from the batches by the same
-`append` and `end_transaction` that the live path uses. Guards are not stored, because the requests that hold them are gone.
+The state is derived from the log: the part that no snapshot covers (producer_snapshot.py) is rebuilt from the batches by the
+same `append` and `end_transaction` that the live path uses. Guards are not stored, because the requests that hold them are
+gone.
 
 Producers are kept in the order of their last append, so that expired ones are in front and finding them costs nothing. A
 producer with an open transaction does not expire. Expiry counts from the append (after a restart: from the load) and not from
@@ -140,7 +141,7 @@ class ProducerState:
         """Whether an open transaction begins at the offset."""
         return offset in self._open
 
-    # --- what may be appended -----------------------------------------------------------------------------------------
+    # --- checks before an append --------------------------------------------------------------------------------------
 
     def begin_verification(
         self, producer_id: int, epoch: int, first_sequence: int, now_ms: int, *, adds: bool
@@ -238,7 +239,7 @@ class ProducerState:
         if coordinator_epoch < producer.coordinator_epoch:
             raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 
-    # --- what was appended --------------------------------------------------------------------------------------------
+    # --- updates after an append --------------------------------------------------------------------------------------
 
     def append(self, producer_id: int, epoch: int, batch: AppendedBatch, now_ms: int, *, transactional: bool) -> None:
         """Updates the state for a batch that was appended, or read back from the log."""

@@ -48,7 +48,7 @@ class ProducerStorage:
         snapshot = producer_snapshot.load(self._disk, self._folder)
         offset = 0
         if snapshot is not None and snapshot.offset > log.end_offset:
-            # The log lost its end, and what is appended next is not what the snapshot describes.
+            # The log lost its end, so the snapshot describes records that do not exist.
             producer_snapshot.remove(self._disk, self._folder)
         elif snapshot is not None:
             offset = snapshot.offset

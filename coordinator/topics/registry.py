@@ -2,13 +2,13 @@
 
 It is kept in one small log, `__cluster_metadata-0`, in the same batch format as everything else. The obvious alternative,
 Kafka's `partition.metadata` file in every partition folder and a scan of the folders, has no moment at which a topic with
-twelve partitions exists: a crash leaves five of them, and nothing tells how many there should have been, or the topic's
+twelve partitions exists: a crash leaves five of them, and no record of how many there should have been, or of the topic's
 settings. Here a creation is one batch (topic, settings, partitions): its checksum makes it complete or absent, one sync makes
-it durable, and folders are only created for topics in the log. A deletion is one record; folders that outlive it are removed
-at the next start. Producer ids are reserved in the same log.
+it durable, and folders are only created for topics in the log. A deletion is one record; folders that outlive it are removed at
+the next start. Producer ids are reserved in the same log.
 
 The log is a history, which would grow for ever on a server where topics come and go. So a start that finds many more records
-than the present topics need writes these at the end of the log, durably, and then deletes what is before. After a crash in
+than the present topics need writes these at the end of the log, durably, and then deletes all earlier records. After a crash in
 between, a replay from any point gives the same registry, because a topic's record always begins it from scratch. Kafka keeps
 snapshots in files of their own; here that would be one more kind of file that can be half-written.
 

@@ -1,6 +1,6 @@
 """DescribeTransactions: the state of transactional ids (TransactionCoordinator.handleDescribeTransactions).
 
-A prepared transaction is shown with the partitions that have no marker yet: those are what its end is waiting for.
+A prepared transaction is shown with the partitions that have no marker yet: its end is waiting for those.
 """
 
 from collections.abc import Iterable, Sequence

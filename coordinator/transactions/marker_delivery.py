@@ -1,7 +1,7 @@
 """Delivers the end of a transaction to every partition that took part in it (Kafka's TransactionMarkerChannelManager).
 
-The coordinator decides and makes its decision durable. Then each partition's log gets a control batch, the marker, which
-tells readers the outcome. Data partitions are written through the data plane, partitions of `__consumer_offsets` through
+The coordinator decides and makes its decision durable. Then each partition's log gets a control batch, the marker, from
+which readers learn the outcome. Data partitions are written through the data plane, partitions of `__consumer_offsets` through
 their group shard.
 
 A marker may be written twice (after a crash, or when an outcome was lost): the second one finds nothing open and does no

@@ -1,4 +1,4 @@
-"""The decision: what a transaction becomes when it is to be committed or aborted (TransactionMetadata.prepareAbortOrCommit).
+"""The decision to commit or abort a transaction (TransactionMetadata.prepareAbortOrCommit).
 
 There are three causes, each with its rule for the epoch:
 

@@ -2,7 +2,7 @@
 
 The key has type 0; the value has version 0, or 1 (flexible) from transaction.version 1 on. Version 0 has no fields for the
 previous and next producer ids and the client's version. They are lost when such a record is written, also in memory, because
-memory is what a replay of the record makes.
+the state in memory is a replay of the record.
 """
 
 from coordinator.protocol.codec import DecodeError

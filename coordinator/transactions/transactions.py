@@ -47,7 +47,7 @@ set, and then runs `complete`."""
 
 
 class Transactions:
-    """The transactional ids of one shard. Operations may read everything, and change only what is not in the log."""
+    """The transactional ids of one shard. Operations may read everything, and change only fields that are not in the log."""
 
     __slots__ = ("by_id", "config", "deliver", "ended", "fenced", "last_epochs", "ongoing", "prepared", "producer_ids",
                  "states", "undelivered")  # fmt: skip

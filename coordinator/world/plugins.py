@@ -16,7 +16,7 @@ class NoSuchPlugin(Exception):
 def load(group: str, name: str) -> Any:
     """The object behind the entry point; a class is instantiated without arguments.
 
-    Raises NoSuchPlugin, and whatever importing the package raises.
+    Raises NoSuchPlugin, and any exception of importing the package.
     """
     from importlib.metadata import entry_points  # noqa: PLC0415 - importing takes ten milliseconds, and most starts do not need it
 

@@ -1,4 +1,4 @@
-"""What every disk promises, asked of the real one and of its simulated twin."""
+"""The contract of `world.disk.Disk`, checked on the real disk and on its simulated twin."""
 
 from random import Random
 
@@ -30,7 +30,7 @@ def test_what_is_appended_is_read_back_at_its_position(disk_and_folder):
     file.close()
 
 
-def test_a_file_opened_again_goes_on_at_its_end(disk_and_folder):
+def test_a_reopened_file_continues_at_its_end(disk_and_folder):
     disk, folder = disk_and_folder
     for content in (b"a", b"b"):
         file = disk.open(f"{folder}/a")
@@ -88,7 +88,7 @@ def test_folders_are_made_with_their_parents_and_removed_when_empty(disk_and_fol
     assert disk.list(folder) == []
 
 
-def test_what_is_missing_is_file_not_found(disk_and_folder):
+def test_missing_files_and_folders_raise_file_not_found(disk_and_folder):
     disk, folder = disk_and_folder
     for ask in (disk.read, disk.remove, disk.list):
         with pytest.raises(FileNotFoundError):
@@ -108,7 +108,7 @@ def test_an_open_file_outlives_its_name(disk_and_folder):
     file.close()
 
 
-def test_the_space_of_a_file_system_is_told_from_any_folder_in_it(disk_and_folder):
+def test_the_space_of_a_file_system_is_known_from_any_folder_in_it(disk_and_folder):
     disk, folder = disk_and_folder
     total_bytes, usable_bytes = disk.space(folder)
     assert 0 < usable_bytes <= total_bytes

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from coordinator.fastpath.event_encoding import EVENT_ENCODERS, AcceptedTemplate, RepeatedDecision
 from coordinator.groups.commit_events import CommitDecision
+from coordinator.groups.committer import classic_committer
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.events import EVENT_KEYS, ClassicDelivery, Completed, Holding, Joined
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.partial_commit import MissingPartition
 from coordinator.groups.settings import FENCING_POLICIES
+from coordinator.groups.streams.committer import StreamsCommitter
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -26,7 +28,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.protocol.subscription import Assignment, encode_assignment
 from coordinator.runtime.serde import Serde
-from tests.groups.harness import Asked, GroupHarness
+from tests.groups.harness import GroupHarness, SentRequest
 from tests.support.catalog import Catalog
 
 SERDE = Serde(Codec.of(), EVENT_KEYS)
@@ -58,13 +60,18 @@ damaged_assignments = st.one_of(
         lambda changed: changed[0][: changed[1]] + changed[2] + changed[0][changed[1] + len(changed[2]) :]
     ),
 )
-members = st.none() | st.builds(
-    ConsumerMember,
-    member_id=texts,
-    member_epoch=st.integers(0, 9),
-    revocation_epoch=st.integers(-1, 9),
-    assigned=epochs_by_topic,
-    pending_revocation=epochs_by_topic,
+committers = (
+    st.none()
+    | st.builds(classic_committer, st.integers(-1, 9))
+    | st.builds(
+        ConsumerMember,
+        member_id=texts,
+        member_epoch=st.integers(0, 9),
+        revocation_epoch=st.integers(-1, 9),
+        assigned=epochs_by_topic,
+        pending_revocation=epochs_by_topic,
+    )
+    | st.builds(StreamsCommitter, texts, st.integers(0, 9), epochs_by_topic, epochs_by_topic)
 )
 policies = st.none() | st.builds(
     GroupHarness(group_consumer_fencing_policy="strict").groups.settings.consumer("g").__class__,
@@ -112,20 +119,22 @@ commits = st.builds(
     TxnOffsetCommitRequest, texts, texts, longs, st.integers(-1, 9), st.integers(-1, 9), texts, names,
     topics_of(TxnOffsetCommitRequest),
 )  # fmt: skip
-contexts = st.builds(lambda client_id, host: Asked(None, 9, client_id, host, ""), names, texts)
+contexts = st.builds(lambda client_id, host: SentRequest(None, 9, client_id, host, ""), names, texts)
+
+
+origins = st.tuples(kinds, committers, policies)
 
 
 @st.composite
 def repeated_decisions(draw):
-    """Of a group without members: the members of other groups are in test_repeated_commit.py."""
     topics = draw(topics_of(OffsetCommitRequest))
     for topic in topics:
         topic.partitions = topic.partitions[:5]
         for partition in topic.partitions:
             partition.committed_metadata = ""
-    request = OffsetCommitRequest(draw(texts), -1, draw(texts), draw(names), topics=topics)
+    request = OffsetCommitRequest(draw(texts), draw(st.integers(-1, 9)), draw(texts), draw(names), topics=topics)
     offsets = tuple(draw(longs) for topic in topics for _ in topic.partitions)
-    return RepeatedDecision(AcceptedTemplate(GroupHarness().groups, request, draw(contexts)), offsets)
+    return RepeatedDecision(AcceptedTemplate(request, draw(contexts), draw(origins)), offsets)
 
 
 def holdings(key, value):
@@ -157,8 +166,7 @@ EVENTS = {
         ),
         st.integers(0, 400),
         kinds,
-        ints,
-        members,
+        committers,
         policies,
         st.lists(missing, max_size=3),
     ),

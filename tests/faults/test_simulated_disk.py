@@ -1,4 +1,4 @@
-"""The simulated disk breaks every promise that nobody waited for, and none that was given."""
+"""The simulated disk may lose anything that was not synced, and loses nothing that was."""
 
 import errno
 from random import Random
@@ -67,7 +67,7 @@ def test_a_killed_process_loses_nothing_it_had_written():
     assert disk.read("/a") == b"unsynced"
 
 
-def test_a_file_is_dead_after_its_process():
+def test_a_file_is_unusable_after_its_process_died():
     disk = SimulatedDisk()
     file = disk.open("/a")
     disk.kill()

@@ -1,8 +1,10 @@
-"""A shard in miniature, for tests of the pure core: no loop, no disk, no clock but a number.
+"""A minimal shard for tests of the core, without an event loop, a disk or a real clock.
 
-It does what `runtime/shard.py` does with a Result: replays its records, keeps its timers, hands out its replies. Every request
-and reply really crosses the codec in the version asked, and `restart` reads every record back from bytes. Time only moves
-with `advance`.
+It handles a Result as `runtime/shard.py` does: it replays the records, keeps the timers and sends the replies. Every request
+and response goes through the codec in its API version, and `restart` decodes every record from bytes. Only `advance` moves
+the time.
+
+It does not use the real shard on purpose: tests of the core need no shell, and they may cut the log after any operation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +12,7 @@ from typing import Any
 
 from coordinator.api.declaration import Api
 from coordinator.fastpath.event_encoding import EVENT_ENCODERS
-from coordinator.groups.classic.heartbeat import heartbeat
-from coordinator.groups.classic.join import join
-from coordinator.groups.classic.leave import leave
-from coordinator.groups.classic.sync import sync
+from coordinator.groups import classic_protocol
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.kinds import Kind
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
@@ -38,8 +37,8 @@ START_MS = 1_000_000
 Operation = Callable[[Any, Any, Any, int], Result]
 
 
-class Asked:
-    """One request, as the core sees it (a Call), and its answer once there is one."""
+class SentRequest:
+    """The context of one request, as the core sees it (RequestContext), and the response once it is sent."""
 
     def __init__(
         self, api: Api | None, api_version: int, client_id: str | None, client_host: str, fresh_id: str
@@ -52,7 +51,7 @@ class Asked:
         self.reply: Any = None
 
     def answer(self, message: Message) -> None:
-        assert self.reply is None, f"a second answer: {self.reply} and then {message}"
+        assert self.reply is None, f"a second response: {self.reply} and then {message}"
         self.reply = message if self.api is None else _through_the_codec(message, self.api_version)
 
     @property
@@ -61,7 +60,7 @@ class Asked:
 
     @property
     def error(self) -> ErrorCode:
-        assert self.reply is not None, "no answer yet"
+        assert self.reply is not None, "no response yet"
         return ErrorCode(self.reply.error_code)
 
     @property
@@ -83,13 +82,13 @@ def subscription(
     generation: int = -1,
     version: int = 3,
 ) -> bytes:
-    """Metadata of a consumer."""
+    """The subscription of a consumer, encoded as the metadata of a protocol."""
     partitions = {topic: tuple(indexes) for topic, indexes in (owned or {}).items()}
     return encode_subscription(Subscription(tuple(topics), None, partitions, generation, None, version))
 
 
 class GroupHarness:
-    """A shard with its log (`records`), timers and clock. Groups start without an initial rebalance delay unless asked."""
+    """A shard with its log (`records`), timers and clock. The initial rebalance delay is 0 unless `config` sets it."""
 
     def __init__(self, topics: Mapping[str, int] | None = None, **config: Any) -> None:
         settings = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 10} | config
@@ -98,19 +97,20 @@ class GroupHarness:
         self.now_ms = START_MS
         self.records: list[Record] = []
         self.batch_ends: list[int] = [0]
-        """Where the log may be cut: an operation's records are written, lost and cleaned together."""
+        """The positions where a test may cut the log: the records of one operation are written and lost together."""
         self.facts: list[Fact] = []
         self.events: list[Record] = []
-        """What the event log would have."""
+        """The content of the event log."""
         self.event_serde = Serde(Codec.of(), EVENT_KEYS)
         self.timers: dict[TimerKey, tuple[int, int]] = {}
-        """Key -> (due, order of arming)."""
-        self.asked: list[Asked] = []
+        """Key -> (deadline in milliseconds, sequence number of the arming)."""
+        self.sent: list[SentRequest] = []
+        """Every request, oldest first."""
         self.groups = self._loaded(())
         self._armed = 0
         self._ids = 0
 
-    # --- asking -------------------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     def call(
         self,
@@ -121,26 +121,26 @@ class GroupHarness:
         *,
         client_id: str | None = "client",
         client_host: str = "/127.0.0.1",
-    ) -> Asked:
-        """Runs one operation; without an `api` a KafkaError escapes and the reply does not cross the codec."""
+    ) -> SentRequest:
+        """Runs one operation. Without an `api`, a KafkaError is raised and the reply skips the codec."""
         self._ids += 1
-        asked = Asked(api, version, client_id, client_host, f"{self._ids:036d}")
-        self.asked.append(asked)
+        sent = SentRequest(api, version, client_id, client_host, f"{self._ids:036d}")
+        self.sent.append(sent)
         if api is not None:
             request = _through_the_codec(request, version)
         try:
-            result = operation(self.groups, request, asked, self.now_ms)
+            result = operation(self.groups, request, sent, self.now_ms)
         except KafkaError as error:
             if api is None:
-                self.asked.remove(asked)
+                self.sent.remove(sent)
                 raise
             self._apply(Result(facts=error.facts))
-            asked.answer(api.refuse(request, error, version))
-            return asked
+            sent.answer(api.refuse(request, error, version))
+            return sent
         self._apply(result)
         if result.reply is not None:
-            asked.answer(result.reply)
-        return asked
+            sent.answer(result.reply)
+        return sent
 
     def join(
         self,
@@ -156,7 +156,7 @@ class GroupHarness:
         reason: str | None = None,
         version: int = 9,
         client_id: str | None = "client",
-    ) -> Asked:
+    ) -> SentRequest:
         if protocols is None:
             protocols = {"range": subscription()}
         pairs = list(protocols.items()) if isinstance(protocols, Mapping) else list(protocols)
@@ -171,7 +171,7 @@ class GroupHarness:
             reason=reason,
             generation_id=generation,
         )
-        return self.call(join, request, version, join_group.API, client_id=client_id)
+        return self.call(classic_protocol.join_group, request, version, join_group.API, client_id=client_id)
 
     def sync(
         self,
@@ -184,7 +184,7 @@ class GroupHarness:
         protocol_type: str | None = "consumer",
         protocol_name: str | None = "range",
         version: int = 5,
-    ) -> Asked:
+    ) -> SentRequest:
         request = SyncGroupRequest(
             group_id=group_id,
             generation_id=generation,
@@ -194,19 +194,22 @@ class GroupHarness:
             protocol_name=protocol_name,
             assignments=[SyncGroupRequest.SyncGroupRequestAssignment(*each) for each in (assignments or {}).items()],
         )
-        return self.call(sync, request, version, sync_group.API)
+        return self.call(classic_protocol.sync_group, request, version, sync_group.API)
 
     def heartbeat(
         self, group_id: str, member_id: str, generation: int, *, instance: str | None = None, version: int = 4
-    ) -> Asked:
+    ) -> SentRequest:
         return self.call(
-            heartbeat, HeartbeatRequest(group_id, generation, member_id, instance), version, heartbeat_api.API
+            classic_protocol.heartbeat,
+            HeartbeatRequest(group_id, generation, member_id, instance),
+            version,
+            heartbeat_api.API,
         )
 
     def leave(
         self, group_id: str, *members: tuple[str, str | None] | str, reason: str | None = None, version: int = 5
-    ) -> Asked:
-        """Each member is its id, or (id, instance id)."""
+    ) -> SentRequest:
+        """Each member is a member id or a pair (member id, instance id)."""
         identities = [(each, None) if isinstance(each, str) else each for each in members]
         if version < 3:
             request = LeaveGroupRequest(group_id=group_id, member_id=identities[0][0])
@@ -217,26 +220,32 @@ class GroupHarness:
                     LeaveGroupRequest.MemberIdentity(member_id, instance, reason) for member_id, instance in identities
                 ],
             )
-        return self.call(leave, request, version, leave_group.API)
+        return self.call(classic_protocol.leave_group, request, version, leave_group.API)
 
-    # --- whole stories ------------------------------------------------------------------------------------------------
+    # --- several steps -----------------------------------------------------------------------------------------------
 
-    def enter(self, group_id: str = "g", **how: Any) -> str:
-        """A member comes as far as JoinGroup alone takes it (its join may be parked); returns its id."""
-        asked = self.join(group_id, **how)
-        if asked.reply is not None and asked.error is ErrorCode.MEMBER_ID_REQUIRED:
-            asked = self.join(group_id, asked.reply.member_id, **how)
-        return next(reversed(self.groups.by_id[group_id].members)) if asked.is_parked else asked.reply.member_id
+    def join_new_member(self, group_id: str = "g", **options: Any) -> str:
+        """Joins with the member id that the group hands out; returns the id. The join may stay parked."""
+        request = self.join(group_id, **options)
+        if request.reply is not None and request.error is ErrorCode.MEMBER_ID_REQUIRED:
+            request = self.join(group_id, request.reply.member_id, **options)
+        return next(reversed(self.groups.by_id[group_id].members)) if request.is_parked else request.reply.member_id
 
-    def stable(self, group_id: str = "g", members: int = 2, **how: Any) -> list[str]:
-        """A Stable group; the first id leads. Member i is assigned b"A<i>", and with `static` it has the instance id i<i>."""
-        static = how.pop("static", False)
-        ids = [self.enter(group_id, **({"instance": f"i{i}"} if static else {}), **how) for i in range(members)]
+    def stable(self, group_id: str = "g", members: int = 2, **options: Any) -> list[str]:
+        """Makes a Stable group; returns the member ids, the leader first.
+
+        The assignment of member i is b"A<i>". With `static` its instance id is i<i>.
+        """
+        static = options.pop("static", False)
+        ids = [
+            self.join_new_member(group_id, **({"instance": f"i{i}"} if static else {}), **options)
+            for i in range(members)
+        ]
         self.settle(group_id)
         return ids
 
-    def settle(self, group_id: str = "g", **how: Any) -> None:
-        """Members whose join is missing join again, then everybody syncs: the group is Stable after this."""
+    def settle(self, group_id: str = "g", **options: Any) -> None:
+        """Completes the rebalance: missing members rejoin, then every member syncs. The group becomes Stable."""
         group = self.groups.by_id[group_id]
         for member_id, member in list(group.members.items()):
             if member.awaiting_join is None and group.state.value == "PreparingRebalance":
@@ -254,7 +263,7 @@ class GroupHarness:
         order = sorted(group.members, key=lambda each: each != group.leader_id)
         assignments = {member_id: f"A{i}".encode() for i, member_id in enumerate(order)}
         for member_id in order:
-            asked = self.sync(
+            request = self.sync(
                 group_id,
                 member_id,
                 group.generation,
@@ -262,12 +271,12 @@ class GroupHarness:
                 protocol_type=group.protocol_type,
                 protocol_name=group.protocol_name,
             )
-            assert asked.ok
+            assert request.ok
 
     # --- time and crashes ---------------------------------------------------------------------------------------------
 
     def advance(self, ms: int) -> None:
-        """Lets time pass; timers fire in order of their deadlines, equal ones in the order in which they were armed."""
+        """Advances the clock and fires the due timers by deadline; timers with equal deadlines fire in the order of arming."""
         end_ms = self.now_ms + ms
         while self.timers:
             key = min(self.timers, key=self.timers.__getitem__)
@@ -280,14 +289,14 @@ class GroupHarness:
         self.now_ms = end_ms
 
     def restart(self, **config: Any) -> None:
-        """A crash: memory is lost, everything that was written is loaded. Who waited for an answer gets none."""
+        """Crashes and loads the log again. Parked requests get no response. `config`: settings to change."""
         if config:
             self.config = GroupsConfig(**{name: getattr(self.config, name) for name in self.config.__slots__} | config)
         self.timers.clear()
         self.groups = self._loaded(self.records)
 
     def durable(self, records: Sequence[Record] | None = None) -> dict[str, Any]:
-        """What must be the same after a restart: of this state, or of a state made by replaying `records`."""
+        """Returns the state that a restart must keep: the current one, or the result of replaying `records`."""
         groups = self.groups if records is None else self._replayed(records)
         return {
             "groups": {
@@ -299,15 +308,15 @@ class GroupHarness:
         }
 
     def events_of(self, kind: str, group_id: str = "g") -> list[Any]:
-        """The values of every event of this kind of a group, oldest first."""
+        """The values of the group's events of this kind, oldest first."""
         return [
             record.value
             for record in self.events
             if f"{kind}Key" == record.key.NAME and record.key.group == group_id  # type: ignore[attr-defined]
         ]
 
-    def told(self, name: str) -> list[dict[str, Any]]:
-        """The fields of every fact of this name, oldest first."""
+    def facts_named(self, name: str) -> list[dict[str, Any]]:
+        """The fields of each fact with this name, oldest first."""
         return [fact.fields for fact in self.facts if fact.name == name]
 
     def group(self, group_id: str = "g") -> Any:
@@ -342,9 +351,9 @@ class GroupHarness:
             else:
                 self._armed += 1
                 self.timers[key] = (self.now_ms + delay_ms, self._armed)
-        for asked, message in result.replies:
-            assert isinstance(asked, Asked)
-            asked.answer(message)
+        for context, message in result.replies:
+            assert isinstance(context, SentRequest)
+            context.answer(message)
         self.facts.extend(result.facts)
         for fact in result.facts:
             if fact.event is not None:
@@ -362,5 +371,5 @@ class GroupHarness:
 
 
 def _is_known(groups: GroupMachine, group: Any) -> bool:
-    """A group whose only trace is a round of members is not durable."""
+    """False for a group that exists only as a round of members: nothing of it is durable."""
     return group.stored is not None or group.group_id in groups.offsets.by_group

@@ -17,12 +17,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from coordinator.groups.classic.group import ClassicGroup, State, pending_key, session_key, sync_key
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.member import session_key
+from coordinator.groups.classic.round import pending_key, sync_key
+from coordinator.groups.classic.states import State
 from coordinator.groups.delete_groups import delete_groups
 from coordinator.groups.offsets.commit import commit
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import GroupMetadataKey, OffsetCommitRequest
-from tests.groups.harness import Asked, GroupHarness, subscription
+from tests.groups.harness import GroupHarness, SentRequest, subscription
 
 GROUPS = ("g", "h")
 SESSION_MS = 10_000
@@ -47,7 +50,7 @@ class Client:
     generation: int = -1
     leads: bool = False
     seen: list[str] = field(default_factory=list)
-    asked: Asked | None = None
+    asked: SentRequest | None = None
 
     def read(self) -> None:
         """Takes note of the answer to its last request, if it has come."""
@@ -185,7 +188,7 @@ class ClassicHistory(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         self._read_all()
-        self.lost |= {index for index, asked in enumerate(self.h.asked) if asked.is_parked}
+        self.lost |= {index for index, asked in enumerate(self.h.sent) if asked.is_parked}
         before = self.h.durable()
         self.h.restart()
         assert self.h.durable() == before
@@ -302,7 +305,7 @@ class ClassicHistory(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Clients fall silent: in the end everybody has an answer and no member is left."""
         self.h.advance(500_000)
-        unanswered = {index for index, asked in enumerate(self.h.asked) if asked.is_parked}
+        unanswered = {index for index, asked in enumerate(self.h.sent) if asked.is_parked}
         assert unanswered <= self.lost
         assert all(group.state is State.EMPTY for group in self.h.groups.by_id.values())
         assert all(key[0] == "offsets-expire" for key in self.h.timers)

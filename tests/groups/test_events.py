@@ -187,7 +187,7 @@ def test_what_is_told_depends_on_the_setting():
 
 def test_classic_members_come_and_go():
     h = GroupHarness()
-    first = h.enter(client_id="left-side")
+    first = h.join_new_member(client_id="left-side")
     h.settle()
     (joined,) = h.events_of("MemberJoined")
     assert (joined.group_kind, joined.member_id, joined.epoch) == (Kind.CLASSIC, first, 1)
@@ -301,7 +301,7 @@ def test_a_wrong_epoch_is_told():
 
 def test_a_rebalance_of_a_classic_group_is_told_with_its_cause_and_its_end():
     h = GroupHarness()
-    leader = h.enter(reason="first of all")
+    leader = h.join_new_member(reason="first of all")
     h.settle()
     other = h.join("g").reply.member_id
     h.join("g", other, reason="more lag")
@@ -374,7 +374,7 @@ def test_a_consumer_group_that_empties_has_completed_its_rebalance():
 
 def test_what_a_classic_members_sync_brings_is_told():
     h = GroupHarness()
-    leader = h.enter()
+    leader = h.join_new_member()
     h.advance(0)
     assignment = encode_assignment(Assignment({"t": (0, 2)}, None, 1))
     h.sync("g", leader, 1, {leader: assignment})

@@ -68,7 +68,7 @@ def test_sessions_start_anew_when_a_shard_is_loaded():
 def test_a_generation_whose_leader_had_not_assigned_is_lost():
     h = GroupHarness()
     leader, follower = h.stable()
-    newcomer = h.enter()
+    newcomer = h.join_new_member()
     h.join(member_id=leader)
     h.join(member_id=follower)
     assert h.group().generation == 2
@@ -81,7 +81,7 @@ def test_a_generation_whose_leader_had_not_assigned_is_lost():
 
 def test_a_new_group_that_was_not_assigned_comes_back_empty():
     h = GroupHarness()
-    first, _ = h.enter(), h.enter()
+    first, _ = h.join_new_member(), h.join_new_member()
     h.advance(0)
     h.restart()
     assert (h.group().state, h.group().generation, h.group().members) == ("Empty", 0, {})
@@ -90,7 +90,7 @@ def test_a_new_group_that_was_not_assigned_comes_back_empty():
 
 def test_an_assignment_that_was_written_is_there_for_those_who_had_not_fetched_it():
     h = GroupHarness()
-    leader, follower = h.enter(), h.enter()
+    leader, follower = h.join_new_member(), h.join_new_member()
     h.advance(0)
     h.sync("g", leader, 1, {leader: b"L", follower: b"F"})
     h.restart()

@@ -1,8 +1,8 @@
-"""Clients that waste, stall or lie beside one that does not: the wasters are ended, and the honest one is served all along.
+"""Hostile clients beside an honest one: the server closes their connections and serves the honest client all the time.
 
-The honest client is a group member that beats all the time; every one of its heartbeats must be answered without an error.
-What is asserted of it is a count of answers given while the others do their worst, never how fast they came. Limits are
-small here so that nothing is waited for long; that nobody is ended before the time is in tests/network.
+The honest client is a group member that sends heartbeats continuously; each one must be answered without an error. The tests
+count the responses that it gets while the others do their worst, and never assert how fast they come. Limits are small, so
+that no test waits long. That no connection is closed too early is tested in tests/network.
 """
 
 import contextlib
@@ -40,11 +40,11 @@ LIMITS = {
     "limit.write.time.ms": 2_000,
 }
 TCP_REPAIR = 19
-"""A socket closed in this mode (Linux, privileged) tells its peer nothing."""
+"""A socket closed in this mode (Linux, privileged) closes without notifying its peer."""
 
 
 class HonestMember:
-    """A member of a group of its own that beats until it is told to stop."""
+    """The only member of a group, which sends heartbeats until `stop`."""
 
     def __init__(self, bootstrap: str):
         self.answers = 0
@@ -72,7 +72,7 @@ class HonestMember:
             raise self.failure
 
     def is_served(self) -> None:
-        """Returns when ten more heartbeats have been answered."""
+        """Waits until ten more heartbeats have been answered."""
         wanted = self.answers + 10
         wait_until(lambda: self.answers >= wanted or not self._thread.is_alive(), "the honest member to be served")
         assert self.answers >= wanted, f"the honest member was not served: {self.failure!r}"
@@ -82,7 +82,7 @@ class HonestMember:
             while not self._over:
                 assert self._link.call("Heartbeat", 4, **self._identity)["error_code"] == 0
                 self.answers += 1
-                time.sleep(0.005)  # it is here to be served, not to load the server
+                time.sleep(0.005)  # enough to notice if it is not served, without loading the server
         except BaseException as error:
             self.failure = error
 
@@ -121,7 +121,7 @@ def dial(server: ServerProcess, source: str = "127.0.0.1") -> socket.socket:
 
 
 def is_served(link: socket.socket) -> bool:
-    """Whether a whole request gets an answer, and not an end of the connection."""
+    """Whether a complete request gets a response instead of a closed connection."""
     try:
         link.sendall(frame("ApiVersions", 0, b"", 1, "c"))
         return bool(link.recv(MIB))
@@ -130,7 +130,7 @@ def is_served(link: socket.socket) -> bool:
 
 
 def is_ended(link: socket.socket) -> bool:
-    """Whether the server ends the connection, whatever it says before (TimeoutError if it lets it stand)."""
+    """Returns once the server has closed the connection, ignoring responses before that. Raises TimeoutError if it does not."""
     try:
         while link.recv(MIB):
             pass
@@ -149,9 +149,9 @@ def produce(link: Connection, value_bytes: int, count: int) -> None:
 
 
 def test_a_reader_that_never_reads_costs_a_bounded_memory_and_is_closed_in_time(server, honest):
-    """It asks for 800 MiB of records and then for thousands of answers more.
+    """It requests 800 MiB of records and then thousands of further responses.
 
-    What is ever made of them are the few of 8 MiB that may be in flight, with a copy or two.
+    The server only ever builds the few responses of 8 MiB that may be in flight, with a copy or two.
     """
     with Connection(server.bootstrap) as link:
         produce(link, MIB // 2, 16)
@@ -160,24 +160,24 @@ def test_a_reader_that_never_reads_costs_a_bounded_memory_and_is_closed_in_time(
     values = {"max_bytes": asked_bytes, "max_wait_ms": 0, "topics": [{"topic": "events", "partitions": [partition]}]}
     fetch = frame("Fetch", 11, encode("FetchRequest", 11, values), 1, "greedy")
     metadata = frame("Metadata", 8, encode("MetadataRequest", 8, {"topics": None}), 2, "greedy")
-    before, ended = resident_bytes(server), closed(server, "answers not read in time")
+    before, ended = resident_bytes(server), closed(server, "responses not read in time")
     peak = before
     with dial(server) as greedy:
         greedy.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             greedy.sendall(fetch * 100 + metadata * 20_000)
-        while closed(server, "answers not read in time") == ended:
+        while closed(server, "responses not read in time") == ended:
             peak = max(peak, resident_bytes(server))
             honest.is_served()
     assert (peak - before) // MIB < 200
 
 
-def test_a_client_that_vanished_and_one_that_stands_still_are_closed_and_one_that_stirs_is_not(server, honest):
+def test_vanished_and_stalled_clients_are_closed_and_active_ones_are_not(server, honest):
     ended = closed(server, "idle")
     with dial(server) as vanished, dial(server) as still, dial(server) as awake:
         assert is_served(vanished)
         assert is_served(still)
-        with contextlib.suppress(OSError):  # not privileged: then it is one more that stands still
+        with contextlib.suppress(OSError):  # without the privilege it is one more stalled client
             vanished.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
             vanished.close()
         wait_until(lambda: is_served(awake) and closed(server, "idle") == ended + 2)
@@ -186,16 +186,16 @@ def test_a_client_that_vanished_and_one_that_stands_still_are_closed_and_one_tha
 
 
 def test_a_byte_now_and_then_does_not_keep_a_connection(server, honest):
-    """Each byte is a sign of life; what counts is the frame, which must be whole in its time."""
-    ended = closed(server, "frame not whole in time")
+    """Single bytes do not count as activity; the whole frame must arrive in time."""
+    ended = closed(server, "frame incomplete in time")
     request = frame("ApiVersions", 0, b"", 1, "a name of some length")
     with dial(server) as slow, contextlib.suppress(ConnectionError):
         for byte in request:
             slow.sendall(bytes([byte]))
-            time.sleep(0.2)  # the slowness that is tested
-            if closed(server, "frame not whole in time") > ended:
+            time.sleep(0.2)  # the slowness under test
+            if closed(server, "frame incomplete in time") > ended:
                 break
-    assert closed(server, "frame not whole in time") == ended + 1
+    assert closed(server, "frame incomplete in time") == ended + 1
 
 
 def test_garbage_ends_its_connection_and_nothing_else(server, honest):
@@ -214,7 +214,7 @@ def test_garbage_ends_its_connection_and_nothing_else(server, honest):
 
 def test_a_frame_of_the_largest_size_is_answered_and_a_byte_more_ends_the_connection(server, honest):
     def commit(surplus: int) -> bytes:
-        """Fills up the frame with the group's name and the metadata of partitions."""
+        """A commit whose group id and metadata fill the frame."""
         partitions = [{"partition_index": index, "committed_metadata": "m" * 30_000} for index in range(34)]
         empty = {"group_id": "", "topics": [{"name": "events", "partitions": partitions}]}
         size = len(frame("OffsetCommit", 7, encode("OffsetCommitRequest", 7, empty), 1, "test")) - 4
@@ -266,8 +266,8 @@ def fetch_of(partition_bytes: int, max_wait_ms: int = 0) -> dict:
     return {"max_bytes": partition_bytes, "max_wait_ms": max_wait_ms, "min_bytes": 1, "topics": topics}
 
 
-def test_many_readers_that_do_not_read_hold_no_more_than_the_limit_and_what_is_small_is_served(coordinator_process):
-    """40 that ask for 8 MiB each, where 16 MiB may be held; whoever waits for memory is served when they have been ended."""
+def test_many_stalled_readers_stay_within_the_memory_limit_and_small_requests_work(coordinator_process):
+    """40 clients request 8 MiB each with a limit of 16 MiB. Requests that wait for memory are served once they are closed."""
     server = coordinator_process(settings={"limit.memory.bytes": 16 * MIB, "limit.write.time.ms": 6_000})
     greed = frame("Fetch", 11, encode("FetchRequest", 11, fetch_of(50 * MIB)), 1, "greedy")
     with HonestMember(server.bootstrap) as honest, contextlib.ExitStack() as links:
@@ -282,8 +282,8 @@ def test_many_readers_that_do_not_read_hold_no_more_than_the_limit_and_what_is_s
         answer = link.call("Fetch", 11, **fetch_of(MIB))
         assert answer["responses"][0]["partitions"][0]["error_code"] == 0
         assert not answer["responses"][0]["partitions"][0]["records"]
-        produce(link, MIB // 2, 1)  # waits until there is memory again
-        assert closed(server, "answers not read in time") > 0
+        produce(link, MIB // 2, 1)  # waits until memory is available
+        assert closed(server, "responses not read in time") > 0
         wait_until(lambda: metric(server, "coordinator_memory_held_bytes") == 0)
         answer = link.call("Fetch", 11, **fetch_of(MIB))
         assert len(answer["responses"][0]["partitions"][0]["records"]) > MIB // 2
@@ -306,8 +306,8 @@ def test_connections_up_to_the_limits_are_served_and_the_next_is_closed(coordina
         assert is_served(links.enter_context(dial(server)))
 
 
-def test_thousands_of_idle_connections_cost_little_and_hold_nobody_up(coordinator_process):
-    """5,000, or as many as this process may hold."""
+def test_thousands_of_idle_connections_cost_little_and_delay_nobody(coordinator_process):
+    """5,000 connections, or as many as this process may open."""
     count = min(5_000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - 100)
     server = coordinator_process()
     with HonestMember(server.bootstrap) as honest, contextlib.ExitStack() as links:

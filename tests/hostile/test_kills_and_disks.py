@@ -1,9 +1,9 @@
-"""What was acknowledged is there: after `kill -9` under load, again and again, and after a disk was full.
+"""Acknowledged writes survive: repeated `kill -9` under load, and a full disk.
 
-The load is honest clients that are sure of each step before the next: committers of rising offsets, and idempotent
-producers that send a batch again until it is acknowledged. So an offset may be one step ahead of what its committer knows,
-never behind, and each value is in its log once and in order. The kills come after so many acknowledgements, in the middle
-of whatever is under way. COORDINATOR_TEST_KILLS says how many (15).
+The load consists of clients that wait for each step before the next: committers of increasing offsets, and idempotent
+producers that retry a batch until it is acknowledged. An offset may therefore be one step ahead of what its committer
+knows, never behind, and each value is in its log once and in order. A kill comes after a number of acknowledgements, in the
+middle of whatever is running. The environment variable COORDINATOR_TEST_KILLS sets the number of kills (default 15).
 """
 
 import contextlib
@@ -26,12 +26,12 @@ from tests.support.wire import Connection, ConnectionClosed
 
 KILLS = int(os.environ.get("COORDINATOR_TEST_KILLS", "15"))
 NONE, COORDINATOR_LOADS, COORDINATOR_NOT_AVAILABLE, STORAGE_ERROR = 0, 14, 15, 56
-PAUSE_S = 0.02  # of a client that was refused, or whose server is dead
+PAUSE_S = 0.02  # pause of a client that was refused, or whose server is dead
 TOPIC = "orders"
 
 
 class Load:
-    """A thread that takes one step after the other, over the deaths of its server."""
+    """A thread that performs one step after another, across restarts of the server."""
 
     def __init__(self, server: ServerProcess, name: str):
         self.server = server
@@ -51,11 +51,11 @@ class Load:
         assert not self._thread.is_alive()
 
     def step(self, link: Connection) -> bool:
-        """Tries the next step; whether it was acknowledged."""
+        """Tries the next step. Returns whether it was acknowledged."""
         raise NotImplementedError
 
     def check(self, link: Connection, at_least: int) -> None:
-        """Fails unless what was acknowledged is there: so many steps, and at most what has been tried by now."""
+        """Fails unless all acknowledged steps are there, and no more than were tried."""
         raise NotImplementedError
 
     def _run(self) -> None:
@@ -76,7 +76,7 @@ class Load:
 
 
 class Committer(Load):
-    """Commits 1, 2, 3 ... for its own group."""
+    """Commits offsets 1, 2, 3 ... for its own group."""
 
     def step(self, link):
         return commit(link, self.name, self.acknowledged + 1) == NONE
@@ -86,7 +86,7 @@ class Committer(Load):
 
 
 class Producer(Load):
-    """Writes its numbers, three to a batch, to a partition of its own."""
+    """Writes consecutive numbers, three per batch, to its own partition."""
 
     def __init__(self, server: ServerProcess, partition: int):
         super().__init__(server, f"producer-{partition}")
@@ -109,7 +109,7 @@ class Producer(Load):
         return answer["error_code"] == NONE
 
     def check(self, link, at_least):
-        """Goes on where the last check ended."""
+        """Continues where the last check ended."""
         while True:
             tried = self.acknowledged + 1
             values = read(link, self.partition, self.read)
@@ -130,12 +130,12 @@ def commit(link: Connection, group: str, offset: int, metadata: str = "") -> int
 def committed(link: Connection, group: str) -> int:
     topics = [{"name": TOPIC, "partition_indexes": [0]}]
 
-    def told():
+    def fetched():
         answer = link.call("OffsetFetch", 5, group_id=group, topics=topics)
         assert answer["error_code"] in {NONE, COORDINATOR_LOADS}
         return answer["topics"] if answer["error_code"] == NONE else None
 
-    return wait_until(told, "the coordinator to load")[0]["partitions"][0]["committed_offset"]
+    return wait_until(fetched, "the coordinator to load")[0]["partitions"][0]["committed_offset"]
 
 
 def produce(link: Connection, partition: int, batch: Batch):
@@ -145,7 +145,7 @@ def produce(link: Connection, partition: int, batch: Batch):
 
 
 def read(link: Connection, partition: int, offset: int) -> list[bytes]:
-    """The next values from this offset on, which begins a batch."""
+    """The next values from this offset on, at which a batch begins."""
     asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
     topics = [{"topic": TOPIC, "partitions": [asked]}]
     answer = link.call("Fetch", 11, max_bytes=1 << 20, max_wait_ms=0, topics=topics)["responses"][0]["partitions"][0]
@@ -155,7 +155,7 @@ def read(link: Connection, partition: int, offset: int) -> list[bytes]:
 
 def test_what_was_acknowledged_is_there_after_every_kill(tmp_path):
     chance = random.Random(KILLS)
-    # Small segments and a cleaner that is always at it: kills fall into rolls and compactions too.
+    # Small segments and a cleaner that is always running, so that kills also hit rolls and compactions.
     small = {"log.segment.bytes": 1 << 20, "offsets.topic.segment.bytes": 1 << 16, "log.cleaner.backoff.ms": 100}
     with ServerProcess(tmp_path, settings=small) as server:
         loads = [Committer(server, f"group-{number}") for number in range(3)] + [
@@ -186,7 +186,7 @@ def test_what_was_acknowledged_is_there_after_every_kill(tmp_path):
 
 
 def _acknowledge(loads: list[Load], count: int) -> None:
-    """Returns when so many more steps are known to be done."""
+    """Waits until this many more steps are acknowledged."""
     wanted = sum(load.acknowledged for load in loads) + count
 
     def done():
@@ -198,7 +198,7 @@ def _acknowledge(loads: list[Load], count: int) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A server whose data folder is a file system of 4 MiB of its own."""
+    """A server whose data folder is a separate file system of 4 MiB."""
     server = ServerProcess(tmp_path)
     server.data_dir.mkdir()
     mounting = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(server.data_dir)]
@@ -223,7 +223,7 @@ def health(server: ServerProcess) -> tuple[int, dict]:
 
 
 def test_a_full_disk_refuses_writes_answers_reads_and_forgets_nothing(small_disk):
-    """Not even to a server that starts while the disk is full."""
+    """A server that starts while the disk is full must not lose anything either."""
     server, kept, values = small_disk, 0, []
 
     def commit_next(link):
@@ -240,7 +240,7 @@ def test_a_full_disk_refuses_writes_answers_reads_and_forgets_nothing(small_disk
         return error
 
     def is_refused(step, link):
-        """The error with which the disk takes no more."""
+        """Whether the error is that of a full disk."""
         return next(filter(None, (step(link) for _ in range(100))))
 
     def keeps_all(link):

@@ -1,4 +1,4 @@
-"""What the tests of the log share: batches of known content, logs on simulated disks, a worker that waits to be told."""
+"""Helpers for tests of the log: batches with known content, logs on simulated disks, and a worker that the test controls."""
 
 from collections import deque
 
@@ -28,13 +28,13 @@ def make_batch(offset, pairs, timestamp=1000):
 
 
 def append(log, *pairs, timestamp=1000):
-    """One batch of these records, or of one record named by its offset."""
+    """Appends one batch of these records, or of one record whose key contains its offset."""
     pairs = pairs or ((b"key-%d" % log.end_offset, b"value"),)
     return log.append(make_batch(log.end_offset, pairs, timestamp), len(pairs), timestamp)
 
 
 def content(log):
-    """Every record of the log, as a load sees it."""
+    """Every record of the log, as a load reads it."""
     return [pair for batch in log.replay_batches() for pair in batch]
 
 
@@ -43,13 +43,13 @@ def offsets(buffer):
 
 
 def reopened(disk, **changes):
-    """The log after its process died and another opened it."""
+    """The log, opened again by a new process after the old one died."""
     disk.kill()
     return open_log(disk, **changes)
 
 
 class LateWorker:
-    """Runs a function at once, as a disk does what it can while it is asked, and tells of it when `finish` is called."""
+    """Runs a function at once, and reports its outcome when `finish` is called."""
 
     def __init__(self):
         self.under_way = deque()

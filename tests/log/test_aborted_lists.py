@@ -1,4 +1,4 @@
-"""The list of aborted transactions beside a segment: Kafka's bytes, and what a crash may leave of them."""
+"""The list of aborted transactions beside a segment: its format is Kafka's, and it survives crashes."""
 
 from errno import ENOSPC
 from random import Random
@@ -29,7 +29,7 @@ def test_an_entry_is_34_bytes_as_kafka_writes_it():
 
 
 @pytest.mark.parametrize("tail", [b"\0", b"\0" * 34, b"\xff" * 34, encode([Aborted(1, 2, 4, 5)])])
-def test_what_cannot_be_an_entry_ends_the_list(tail):
+def test_an_invalid_entry_ends_the_list(tail):
     assert decode(encode(ENTRIES[:2]) + tail) == ENTRIES[:2]
 
 
@@ -46,7 +46,7 @@ def test_entries_are_in_the_file_at_once_and_durable_after_a_sync(disk):
     assert AbortedList(disk, PATH).entries[:2] == ENTRIES[:2]
 
 
-def test_what_did_not_get_into_the_file_gets_there_with_the_sync(disk):
+def test_entries_that_could_not_be_written_are_written_by_the_sync(disk):
     one = AbortedList(disk, PATH)
     one.add(ENTRIES[0])
     disk.capacity_bytes = disk.used_bytes() + 3
@@ -75,7 +75,7 @@ def test_a_cut_is_stored_by_the_next_sync_and_not_before(disk):
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4)), max_size=30), st.integers(0, 200), st.integers(0, 60))
 def test_the_search_finds_all_that_overlaps(steps, offset, length):
-    """Transactions of six producers, each open until its marker; all are aborted."""
+    """Six producers with overlapping transactions, all of them aborted."""
     opened, entries, at = {}, [], 0
     for producer, count in steps:
         if producer in opened:

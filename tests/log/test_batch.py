@@ -1,4 +1,4 @@
-"""Record batches: the same bytes as Kafka's, and the same records to whoever decodes them."""
+"""Record batches are byte for byte Kafka's, and every decoder reads the same records from them."""
 
 import gzip
 import warnings
@@ -27,7 +27,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas in an outdated way on import
     from kafka.record import MemoryRecords
 
-# The first batch that a Kafka 4.4.0 wrote to __consumer_offsets: a group whose first member was told to come back.
+# The first batch that a Kafka 4.4.0 wrote to __consumer_offsets: a group whose first member got MEMBER_ID_REQUIRED.
 KAFKA_ONE_RECORD = bytes.fromhex(
     "00000000000000000000005f000000000261da092f000000000000000001a1fe399da1000001a1fe399da1ffffffffffffffffffff0000000000"
     "0000015a0000001e0002000b6137643534612d736f6c65300003000000000000ffffffff000001a1fe399d9a0000000000"
@@ -193,7 +193,7 @@ def test_compressed_records_are_read_and_reduced_with_the_same_codec(kind):
     assert check_batch(reduce_batch(check_batch(batch), [], None)).compression == 0
 
 
-def test_records_that_are_not_what_their_codec_makes_are_corrupt_and_an_unknown_codec_is_named():
+def test_invalid_compressed_data_is_corrupt_and_an_unknown_codec_is_unsupported():
     records = [LogRecord(0, 1, b"k", b"v")]
     for kind, name in ((1, "gzip"), (2, "snappy"), (3, "lz4"), (4, "zstd")):
         batch = compressed(kind, b"...", records)
@@ -204,7 +204,7 @@ def test_records_that_are_not_what_their_codec_makes_are_corrupt_and_an_unknown_
         key_values(batch, 0, check_batch(batch))
 
 
-def test_a_bomb_is_not_inflated():
+def test_a_decompression_bomb_is_rejected():
     records = [LogRecord(0, 1, b"k", b"v")]
     batch = compressed(1, gzip.compress(bytes(65 * 1024 * 1024), 1), records)
     with pytest.raises(CorruptBatch, match="too large"):
@@ -231,7 +231,7 @@ FIELDS = st.none() | st.sampled_from([0, 1, 57, 58, 63, 64, 4_090, 4_095, 4_096,
 @settings(max_examples=60)
 @given(st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=4), st.sampled_from([0, 62, 4_094]))
 def test_records_of_every_size_are_counted_and_read_back(records, before):
-    """At the sizes where a length takes one byte more, and beyond what the tables hold; `before`: records that come first."""
+    """Sizes around those at which a length takes another byte, and beyond the tables. `before`: records added earlier."""
     builder = BatchBuilder()
     builder.add_all([(b"", b"")] * before)
     builder.add_all(records)

@@ -1,4 +1,4 @@
-"""What clients compress is read, what is compressed here they read, and what is too large or nonsense is refused."""
+"""All codecs are compatible with Kafka's clients in both directions; oversized or invalid data is rejected."""
 
 from random import Random
 
@@ -35,12 +35,12 @@ def test_both_directions_and_against_another_client(codec, plain):
 
 
 def test_snappy_without_blocks_is_read_too():
-    """As librdkafka and franz-go write it."""
+    """librdkafka and franz-go write snappy as one plain block."""
     assert decompress(2, bytes(aiokafka.snappy_encode(TEXT, xerial_compatible=False))) == TEXT
 
 
 def test_lz4_has_independent_blocks_and_the_checksum_of_its_header():
-    """Java's reader takes no others."""
+    """Kafka's Java reader accepts no other LZ4 frames."""
     import xxhash
 
     made = compress(3, TEXT)
@@ -50,7 +50,7 @@ def test_lz4_has_independent_blocks_and_the_checksum_of_its_header():
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=NAMES.__getitem__)
-def test_as_much_as_is_allowed_comes_out_and_not_a_byte_more(codec):
+def test_data_up_to_the_limit_is_decompressed_and_one_byte_more_is_rejected(codec):
     most = bytes(DECOMPRESSED_BYTES_MAX)
     assert len(decompress(codec, compress(codec, most))) == len(most)
     with pytest.raises(BadCompression):
@@ -58,7 +58,7 @@ def test_as_much_as_is_allowed_comes_out_and_not_a_byte_more(codec):
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=NAMES.__getitem__)
-def test_nonsense_is_refused_and_nothing_worse(codec):
+def test_invalid_data_raises_bad_compression_only(codec):
     chance, whole = Random(codec), compress(codec, TEXT)
     refused = 0
     for _ in range(2_000):
@@ -76,7 +76,7 @@ def test_nonsense_is_refused_and_nothing_worse(codec):
 
 @settings(max_examples=200)
 @given(content=st.binary(max_size=80), codec=st.sampled_from(CODECS))
-def test_any_bytes_are_data_or_refused(content, codec):
+def test_any_bytes_decompress_or_raise_bad_compression(content, codec):
     try:
         decompress(codec, content)
     except BadCompression:

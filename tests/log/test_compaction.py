@@ -1,4 +1,4 @@
-"""Compaction is invisible (I2): whatever is cleaned, whenever, and wherever the power goes, a load yields the same."""
+"""Compaction is invisible (I2): loads yield the same state before and after any cleaning, even around power cuts."""
 
 from dataclasses import replace
 from random import Random
@@ -30,7 +30,7 @@ def clean_all(log, now_ms=0):
 
 
 def state(log):
-    """What a state machine that keeps the last value of each key makes of the log."""
+    """The state after replaying the log: the last value of each key."""
     return last_values(content(log))
 
 
@@ -70,7 +70,7 @@ def test_only_the_last_record_of_a_key_stays_at_its_offset(disk):
     assert state(log) == {b"a": b"3", b"b": b"active", b"c": b"1"}
 
 
-def test_a_tombstone_stays_its_time_after_it_was_first_met_and_then_goes(disk):
+def test_a_tombstone_is_dropped_some_time_after_a_cleaning_first_met_it(disk):
     log = open_log(disk, delete_retention_ms=DAY)
     append(log, (b"a", b"1"))
     append(log, (b"a", None), (b"b", b"1"), timestamp=5)
@@ -127,7 +127,7 @@ def test_cleaning_is_due_by_the_share_of_what_was_written_since(disk):
     assert is_due(log, 0)
 
 
-def test_a_full_disk_ends_a_cleaning_and_harms_nothing(disk):
+def test_a_full_disk_ends_a_cleaning_without_harm(disk):
     log = open_log(disk)
     for _ in range(20):
         append(log, (b"a", b"1" * 100), (b"%d" % log.end_offset, b"v"))
@@ -144,7 +144,7 @@ def test_a_full_disk_ends_a_cleaning_and_harms_nothing(disk):
     assert not [name for name in disk.list(FOLDER) if not name.endswith((".log", "checkpoint"))]
 
 
-def test_a_cleaning_that_is_dropped_midway_leaves_no_trace(monkeypatch):
+def test_a_cleaning_that_is_abandoned_midway_leaves_no_trace(monkeypatch):
     monkeypatch.setattr("coordinator.log.compaction.STEP_RECORDS", 1)
     monkeypatch.setattr("coordinator.log.segment_rewriter.STEP_RECORDS", 1)
     steps, done = 0, False
@@ -181,7 +181,7 @@ def random_pairs(random):
 
 @pytest.mark.parametrize("seed", range(120))
 def test_any_history_cleaned_at_any_times_loads_as_the_full_one(seed):
-    """The same writes go to a log that is never cleaned; loads begin and end around cleanings and deletions."""
+    """The same writes go to a log that is never cleaned. Loads run across cleanings and deletions."""
     random = Random(seed)
     full = open_log(SimulatedDisk())
     disk = SimulatedDisk()
@@ -249,7 +249,7 @@ def test_power_cuts_in_the_middle_of_cleaning_change_nothing(seed):
         assert state(log) == last_values(expected.items())
 
 
-def test_a_swap_that_was_begun_is_ended_when_the_log_is_opened(disk):
+def test_opening_a_log_completes_a_swap_that_was_begun(disk):
     log = open_log(disk, segment_bytes=150)
     for i in range(6):
         append(log, (b"a", b"%d" % i))
@@ -266,7 +266,7 @@ def test_a_swap_that_was_begun_is_ended_when_the_log_is_opened(disk):
 
 
 def test_power_may_go_at_every_single_operation_of_a_swap():
-    """Three small segments become one: at no point may neither the old nor the new be on the disk."""
+    """Three small segments become one. At every point either the old ones or the new one are on the disk."""
     operations, finished = 0, False
     while not finished:
         for seed in range(12):
@@ -293,7 +293,7 @@ def test_power_may_go_at_every_single_operation_of_a_swap():
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4])
-def test_what_was_compressed_is_compacted_and_stays_compressed(disk, kind):
+def test_compressed_batches_are_compacted_and_stay_compressed(disk, kind):
     def append_compressed(*pairs):
         plain = make_batch(log.end_offset, pairs)
         body = bytearray(plain[21:61])
@@ -317,7 +317,7 @@ def test_what_was_compressed_is_compacted_and_stays_compressed(disk, kind):
     assert check_batch(log.read(0, 10_000)).compression == kind
 
 
-def test_a_batch_that_is_not_what_its_codec_makes_is_left_alone(disk):
+def test_a_batch_that_cannot_be_decompressed_is_left_alone(disk):
     log = open_log(disk)
     append(log, (b"a", b"1"))
     plain = make_batch(log.end_offset, [(b"a", b"2")])
@@ -333,8 +333,8 @@ def test_a_batch_that_is_not_what_its_codec_makes_is_left_alone(disk):
     assert [header.base_offset for _, header in split(log.read(0, 10_000))] == [1, 2]
 
 
-def test_a_tombstone_stays_while_something_before_it_cannot_be_read(disk):
-    """Its key's older value may be in there; a reader with another codec would see it come back."""
+def test_a_tombstone_stays_while_a_batch_before_it_cannot_be_read(disk):
+    """An older value of its key may be in that batch, and a consumer with another codec would see it again."""
     log = open_log(disk, delete_retention_ms=DAY)
     plain = make_batch(log.end_offset, [(b"a", b"1")])
     body = bytearray(plain[21:61])

@@ -1,4 +1,4 @@
-"""A cleaning remembers so many keys and no more; what it does not get to, the next one does."""
+"""A cleaning remembers a bounded number of keys, and the next cleaning continues where it stopped."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def last_values(log):
 
 
 @pytest.mark.parametrize("keys_max", [1, 3, 7, 1000])
-def test_several_small_cleanings_come_to_the_same_as_a_large_one(keys_max):
+def test_several_small_cleanings_have_the_result_of_one_large_cleaning(keys_max):
     log = open_log(SimulatedDisk(), segment_bytes=300)
     for turn in range(4):
         for key in range(10):
@@ -41,7 +41,7 @@ def test_several_small_cleanings_come_to_the_same_as_a_large_one(keys_max):
 
 
 @pytest.mark.parametrize("keys_max", [1, 2, 1000])
-def test_a_tombstone_outlives_the_value_that_a_small_cleaning_did_not_get_to(keys_max):
+def test_a_tombstone_outlives_a_value_that_a_small_cleaning_did_not_reach(keys_max):
     disk = SimulatedDisk()
     log = open_log(disk, segment_bytes=300)
     append(log, (b"gone", b"value"))

@@ -1,4 +1,4 @@
-"""Compaction of transactional records: open ones stay, aborted ones go, committed ones are records like any others."""
+"""Compaction of transactions: open ones stay untouched, aborted records are dropped, committed records count like others."""
 
 import pytest
 from hypothesis import given, settings
@@ -43,7 +43,7 @@ def clean_all(log, now_ms=0):
 
 
 def batches(log):
-    """What there is: base offset, and keys with values, or the word that a marker says."""
+    """The batches: base offset, and keys with values, or commit or abort for a marker."""
     found = []
     for buffer, position, header in log.batches():
         records = key_values(buffer, position, header)
@@ -55,7 +55,7 @@ def batches(log):
 
 
 def state(log):
-    """What a state machine makes of the log that keeps for each key the committed record with the highest offset."""
+    """The state after replaying the log: for each key the committed record with the highest offset."""
     values, pending = {}, {}
 
     def take(offset, key, value):
@@ -105,7 +105,7 @@ def test_committed_records_are_compacted_as_usual(log):
     ]
 
 
-def test_aborted_records_go_and_replace_nothing(log):
+def test_aborted_records_are_dropped_and_replace_nothing(log):
     append(log, (b"a", b"1"))
     transactional(log, (b"a", b"2"), (b"b", None))
     append(log, (b"b", b"1"))
@@ -133,7 +133,7 @@ def test_nothing_is_touched_from_the_first_open_transaction_on(log):
     assert [offset for offset, _ in batches(log)] == [4, 5, 6]
 
 
-def test_while_a_transaction_stays_open_only_what_is_new_is_looked_at(log, monkeypatch):
+def test_while_a_transaction_stays_open_only_new_batches_are_scanned(log, monkeypatch):
     transactional(log, (b"a", b"0"))
     for value in range(20):
         append(log, (b"a", b"%d" % value))
@@ -150,7 +150,7 @@ def test_while_a_transaction_stays_open_only_what_is_new_is_looked_at(log, monke
     assert [offset for offset, _ in batches(log)] == [20, 21, 22, 23]
 
 
-def test_an_end_that_is_not_durable_is_none(log):
+def test_a_marker_that_is_not_durable_does_not_count(log):
     append(log, (b"a", b"1"))
     transactional(log, (b"a", b"2"))
     roll(log)
@@ -164,7 +164,7 @@ def test_an_end_that_is_not_durable_is_none(log):
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_marker_goes_its_time_after_its_records(log, commit):
+def test_a_marker_is_dropped_some_time_after_its_records(log, commit):
     transactional(log, (b"a", b"1"))
     end(log, commit=commit)
     append(log, (b"a", b"2"))
@@ -178,7 +178,7 @@ def test_a_marker_goes_its_time_after_its_records(log, commit):
     assert batches(log) == [(2, [(b"a", b"2")]), (3, [(b"x", b"y")])]
 
 
-def test_a_marker_stays_as_long_as_a_record_of_its_transaction(log):
+def test_a_marker_outlives_the_records_of_its_transaction(log):
     transactional(log, (b"a", b"1"))
     end(log)
     roll(log)
@@ -206,7 +206,7 @@ def test_the_last_batch_of_a_producer_stays_and_may_be_empty(log):
     assert batches(log) == [(4, [(b"a", b"2")]), (5, [(b"x", b"y")])]
 
 
-def test_a_batch_that_is_in_nobodys_transaction_is_like_any_other(log):
+def test_a_transactional_batch_without_a_producer_counts_like_any_other(log):
     transactional(log, (b"a", b"1"), producer=-1, epoch=-1)
     append(log, (b"a", b"2"))
     roll(log)
@@ -230,7 +230,7 @@ _STEPS = st.one_of(
 @settings(max_examples=150)
 @given(st.lists(_STEPS, max_size=40), st.integers(0, 2 * DAY))
 def test_a_load_yields_the_same_whatever_is_cleaned(steps, retention_ms):
-    """Committed values, and what is pending in transactions that are open."""
+    """The state: committed values, and values pending in open transactions."""
     disk = SimulatedDisk()
     log, now_ms = open_log(disk, delete_retention_ms=retention_ms), 0
     for step in steps:

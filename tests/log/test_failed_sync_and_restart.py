@@ -1,4 +1,4 @@
-"""A failed sync leaves bytes that only seem to be on the disk; the next process must not believe in them."""
+"""After a failed sync, reads return bytes that the disk does not have; the next process must not rely on them."""
 
 import errno
 from random import Random
@@ -19,7 +19,7 @@ def append(log: Log, value: bytes) -> None:
 @pytest.mark.parametrize("synced_before", [0, 3])
 @pytest.mark.parametrize("seed", range(5))
 def test_what_a_new_process_serves_after_a_failed_sync_survives_a_power_cut(synced_before: int, seed: int):
-    """The kernel counts the bytes of a failed sync as clean: only writing them again makes a later sync save them."""
+    """The kernel considers the bytes of a failed sync clean, so they must be written again before another sync."""
     disk = SimulatedDisk()
     disk.make_folder("t-0")
     disk.sync_folder("")
@@ -39,7 +39,7 @@ def test_what_a_new_process_serves_after_a_failed_sync_survives_a_power_cut(sync
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 def test_a_segment_is_not_begun_behind_one_whose_sync_failed_in_another_thread(number: int):
-    """The kernel tells of the failure once, and to the other: the sync of the roll would succeed over a hole."""
+    """The kernel reports the failure once, to the other thread; the sync of the roll would succeed over a hole."""
     disk = SimulatedDisk()
     disk.make_folder("t-0")
     disk.sync_folder("")
@@ -50,7 +50,7 @@ def test_a_segment_is_not_begun_behind_one_whose_sync_failed_in_another_thread(n
     job = log.sync_job()
     disk.sync_errors.append(number)
     with pytest.raises(OSError, match=r"Input/output|space"):
-        job.run()  # in a worker, whose outcome is not told yet
+        job.run()  # in a worker that has not reported its outcome yet
     with pytest.raises(OSError, match=r"Input/output|space"):
         log.begin_segment()
     assert len(log.segments) == 1
@@ -59,7 +59,7 @@ def test_a_segment_is_not_begun_behind_one_whose_sync_failed_in_another_thread(n
     assert Log.open(disk, "t-0", LogSettings()).end_offset in {1, 2}
 
 
-def test_a_full_disk_told_by_a_worker_is_over_when_its_bytes_have_been_cut_off():
+def test_a_full_disk_reported_by_a_worker_is_over_once_its_bytes_are_cut_off():
     disk = SimulatedDisk()
     disk.make_folder("t-0")
     disk.sync_folder("")

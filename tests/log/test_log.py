@@ -104,7 +104,7 @@ def test_an_offset_is_found_by_time_even_where_times_run_backwards(disk):
         assert (latest.offset, latest.timestamp) == (6, 60)
 
 
-def test_the_latest_time_is_that_of_a_record_which_is_left(disk):
+def test_the_latest_timestamp_is_that_of_a_remaining_record(disk):
     log = open_log(disk, segment_bytes=300)
     times = [90, 20, 80, 20, 70, 70, 40, 60, 50, 5, 30, 2]
     for first in range(0, len(times), 3):
@@ -130,7 +130,7 @@ def test_the_latest_timestamp_of_a_log_whose_last_records_were_compacted_away(di
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4])
-def test_a_time_is_found_to_the_record_in_a_compressed_batch_and_to_the_batch_if_that_is_nonsense(disk, kind):
+def test_a_timestamp_in_a_compressed_batch_is_found_exactly_if_it_can_be_read(disk, kind):
     log = open_log(disk)
     append(log, timestamp=10)
     records = [LogRecord(offset, 20 + offset, b"k", b"v") for offset in range(1, 4)]
@@ -219,7 +219,7 @@ def test_deleting_a_log_leaves_nothing(disk):
     assert disk.files_open == 0
 
 
-def test_a_full_disk_changes_nothing_and_is_forgiven(disk):
+def test_a_full_disk_changes_nothing_and_is_temporary(disk):
     log = open_log(disk)
     append(log)
     before = disk.read(f"{FOLDER}/{segment_name(0)}")

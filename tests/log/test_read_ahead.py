@@ -1,4 +1,4 @@
-"""A read gives the same whether or not the index lets it skip headers: whole batches, as many as the bounds allow."""
+"""A read returns the same batches whether or not the index lets it skip headers."""
 
 from random import Random
 
@@ -33,7 +33,7 @@ def test_bounds_hold_for_every_distance_of_index_entries(interval):
         assert offsets(log.read(offset, bytes_max, offset_end=offset_end)) == wanted
 
 
-def test_large_batches_are_not_looked_at_one_by_one(monkeypatch):
+def test_headers_of_large_batches_are_skipped(monkeypatch):
     log = open_log(SimulatedDisk(), segment_bytes=10 << 20)
     for _ in range(20):
         append(log, (b"k", b"v" * 100_000))

@@ -1,4 +1,4 @@
-"""After a crash: a torn tail is cut and told; damage is refused, and the file is left as it was."""
+"""Recovery after a crash: a torn tail is cut and reported; damage is refused, and the file is left as it was."""
 
 from random import Random
 
@@ -24,7 +24,7 @@ def overwrite(disk, path, content):
 
 
 def positions(disk):
-    """Where each batch of the filled log begins, and where the last ends."""
+    """The position of each batch of the filled log, and the end of the last one."""
     log = open_log(disk)
     found = [at for at, _ in log.segments[0].walk(0)]
     log.close()
@@ -38,7 +38,7 @@ OFFSET, LEADER_EPOCH = range(8), range(12, 16)
 
 
 @pytest.mark.parametrize("cut_at", LAST_BATCH)
-def test_a_tail_torn_at_any_byte_is_cut_and_told(cut_at):
+def test_a_tail_torn_at_any_byte_is_cut_and_reported(cut_at):
     disk = filled()
     whole = disk.read(FIRST)
     overwrite(disk, FIRST, whole[:cut_at])
@@ -57,7 +57,7 @@ def test_a_tail_torn_at_any_byte_is_cut_and_told(cut_at):
     log.close()
     log = reopened(disk)
     assert content(log) == [*RECORDS[:19], (b"key-19", b"value")]
-    assert log.recovery is None, "told once"
+    assert log.recovery is None, "recovery is reported once"
 
 
 @pytest.mark.parametrize("tail", [bytes(10), bytes(5000), b"\xff" * 300, b"\x02" * 3000, bytes(range(256)) * 4])
@@ -125,7 +125,7 @@ def test_damage_in_a_closed_segment_is_refused():
     assert disk.read(FIRST) == before[:-1]
 
 
-def test_a_lost_last_segment_is_told():
+def test_a_lost_last_segment_is_reported():
     disk = filled(segment_bytes=600)
     last = [name for name in disk.list(FOLDER) if name.endswith(".log")][-1]
     disk.remove(f"{FOLDER}/{last}")
@@ -139,7 +139,7 @@ def prefix_of(found, written):
 
 @pytest.mark.parametrize("seed", range(150))
 def test_after_any_crash_the_log_is_what_was_synced_and_a_prefix_of_what_was_written(seed):
-    """I3 and I4: acknowledged is durable, nothing from nowhere; over several crashes, some of them during recovery."""
+    """I3 and I4: acknowledged records are durable and nothing else appears, over several crashes, also during recovery."""
     random = Random(seed)
     disk = SimulatedDisk(short_writes=Random(seed) if seed % 3 == 0 else None)
     options = {"segment_bytes": random.choice([400, 2000, 1 << 20])}

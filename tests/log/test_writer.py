@@ -1,4 +1,4 @@
-"""Group commit: what is announced is on the disk, one sync serves all that waited, and errors are told as they are."""
+"""Group commit: reported batches are on the disk, one sync serves all waiting batches, and errors are reported."""
 
 import errno
 from random import Random
@@ -11,7 +11,7 @@ from tests.log.log_helpers import LateWorker, content, make_batch, open_log, reo
 
 
 class Shard:
-    """Writes batches of one record and notes what it is told."""
+    """Writes batches of one record and records the callbacks."""
 
     def __init__(self, disk, durability="fsync", **options):
         self.disk = disk
@@ -30,7 +30,7 @@ def disk():
     return SimulatedDisk()
 
 
-def test_nothing_is_announced_before_its_sync_is_over(disk):
+def test_nothing_is_reported_before_its_sync_has_ended(disk):
     shard = Shard(disk)
     shard.write()
     assert shard.durable == []
@@ -39,7 +39,7 @@ def test_nothing_is_announced_before_its_sync_is_over(disk):
     assert shard.writer.idle
 
 
-def test_one_sync_serves_all_that_arrived_during_the_last(disk):
+def test_one_sync_covers_all_batches_written_during_the_last_one(disk):
     shard = Shard(disk)
     for _ in range(5):
         shard.write()
@@ -59,7 +59,7 @@ def test_with_durability_write_a_batch_counts_at_once(disk):
     assert not shard.worker.under_way
 
 
-def test_an_announced_batch_survives_a_power_cut_even_in_a_new_segment():
+def test_a_reported_batch_survives_a_power_cut_even_in_a_new_segment():
     for seed in range(40):
         disk = SimulatedDisk()
         shard = Shard(disk, segment_bytes=300)
@@ -73,7 +73,7 @@ def test_an_announced_batch_survives_a_power_cut_even_in_a_new_segment():
         assert content(log) == [(b"key-%d" % i, b"value") for i in range(log.end_offset)]
 
 
-def test_a_full_disk_is_told_and_the_next_write_may_succeed(disk):
+def test_a_full_disk_is_reported_and_the_next_write_may_succeed(disk):
     shard = Shard(disk)
     shard.write()
     shard.worker.finish()
@@ -89,7 +89,7 @@ def test_a_full_disk_is_told_and_the_next_write_may_succeed(disk):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_is_full_only_at_the_sync_takes_back_what_was_not_announced(disk, number):
+def test_a_disk_that_is_full_at_the_sync_takes_back_unreported_batches(disk, number):
     shard = Shard(disk)
     shard.write()
     shard.worker.finish()
@@ -108,7 +108,7 @@ def test_a_disk_that_is_full_only_at_the_sync_takes_back_what_was_not_announced(
     assert [key for key, _ in content(open_log(disk))] == [b"key-0", b"key-1", b"key-2", b"key-3"]
 
 
-def test_a_failed_sync_is_final_and_never_asked_again(disk):
+def test_a_failed_sync_is_final_and_never_retried(disk):
     shard = Shard(disk)
     shard.write()
     shard.worker.finish()
@@ -127,7 +127,7 @@ def test_a_failed_sync_is_final_and_never_asked_again(disk):
     assert content(open_log(disk))[0] == (b"key-0", b"value")
 
 
-def test_a_failed_sync_behind_the_scenes_of_durability_write_is_final_too(disk, monkeypatch):
+def test_a_failed_background_sync_of_durability_write_is_final_too(disk, monkeypatch):
     monkeypatch.setattr("coordinator.log.writer.FLUSH_BYTES", 200)
     shard = Shard(disk, "write")
     disk.sync_errors = [errno.ENOSPC]
@@ -138,7 +138,7 @@ def test_a_failed_sync_behind_the_scenes_of_durability_write_is_final_too(disk, 
     assert shard.log.failed is not None
 
 
-def test_a_failed_sync_while_rolling_is_told_like_any_other(disk):
+def test_a_failed_sync_while_rolling_is_reported_like_any_other(disk):
     shard = Shard(disk, segment_bytes=100)
     shard.write()
     disk.sync_errors = [errno.EIO]

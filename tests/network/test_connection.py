@@ -1,4 +1,4 @@
-"""A connection answers in order, within limits, and says why it closes."""
+"""A connection answers in order, stays within its limits, and logs why it closes."""
 
 import logging
 
@@ -128,7 +128,7 @@ def request(correlation_id):
     return frame(CODEC, "HeartbeatRequest", 4, correlation_id, HeartbeatRequest(group_id="g", member_id="m"))
 
 
-def test_answers_leave_in_the_order_of_the_requests_however_they_are_given():
+def test_responses_leave_in_the_order_of_the_requests():
     peer = Peer()
     peer.send(1, 2, 3)
     peer.answer(2)
@@ -141,7 +141,7 @@ def test_answers_leave_in_the_order_of_the_requests_however_they_are_given():
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 1_000])
-def test_a_stream_means_the_same_in_pieces_of_any_size(piece):
+def test_requests_do_not_depend_on_how_the_stream_is_cut(piece):
     peer = Peer(held=False)
     stream = b"".join(request(number) for number in range(20))
     for position in range(0, len(stream), piece):
@@ -150,7 +150,7 @@ def test_a_stream_means_the_same_in_pieces_of_any_size(piece):
     assert [number for number, _ in peer.transport.answers()] == list(range(20))
 
 
-def test_a_request_is_answered_once_even_if_it_is_answered_twice():
+def test_a_second_response_to_a_request_is_ignored():
     peer = Peer()
     peer.send(1)
     peer.answer(0)
@@ -159,7 +159,7 @@ def test_a_request_is_answered_once_even_if_it_is_answered_twice():
     assert len(peer.transport.answers()) == 1
 
 
-def test_no_more_requests_are_handled_than_may_be_in_flight_and_reading_stops_until_answers_leave():
+def test_reading_stops_at_the_in_flight_limit_until_responses_leave():
     peer = Peer(in_flight=2)
     peer.send(1, 2, 3, 4, 5)
     assert len(peer.exchanges) == 2
@@ -174,7 +174,7 @@ def test_no_more_requests_are_handled_than_may_be_in_flight_and_reading_stops_un
     assert peer.transport.reading
 
 
-def test_what_comes_behind_a_request_that_its_group_holds_is_not_looked_at_before_its_answer():
+def test_requests_behind_a_parked_one_wait_for_its_response():
     peer = Peer()
     peer.hold_next = True
     peer.send(1, 2)
@@ -188,7 +188,7 @@ def test_what_comes_behind_a_request_that_its_group_holds_is_not_looked_at_befor
     assert peer.transport.reading
 
 
-def test_a_burst_of_requests_that_are_answered_at_once_is_not_held_up():
+def test_a_burst_of_requests_that_are_answered_at_once_is_not_delayed():
     peer = Peer(in_flight=2, held=False)
     peer.send(*range(50))
     peer.turn()
@@ -196,7 +196,7 @@ def test_a_burst_of_requests_that_are_answered_at_once_is_not_held_up():
     assert peer.transport.reading
 
 
-def test_a_reader_that_does_not_read_is_asked_nothing_more():
+def test_reading_stops_while_the_write_buffer_is_full():
     peer = Peer(held=False)
     peer.connection.pause_writing()
     assert not peer.transport.reading
@@ -204,7 +204,7 @@ def test_a_reader_that_does_not_read_is_asked_nothing_more():
     assert peer.transport.reading
 
 
-def test_what_a_reader_has_sent_before_it_stopped_reading_waits_until_it_reads():
+def test_the_backlog_waits_while_the_write_buffer_is_full():
     peer = Peer(in_flight=2)
     peer.send(1, 2, 3, 4)
     peer.connection.pause_writing()
@@ -216,7 +216,7 @@ def test_what_a_reader_has_sent_before_it_stopped_reading_waits_until_it_reads()
     assert len(peer.exchanges) == 4
 
 
-def test_garbage_closes_the_connection_after_the_answers_given_before_it(caplog):
+def test_garbage_closes_the_connection_after_earlier_responses(caplog):
     peer = Peer(held=False)
     peer.send(1)
     peer.connection.data_received(b"\0\0\0\x04\x00\x0c\x7f\xff")
@@ -260,7 +260,7 @@ def test_a_frame_of_the_largest_size_is_read():
     assert not peer.transport.closed
 
 
-def test_an_answer_to_a_client_that_is_gone_goes_nowhere_and_its_waiter_is_told():
+def test_a_lost_connection_drops_responses_and_cancels_waits():
     peer, gone = Peer(), []
     peer.send(1)
     peer.exchanges[0].on_close = lambda: gone.append(1)
@@ -280,7 +280,7 @@ def test_the_reason_of_a_close_is_logged_once_per_client(caplog):
     assert caplog.text.count("connection_closed") == 2
 
 
-def test_quiet_time_counts_from_the_sweep_that_saw_the_last_frame_end_or_begin():
+def test_quiet_time_counts_from_the_sweep_that_saw_the_last_change():
     peer = Peer(held=False)
     first, second = request(1), request(2)
     assert peer.connection.quiet_ms(300_000) == (300_000, False)
@@ -320,7 +320,7 @@ def test_a_large_request_is_counted_from_its_first_bytes_until_it_is_handled():
     assert peer.transport.answers() == [(1, 0)]
 
 
-def test_a_large_request_that_finds_no_memory_is_not_read_until_there_is_some():
+def test_a_large_request_is_not_read_until_there_is_memory():
     peer = Peer(held=False, frame_bytes=LARGE, memory_bytes=LARGE)
     peer.memory.take(LARGE)
     data = large_request(1)
@@ -368,7 +368,7 @@ def test_a_connection_that_ends_gives_everything_back():
         assert (peer.memory.held_bytes, peer.memory.waiting) == (0, 0)
 
 
-def test_a_large_answer_is_counted_until_its_reader_has_taken_it():
+def test_a_large_response_is_counted_until_its_client_has_read_it():
     peer = Peer()
     peer.send(1)
     exchange = peer.exchanges[0]
@@ -382,7 +382,7 @@ def test_a_large_answer_is_counted_until_its_reader_has_taken_it():
     assert peer.memory.held_bytes == 0
 
 
-def test_a_large_answer_leaves_at_once_and_is_not_copied():
+def test_a_large_response_leaves_at_once_and_is_not_copied():
     peer = Peer()
     peer.send(1, 2)
     records = bytes(LARGE)
@@ -397,7 +397,7 @@ def test_a_large_answer_leaves_at_once_and_is_not_copied():
     assert peer.memory.held_bytes == 0
 
 
-def test_a_large_answer_behind_one_that_is_not_given_yet_stays_counted():
+def test_a_large_response_behind_a_missing_one_stays_counted():
     peer = Peer()
     peer.send(1, 2, 3)
     peer.exchanges[0].route.encode = lambda message: bytes(LARGE)
@@ -412,7 +412,7 @@ def test_a_large_answer_behind_one_that_is_not_given_yet_stays_counted():
     assert peer.memory.held_bytes == 0
 
 
-def test_nothing_more_is_done_for_a_reader_that_has_not_taken_a_large_answer():
+def test_no_request_is_handled_while_a_large_response_is_unread():
     peer = Peer(held=False)
     route_of_first = []
 

@@ -13,7 +13,7 @@ REASONS = {
     "BLOCKED": (Event.BUFFER_FULL, Event.BUFFER_DRAINED),
 }
 IDEMPOTENT = {Event.BACKLOG, Event.CAUGHT_UP}
-"""A connection may tell these again: it looks at its queue, and not at what it said before."""
+"""A connection may report these again: it looks at its queue, not at what it reported before."""
 
 
 def reasons(state):
@@ -48,7 +48,7 @@ def test_every_state_can_be_reached():
     assert paths().keys() == set(State) == TRANSITIONS.keys()
 
 
-def test_an_open_state_is_a_combination_of_the_reasons_and_every_combination_is_a_state():
+def test_the_open_states_are_all_combinations_of_the_reasons():
     combinations = {
         named({name for name, holds in zip(REASONS, held, strict=True) if holds}) for held in product([0, 1], repeat=3)
     }

@@ -1,4 +1,4 @@
-"""A listener accepts within its limits and closes who wastes them."""
+"""A listener accepts connections within its limits and closes idle and stalled ones."""
 
 import asyncio
 import socket
@@ -84,7 +84,7 @@ class Client:
 
 
 async def turns(condition):
-    """Lets the loop turn until the condition holds (pytest's timeout ends a test in which it never does)."""
+    """Runs the loop until the condition holds (or pytest's timeout ends the test)."""
     while not condition():  # noqa: ASYNC110 - the condition is the server's state; it has no event for a test
         await asyncio.sleep(0)
 
@@ -112,7 +112,7 @@ def test_connections_beyond_the_limit_are_closed_and_those_within_are_served(lim
     asyncio.run(story())
 
 
-def test_connections_beyond_so_many_a_second_are_closed_and_the_next_second_takes_as_many_again():
+def test_the_limit_of_connections_per_second_renews_every_second():
     async def story():
         clock = Clock()
         listener = await listening(clock, connections_per_second_max=2)
@@ -127,7 +127,7 @@ def test_connections_beyond_so_many_a_second_are_closed_and_the_next_second_take
 
 
 @pytest.mark.parametrize(("sent", "waited_ms"), [(b"", 1_001), (HELLO[:6], 501)])
-def test_the_idle_and_the_stalled_are_closed_and_not_before_their_time(sent, waited_ms):
+def test_idle_and_stalled_connections_are_closed_in_time(sent, waited_ms):
     async def story():
         clock = Clock()
         listener = await listening(clock)
@@ -150,7 +150,7 @@ def test_the_idle_and_the_stalled_are_closed_and_not_before_their_time(sent, wai
 
 
 @pytest.mark.parametrize("closes", [False, True])
-def test_answers_that_nobody_reads_are_dropped_in_time_even_if_the_connection_is_closing(closes):
+def test_unread_responses_are_dropped_in_time_also_while_closing(closes):
     async def story():
         clock = Clock()
         listener = await listening(clock)
@@ -173,7 +173,7 @@ def test_answers_that_nobody_reads_are_dropped_in_time_even_if_the_connection_is
     asyncio.run(story())
 
 
-def test_a_stop_closes_the_connections_that_wait_for_nothing_at_once():
+def test_a_stop_closes_connections_without_open_requests_at_once():
     async def story():
         listener = await listening(Clock())
         async with Client(listener) as client:

@@ -28,7 +28,7 @@ from coordinator.requests import offset_commit as commit_api
 from coordinator.runtime.result import Record, Result
 from coordinator.runtime.serde import Serde
 from tests.groups.consumer.consumer_world import Classic, ConsumerHarness, Modern
-from tests.groups.harness import Asked
+from tests.groups.harness import SentRequest
 
 _Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 _Partition = OffsetCommitRequest.OffsetCommitRequestPartition
@@ -73,7 +73,7 @@ class SimulatedHistory(ConsumerHarness):
                 for name, which in by_topic.items()
             ],
         )
-        context = Asked(commit_api.API, version, "client", "/127.0.0.1", "")
+        context = SentRequest(commit_api.API, version, "client", "/127.0.0.1", "")
         try:
             result = commit(self.groups, request, context, self.now_ms)
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""Makes messages of any definition and version out of chance, with a liking for the values at the edges."""
+"""Makes random messages of any definition and version, with a preference for edge values."""
 
 import struct
 from random import Random

@@ -1,4 +1,4 @@
-"""What consumers put into JoinGroup, in its four versions and beyond."""
+"""The subscriptions and assignments of consumers, in their four versions and beyond."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_version_3_is_read():
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_older_versions_leave_the_rest_unsaid(version: int):
+def test_older_versions_lack_the_later_fields(version: int):
     """Owned since v1, generation since v2, rack since v3."""
     full = Subscription(("a",), None, {"b": (1,)}, 4, "r", version)
     parsed = parse_subscription(encode_subscription(full))
@@ -40,13 +40,13 @@ def test_older_versions_leave_the_rest_unsaid(version: int):
 
 
 def test_a_newer_version_is_read_as_the_newest_known():
-    """This format only grows at its end."""
+    """The format only grows at its end."""
     parsed = parse_subscription(b"\x00\x09" + V3[2:] + b"something new")
     assert (parsed.topics, parsed.version) == (("a", "b"), 3)
 
 
 def test_a_topic_owned_twice_has_the_partitions_of_both():
-    """A claim is not lost because it was written in two places."""
+    """No claim is lost if the topic occurs twice."""
     data = bytes.fromhex("0001 00000000 ffffffff 00000002 000161 00000001 00000000 000161 00000001 00000001")
     assert parse_subscription(data).owned == {"a": (0, 1)}
 
@@ -54,8 +54,8 @@ def test_a_topic_owned_twice_has_the_partitions_of_both():
 @pytest.mark.parametrize(
     "data", [b"", b"\x00", b"\xff\xff", b"\x00\x00", b"range", b"\x00\x01\x7f\xff\xff\xff", V3[:-1]]
 )
-def test_metadata_that_is_no_subscription_is_refused(data: bytes):
-    """Kafka lets such members in; who wants their topics learns that there are none to be had."""
+def test_metadata_that_is_not_a_subscription_is_refused(data: bytes):
+    """Kafka lets such members join; code that needs their topics gets an error."""
     with pytest.raises(DecodeError):
         parse_subscription(data)
 

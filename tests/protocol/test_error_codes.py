@@ -1,4 +1,4 @@
-"""Codes are what other implementations say they are."""
+"""Error codes are those of other implementations."""
 
 import warnings
 
@@ -28,8 +28,8 @@ def test_retriable_is_what_clients_retry():
     assert not ErrorCode.ILLEGAL_GENERATION.retriable
 
 
-def test_an_error_says_its_name_and_message():
-    """For logs; the wire carries the code, and the message where there is a field for it."""
+def test_the_text_of_an_error_has_its_name_and_message():
+    """The text is for logs; a response carries the code, and the message if it has a field for it."""
     assert (
         str(KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.")) == "GROUP_ID_NOT_FOUND: Group g not found."
     )

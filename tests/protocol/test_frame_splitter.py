@@ -1,4 +1,4 @@
-"""A stream cut anywhere gives the same frames."""
+"""The frames of a stream do not depend on how it is cut."""
 
 from itertools import pairwise
 
@@ -27,7 +27,7 @@ def test_frames_do_not_depend_on_how_the_stream_is_cut(frames: list[bytes], cuts
 
 
 def test_an_incomplete_frame_waits():
-    """Its bytes are counted, so that a server can bound them."""
+    """Its bytes can be counted, so that the server can limit them."""
     splitter = FrameSplitter(100, 200)
     assert splitter.feed(stream([b"ab"]) + b"\0\0\0\x05abc") == [b"ab"]
     assert len(splitter.rest) == 7
@@ -71,8 +71,8 @@ def test_a_large_frame_in_small_pieces_is_not_copied_again_and_again():
 
 
 @pytest.mark.parametrize(("key", "size_max"), [(0, 200), (1, 100), (12, 100), (256, 100)])
-def test_only_a_produce_may_be_larger_than_the_others(key: int, size_max: int):
-    """A byte more is refused as soon as the kind of request is known, however the stream is cut."""
+def test_only_a_produce_request_may_be_larger(key: int, size_max: int):
+    """One byte more is refused as soon as the API is known, however the stream is cut."""
     body = key.to_bytes(2, "big").ljust(size_max, b".")
     more = key.to_bytes(2, "big").ljust(size_max + 1, b".")
     for step in (1, 3, 1_000):

@@ -1,4 +1,4 @@
-"""Any bytes give a message or DecodeError, at a cost that grows with their number and not with what they claim."""
+"""Any bytes give a message or DecodeError, at a cost that depends on their number and not on the sizes they claim."""
 
 import tracemalloc
 from random import Random
@@ -24,7 +24,7 @@ CODEC = Codec.of()
 
 
 def decoded(name: str, version: int, data: bytes):
-    """The message, or None where the bytes are refused; any other exception fails the test."""
+    """The message, or None if the bytes are refused; any other exception fails the test."""
     try:
         return CODEC.decoder(name, version)(data, 0)
     except DecodeError:
@@ -58,7 +58,7 @@ def test_random_bytes_give_a_message_or_decode_error(which: tuple[str, int], dat
 @settings(max_examples=6)
 @given(random=st.randoms(use_true_random=True))
 def test_mutated_messages_give_a_message_or_decode_error(name: str, random: Random):
-    """Bytes that are nearly right are the ones that get deep; and what is decoded ends inside the buffer."""
+    """Nearly valid bytes reach deep code. A decoded message ends inside the buffer."""
     for version in CODEC.versions(name):
         data = mutated(CODEC.encoder(name, version)(make_message(SCHEMAS[name], version, random)), random)
         result = decoded(name, version, data)
@@ -151,7 +151,7 @@ def test_a_member_of_a_streams_group_may_own_as_many_tasks():
     assert codec.decoder("StreamsGroupHeartbeatRequest", 1)(encoded, 0)[0].active_tasks == [tasks]
 
 
-def test_the_limit_is_for_what_clients_send():
+def test_only_messages_from_clients_are_limited():
     """Records of our own log and responses are not limited: they were made within other limits."""
     codec = Codec(SchemaFolder(), elements_max=1)
     encoded = codec.encoder("FetchRequest", 4)(FetchRequest(topics=[FetchRequest.FetchTopic() for _ in range(2)]))
@@ -161,7 +161,7 @@ def test_the_limit_is_for_what_clients_send():
         assert "left" not in codec.source(name, 0 if name != "MetadataResponse" else 9)
 
 
-def test_an_array_of_nothing_cannot_be_declared():
+def test_an_array_of_empty_elements_cannot_be_declared():
     """Elements without bytes would cost their sender nothing: 300,000 of them fit in a count of four bytes."""
     with pytest.raises(MalformedError, match="without bytes"):
         Array(Prefix.INT32, Body("Empty", [], [], flexible=False), nullable=False)
@@ -181,7 +181,7 @@ def test_text_that_is_not_utf8_is_decoded_with_replacement_characters():
 
 
 def test_a_compact_string_longer_than_any_old_one_is_refused():
-    """32,767 bytes is the end, both ways."""
+    """The limit is 32,767 bytes, in both directions."""
     from coordinator.protocol.codec import EncodeError
 
     encode, decode = CODEC.encoder("MetadataRequest", 9), CODEC.decoder("MetadataRequest", 9)

@@ -1,4 +1,4 @@
-"""Java's hash maps and heaps bring things up in an order of their own, which decides between equals."""
+"""The order of Java's hash maps and priority queues, which decides between equals."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from coordinator.protocol.java import PriorityQueue, hash_map_order
 
 
-def test_a_hash_map_lists_its_keys_by_their_hashes():
+def test_a_hash_map_lists_its_keys_by_bucket():
     # 'A' is 65: place 1 of 16, and so on; 'P' is 80: place 0.
     assert hash_map_order("PBA") == ["P", "A", "B"]
 
 
-def test_keys_of_one_place_come_as_they_were_put_in():
+def test_keys_of_one_bucket_come_in_the_order_of_insertion():
     # "A" and "Q" differ by 16.
     assert hash_map_order(["A", "Q"]) == ["A", "Q"]
     assert hash_map_order(["Q", "A"]) == ["Q", "A"]

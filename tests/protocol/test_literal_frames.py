@@ -62,7 +62,7 @@ def test_join_group_before_version_8_drops_the_generation():
 
 
 def test_kip_792_dialect_has_the_generation_as_a_plain_field_behind_the_group_id():
-    """The KIP's own version 8; the class is the same, so handlers cannot tell."""
+    """The KIP's own version 8 has the same class, so handlers see no difference."""
     dialect = Codec.of("kip-792")
     frame = bytes.fromhex("0267 00000007" + BEFORE_TAGS.removeprefix("0267") + "00")
     assert dialect.encoder("JoinGroupRequest", 8)(JOIN) == frame
@@ -70,7 +70,7 @@ def test_kip_792_dialect_has_the_generation_as_a_plain_field_behind_the_group_id
 
 
 def test_kip_792_dialect_is_kafka_elsewhere():
-    """JoinGroup up to version 7 and every other message are unchanged; version 9 came later and is not spoken."""
+    """JoinGroup up to version 7 and every other message are unchanged; version 9 came later and is not supported."""
     dialect = Codec.of("kip-792")
     old = JoinGroupRequest("g", 1, 2, "m", None, "consumer", [])
     for version in range(8):
@@ -101,7 +101,7 @@ def test_unknown_tagged_fields_are_skipped(data: str):
 
 
 def test_a_tagged_field_must_fill_its_size():
-    """A known tag whose value is shorter or longer than it says would shift everything behind it."""
+    """A known tag whose value is shorter or longer than announced would shift everything behind it."""
     for tag in ("01 9806 05 00000007 00", "01 9806 03 000007"):
         with pytest.raises(DecodeError):
             CODEC.decoder("JoinGroupRequest", 8)(bytes.fromhex(BEFORE_TAGS + tag), 0)
@@ -122,7 +122,7 @@ def test_a_bare_null_default_is_not_null():
     assert encode(ConsumerGroupMemberMetadataValue(classic_member_metadata=empty)) == absent_frame
 
 
-def test_a_tagged_structure_is_there_by_varint_and_an_untagged_one_by_int8():
+def test_a_nullable_structure_is_marked_by_varint_if_tagged_by_int8_if_not():
     """Two markers for the same thing: 1 and 0 in a tagged field, 1 and -1 elsewhere."""
     classic = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata(5, [])
     tagged = CODEC.encoder("ConsumerGroupMemberMetadataValue", 0)(
@@ -138,8 +138,8 @@ def test_a_tagged_structure_is_there_by_varint_and_an_untagged_one_by_int8():
     assert CODEC.encoder("ConsumerGroupHeartbeatResponse", 0)(ConsumerGroupHeartbeatResponse()).endswith(b"\xff\x00")
 
 
-def test_a_value_that_a_version_has_no_place_for_is_refused():
-    """Groups cannot be said before OffsetFetch v8, and dropping them would ask for something else."""
+def test_a_value_without_a_field_in_the_version_is_refused():
+    """OffsetFetch has no groups before v8, and dropping them would change the request."""
     request = OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup("g", topics=None)])
     with pytest.raises(EncodeError, match="groups is set, and OffsetFetchRequest has no such field in version 7"):
         CODEC.encoder("OffsetFetchRequest", 7)(request)

@@ -40,7 +40,7 @@ def test_generated_functions_equal_the_declaration(name: str, random: Random):
 
 @settings(max_examples=20)
 @given(random=chance)
-def test_the_parts_of_an_encoding_are_the_encoding_and_hold_what_is_large_as_it_is(random: Random):
+def test_the_parts_of_an_encoding_hold_large_values_uncopied(random: Random):
     for version in CODEC.versions("FetchResponse"):
         message = make_message(SCHEMAS["FetchResponse"], version, random)
         parts = CODEC.parts_encoder("FetchResponse", version)(message)
@@ -52,7 +52,7 @@ def test_the_parts_of_an_encoding_are_the_encoding_and_hold_what_is_large_as_it_
 
 @pytest.mark.parametrize("name", EVERY_MESSAGE)
 def test_a_message_made_without_arguments_survives_every_version(name: str):
-    """Defaults mean "not said": no version refuses them, and each gives them back."""
+    """No version refuses a default, and each decodes to it."""
     message = SCHEMAS[name]
     from coordinator.protocol.messages import message_class
 

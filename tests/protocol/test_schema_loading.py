@@ -23,7 +23,7 @@ def definition(*fields: dict, **changes: object) -> dict:
 
 
 def test_the_stub_is_up_to_date():
-    """messages.pyi says what the definitions say; `python -m coordinator.protocol.stubs` writes it."""
+    """messages.pyi matches the definitions; `python -m coordinator.protocol.stubs` writes it."""
     assert stubs.STUB.read_text(encoding="utf-8") == stubs.render(SchemaFolder())
 
 
@@ -39,7 +39,7 @@ def test_every_definition_file_is_read():
             assert overriding[path.stem] != folder[path.stem]
 
 
-def test_a_dialect_invents_no_fields():
+def test_a_dialect_adds_no_fields():
     """Classes are shared, so a dialect may only move and retype what the message has."""
     for dialect in (path.name for path in (SCHEMAS / "dialects").iterdir()):
         overriding = SchemaFolder(dialect=dialect)
@@ -63,8 +63,8 @@ def test_null_by_default_and_the_bare_null():
     assert [field.default for field in parsed.root.fields] == [None, Fresh.LIST, Fresh.LIST]
 
 
-def test_an_unstable_latest_version_is_not_spoken():
-    """Kafka does not speak it unless told to."""
+def test_an_unstable_latest_version_is_not_supported():
+    """Kafka does not support it unless configured to."""
     parsed = parse_definition(definition(latestVersionUnstable=True))
     assert parsed.versions == Versions(0, 1)
     assert SchemaFolder()["InitProducerIdRequest"].versions.highest == 5
@@ -87,14 +87,14 @@ def test_an_unstable_latest_version_is_not_spoken():
         (definition(type="question"), "type 'question'"),
     ],
 )
-def test_a_wrong_definition_is_refused_saying_why(wrong: dict, said: str):
+def test_an_invalid_definition_is_refused_with_a_reason(wrong: dict, said: str):
     """The reader of the error knows the field and the rule."""
     with pytest.raises(SchemaError, match=said):
         parse_definition(wrong)
 
 
-def test_a_wrong_file_is_named(tmp_path: Path):
-    """The path stands in front of the reason."""
+def test_the_error_names_an_invalid_file(tmp_path: Path):
+    """The path precedes the reason."""
     (tmp_path / "XRequest.json").write_text(json.dumps(definition(type="question")))
     with pytest.raises(SchemaError, match=r"XRequest\.json: .*question"):
         SchemaFolder(tmp_path)["XRequest"]
@@ -110,7 +110,7 @@ def test_a_dialect_that_does_not_exist_is_refused():
 
 
 def test_a_version_that_a_message_does_not_have_is_refused():
-    """Who asks for it has not looked at what the API declares."""
+    """Whoever asks for it has ignored the declared versions."""
     from coordinator.protocol.codec import Codec
 
     with pytest.raises(SchemaError, match="JoinGroupRequest has no version 10"):
@@ -130,7 +130,7 @@ def test_names_become_attributes():
 
 
 def test_a_message_class_knows_its_key_and_name():
-    """Nested structures hang on the message, and an unknown name is an ordinary import error."""
+    """Nested structures are attributes of the message, and an unknown name is an ordinary import error."""
     assert messages.JoinGroupRequest.API_KEY == 11
     assert messages.JoinGroupRequest.VERSIONS == (0, 9)
     assert messages.GroupMetadataKey.API_KEY == 2
@@ -140,7 +140,7 @@ def test_a_message_class_knows_its_key_and_name():
 
 
 def test_messages_compare_by_value_and_show_their_fields():
-    """Equality is what tests and state machines ask for; a message can be changed and so is no key."""
+    """Messages are mutable, so they compare by value and cannot be keys."""
     one, other = messages.HeartbeatRequest("g", 1, "m"), messages.HeartbeatRequest("g", 1, member_id="m")
     assert one == other
     assert one != messages.HeartbeatRequest("g", 2, "m")

@@ -1,4 +1,4 @@
-"""Settings as clients read and change them: what stories told to Kafka as well cannot say."""
+"""Configs as clients describe and alter them, where the answers differ from those of a Kafka broker."""
 
 import logging
 
@@ -43,7 +43,7 @@ def change(server, kind, name, operation=0, **values):
     return result
 
 
-def test_a_setting_that_the_server_was_given_is_told_as_such(server):
+def test_a_setting_from_the_configuration_is_reported_as_static(server):
     server.plane.create("t")
     (entry,) = describe(server, TOPIC, "t", ["max.message.bytes"], include_synonyms=True).configs
     assert (entry.value, entry.config_source) == ("2000000", 4)
@@ -53,14 +53,14 @@ def test_a_setting_that_the_server_was_given_is_told_as_such(server):
     ]
 
 
-def test_every_setting_has_words_for_whoever_asks(server):
+def test_every_setting_has_documentation(server):
     server.plane.create("t")
     assert all(entry.documentation for entry in describe(server, TOPIC, "t", include_documentation=True).configs)
     assert all(entry.documentation for entry in describe(server, BROKER, "1", include_documentation=True).configs)
     assert all(entry.documentation is None for entry in describe(server, TOPIC, "t").configs)
 
 
-def test_the_settings_of_the_server_can_be_read_and_not_changed(server):
+def test_the_settings_of_the_server_are_read_only(server):
     entries = {entry.name: entry for entry in describe(server, BROKER, "1").configs}
     assert (entries["message.max.bytes"].value, entries["message.max.bytes"].config_source) == ("2000000", 4)
     assert entries["auto.create.topics.enable"].value == "true"
@@ -71,20 +71,20 @@ def test_the_settings_of_the_server_can_be_read_and_not_changed(server):
     assert change(server, BROKER, "1", operation=1, message_max_bytes=None).error_code == ErrorCode.NONE
 
 
-def test_a_setting_of_several_words_is_told_as_a_list(server):
+def test_a_setting_of_several_values_is_reported_as_a_list(server):
     (entry,) = describe(server, BROKER, "1", ["group.consumer.assignors"], include_synonyms=True).configs
     assert (entry.value, entry.config_type) == ("uniform,range", Kind.LIST)
     assert [place.value for place in entry.synonyms] == ["uniform,range"]
 
 
-def test_the_groups_topic_is_told_as_it_is_and_not_changed(server):
+def test_the_configs_of_consumer_offsets_are_read_only(server):
     server.topics.attach_internal("__consumer_offsets", [])
     entries = {entry.name: entry for entry in describe(server, TOPIC, "__consumer_offsets").configs}
     assert (entries["cleanup.policy"].value, entries["cleanup.policy"].config_source) == ("compact", 1)
     assert change(server, TOPIC, "__consumer_offsets", retention_ms="1").error_code == ErrorCode.POLICY_VIOLATION
 
 
-def test_a_level_of_the_log_changes_at_once(server):
+def test_a_log_level_changes_at_once(server):
     logger = logging.getLogger("coordinator.test.configs")
     try:
         assert change(server, LOGGER, "1", **{logger.name: "DEBUG"}).error_code == ErrorCode.NONE
@@ -98,19 +98,19 @@ def test_a_level_of_the_log_changes_at_once(server):
 
 
 @pytest.mark.parametrize("kind", [METRICS])
-def test_what_kafka_has_and_we_have_not_is_refused_in_words(server, kind):
+def test_an_unsupported_type_of_resource_is_refused_with_a_message(server, kind):
     assert describe(server, kind, "x").error_code == ErrorCode.INVALID_REQUEST
     refused = change(server, kind, "x", a="1")
     assert refused.error_code == ErrorCode.INVALID_REQUEST
     assert refused.error_message.startswith("Unsupported resource type")
 
 
-def test_an_operation_that_is_none_is_refused(server):
+def test_an_unknown_config_operation_is_refused(server):
     server.plane.create("t")
     assert change(server, TOPIC, "t", operation=9, retention_ms="1").error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_an_answer_waits_until_all_its_resources_are_through(server):
+def test_the_response_waits_for_all_resources(server):
     server.plane.create("a")
     server.plane.create("b")
     server.plane.late = True
@@ -124,10 +124,10 @@ def test_an_answer_waits_until_all_its_resources_are_through(server):
     ]
     from tests.support.asking import ask
 
-    asker = ask(server, "AlterConfigs", 2, resources=resources)
-    assert asker.answer is None
+    exchange = ask(server, "AlterConfigs", 2, resources=resources)
+    assert exchange.answer is None
     server.plane.sync()
-    assert [result.error_code for result in asker.answer.responses] == [
+    assert [result.error_code for result in exchange.answer.responses] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_CONFIG,

@@ -1,17 +1,17 @@
-"""DescribeGroups and ListGroups over several shards: one answer, in the shape of each version."""
+"""DescribeGroups and ListGroups over several shards: one response, in the shape of each version."""
 
 import pytest
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeGroupsRequest, ListGroupsRequest
 from coordinator.requests import describe_groups, list_groups
-from tests.groups.harness import Asked, GroupHarness
+from tests.groups.harness import GroupHarness, SentRequest
 
 ALL_GROUP_OPERATIONS = 3400
 
 
 class TwoShards:
-    """A router in miniature: groups whose name starts with "a" live on the first shard."""
+    """A small router: groups whose name starts with "a" live on the first shard."""
 
     def __init__(self):
         self.shards = [GroupHarness(), GroupHarness()]
@@ -32,7 +32,7 @@ class TwoShards:
         exchange.answer(combine(parts))
 
     def ask(self, api, request, version):
-        asked = Asked(api.API, version, "client", "/127.0.0.1", "")
+        asked = SentRequest(api.API, version, "client", "/127.0.0.1", "")
         asked.request = request
         api.handle(self, asked)
         return asked.reply
@@ -59,14 +59,14 @@ def test_groups_are_described_in_the_order_of_the_request_also_twice(server, ver
 
 
 @pytest.mark.parametrize("version", [3, 5, 6])
-def test_what_is_allowed_is_told_to_who_asks_about_groups_without_an_error(server, version):
+def test_authorized_operations_are_sent_for_groups_without_an_error(server, version):
     request = DescribeGroupsRequest(groups=["a1", "nope"], include_authorized_operations=True)
     reply = server.ask(describe_groups, request, version)
     of_unknown = -(2**31) if version >= 6 else ALL_GROUP_OPERATIONS
     assert [group.authorized_operations for group in reply.groups] == [ALL_GROUP_OPERATIONS, of_unknown]
 
 
-def test_nothing_asked_nothing_described(server):
+def test_a_request_without_groups_describes_none(server):
     assert server.ask(describe_groups, DescribeGroupsRequest(groups=[]), 6).groups == []
 
 
@@ -87,7 +87,7 @@ def test_filters_are_taken_from_the_request(server):
     assert [group.group_id for group in reply.groups] == ["a2"]
 
 
-def test_a_refusal_names_every_group_asked_for():
+def test_a_refusal_names_every_requested_group():
     error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     described = describe_groups.API.refuse(DescribeGroupsRequest(groups=["a", "b"]), error, 6)
     assert [(group.group_id, group.error_code) for group in described.groups] == [("a", 15), ("b", 15)]

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: bytes as they are on the disk."""
+"""DescribeLogDirs reports the sizes of the files on the disk."""
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeLogDirsRequest
@@ -21,7 +21,7 @@ def sizes(result):
     }
 
 
-def test_bytes_of_what_is_asked_for_and_exists():
+def test_sizes_are_those_of_requested_partitions_that_exist():
     server = Server()
     server.plane.create("t", 3)
     server.plane.create("u")
@@ -35,7 +35,7 @@ def test_bytes_of_what_is_asked_for_and_exists():
     assert answer(server, "DescribeLogDirs", 1, topics=[]).results[0].topics == []
 
 
-def test_the_room_that_is_left():
+def test_free_and_total_space_are_reported():
     server = Server()
     server.plane.disk.capacity_bytes = server.plane.disk.used_bytes() + 1000
     (result,) = answer(server, "DescribeLogDirs", 4, topics=[]).results

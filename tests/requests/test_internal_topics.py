@@ -1,11 +1,11 @@
-"""A heartbeat that misses internal topics has them made, once its answer stands, and tells why some could not be."""
+"""A streams heartbeat with missing internal topics has them created behind its response, and reports failures."""
 
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from coordinator.groups.settings import CLASSIC, CONSUMER
+from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest as Request
 from coordinator.requests.streams_group_heartbeat import API, handle
@@ -15,7 +15,7 @@ MISSING = 3
 
 
 class Wanted:
-    """Stands in for what makes topics."""
+    """A stand-in for AutoTopicCreation."""
 
     def __init__(self) -> None:
         self.made: list[Any] = []
@@ -79,7 +79,7 @@ def details(answer: Any) -> list[tuple[int, str]]:
     return [(each.status_code, each.status_detail) for each in answer.status]
 
 
-def test_missing_topics_are_made_when_the_answer_stands() -> None:
+def test_missing_topics_are_created_behind_the_response() -> None:
     server = Server()
     wanted = Request.TopicInfo("c", 0, 0, [Request.KeyValue("cleanup.policy", "compact")])
     answer = server.join(Request.Subtopology(subtopology_id="0", source_topics=["t"], state_changelog_topics=[wanted]))
@@ -92,27 +92,27 @@ def test_missing_topics_are_made_when_the_answer_stands() -> None:
     assert server.auto_topic_creation.keep_ms == 2 * answer.heartbeat_interval_ms
 
 
-def test_nothing_is_made_when_all_is_there() -> None:
+def test_nothing_is_created_if_all_topics_exist() -> None:
     server = Server()
     assert details(server.join(part(sources=["t"]))) == []
     assert server.after == []
 
 
-def test_why_topics_could_not_be_made_is_told() -> None:
+def test_failures_to_create_topics_are_reported() -> None:
     server = Server()
     server.auto_topic_creation.failed = {"c": "no room"}
     answer = server.join(part(changelogs=["c", "d"]))
     assert details(answer) == [(MISSING, "Internal topics are missing: c, d; Creation failed: c (no room).")]
 
 
-def test_of_many_reasons_three_are_told() -> None:
+def test_three_of_many_failures_are_listed() -> None:
     server = Server()
     server.auto_topic_creation.failed = dict.fromkeys("abcde", "no")
     ((_, detail),) = details(server.join(part(changelogs="abcde")))
     assert detail.endswith("; Creation failed: a (no), b (no), c (no) and 2 more.")
 
 
-def test_a_replication_factor_of_its_own_is_asked_for() -> None:
+def test_the_replication_factor_of_the_topology_is_used() -> None:
     server = Server()
     wanted = Request.TopicInfo("c", 0, 3)
     server.join(Request.Subtopology(subtopology_id="0", source_topics=["t"], state_changelog_topics=[wanted]))
@@ -129,9 +129,7 @@ def test_a_replication_factor_of_its_own_is_asked_for() -> None:
         (part(repartition_sources=[".."]), r"\.\."),
     ],
 )
-def test_names_that_no_topic_of_an_application_may_have_are_refused_before_the_group_is_asked(
-    parts: Any, named: str
-) -> None:
+def test_a_topology_with_invalid_topic_names_is_refused_at_once(parts: Any, named: str) -> None:
     server = Server()
     with pytest.raises(KafkaError, match=named) as refused:
         server.join(parts)
@@ -139,6 +137,6 @@ def test_names_that_no_topic_of_an_application_may_have_are_refused_before_the_g
     assert server.answer is None
 
 
-def test_a_server_without_the_protocol_does_not_know_the_request() -> None:
-    server = Server(group_coordinator_rebalance_protocols=(CLASSIC, CONSUMER))
+def test_a_server_without_streams_groups_refuses_the_request() -> None:
+    server = Server(group_coordinator_rebalance_protocols=(Kind.CLASSIC.label, Kind.CONSUMER.label))
     assert server.join(part()) is ErrorCode.UNSUPPORTED_VERSION

@@ -1,4 +1,4 @@
-"""A shard with its event log, on a simulated disk of which one log alone may fail."""
+"""A shard with its event log, on a simulated disk on which a single log can fail."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -6,7 +6,7 @@ from typing import Any
 
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.events import EVENT_KEYS
-from coordinator.groups.machine import RECORD_KEYS, GroupMachine
+from coordinator.groups.machine import RECORD_KEYS
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import GroupsConfig
 from coordinator.log.batch import key_values
@@ -16,7 +16,6 @@ from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitRequest
 from coordinator.runtime.event_log import EventLog, ServerRun
 from coordinator.runtime.serde import Serde
-from coordinator.runtime.shard import Shard
 from tests.runtime.shard_world import ReplyTarget, ShardWorld
 
 STATE = "data/__consumer_offsets-0"
@@ -24,7 +23,7 @@ EVENTS = "data/__coordinator_events-0"
 
 
 class PickyDisk(SimulatedDisk):
-    """`errors`: what part of a path is in it -> the number of the error that each write to such a file raises."""
+    """`errors`: part of a path -> the number of the error that each write to such a file raises."""
 
     def __init__(self):
         super().__init__()
@@ -58,7 +57,13 @@ class EventWorld(ShardWorld):
     bulk_replayers = None
 
     def __init__(
-        self, durability="fsync", policy="all", event_segment_bytes=1 << 30, event_retention_bytes=None, topics=None
+        self,
+        durability="fsync",
+        policy="all",
+        event_segment_bytes=1 << 30,
+        event_retention_bytes=None,
+        topics=None,
+        **world,
     ):
         self.policy = policy
         self.event_settings = LogSettings(
@@ -68,7 +73,13 @@ class EventWorld(ShardWorld):
             retention_bytes=event_retention_bytes,
         )
         self.runs = 0
-        super().__init__(durability, PickyDisk(), topics=topics)
+        world.setdefault("config", GroupsConfig(coordinator_events=policy))
+        super().__init__(durability, PickyDisk(), topics=topics, **world)
+
+    def use_new_disk(self):
+        self.disk = PickyDisk()
+        self.disk.make_folder("data")
+        self.disk.sync_folder(".")
 
     def open(self):
         self.runs += 1
@@ -87,25 +98,11 @@ class EventWorld(ShardWorld):
             on_written=self.written.append,
             encoders=self.encoders,
         )
-        self.shard = Shard(
-            0,
-            log,
-            lambda: GroupMachine(GroupsConfig(coordinator_events=self.policy), self.catalog),
-            Serde(Codec.of(None), RECORD_KEYS),
-            self.clock,
-            make_writer=lambda log, durable, failed: Writer(log, self.durability, self.run, durable, failed),
-            soon=self.soon.append,
-            schedule=self.schedule,
-            commit_timeout_ms=5_000,
-            on_fact=lambda index, fact: self.facts.append(fact),
-            on_durable=lambda index: None,
-            events=self.event_log,
-            bulk_replayers=self.bulk_replayers,
-        )
+        self.shard = self.make_shard(log, events=self.event_log, bulk_replayers=self.bulk_replayers)
         self.shard.load()
 
     def commit(self, *offsets, member_id="", generation=-1, group="g"):
-        """Commits these offsets to partitions 0, 1 ...; the target."""
+        """Commits these offsets to partitions 0, 1 ...; returns the reply target."""
         topic = OffsetCommitRequest.OffsetCommitRequestTopic("t", b"t" * 16)
         topic.partitions = [
             OffsetCommitRequest.OffsetCommitRequestPartition(index, offset, -1, "")
@@ -116,7 +113,7 @@ class EventWorld(ShardWorld):
         return target
 
     def stop(self):
-        """As the server stops."""
+        """Stops as the server does."""
         self.shard.stop()
         self.settle()
         self.event_log.finish(self.shard.offset_durable)
@@ -124,14 +121,20 @@ class EventWorld(ShardWorld):
         self.shard.log.close()
         self.event_log.close()
 
+    def event_records(self):
+        """Every event as a record, oldest first."""
+        return [record for batch in self._batches() for _, record in batch]
+
     def batches(self):
         """The events of each batch: (offset, kind, value)."""
         return [
-            [
-                (offset, record.key.NAME.removesuffix("Key"), record.value)
-                for offset, key, value in key_values(buffer, position, header)
-                for record in [self.serde.decode(key, value)]
-            ]
+            [(offset, record.key.NAME.removesuffix("Key"), record.value) for offset, record in batch]
+            for batch in self._batches()
+        ]
+
+    def _batches(self):
+        return [
+            [(offset, self.serde.decode(key, value)) for offset, key, value in key_values(buffer, position, header)]
             for buffer, position, header in self.event_log.log.batches()
         ]
 
@@ -145,7 +148,7 @@ class EventWorld(ShardWorld):
         return [value for _, each, value in self.events() if each == kind]
 
     def state(self):
-        """The groups' log: key and value of each record, in its place."""
+        """The records of the groups' log, in order."""
         serde = Serde(Codec.of(None), RECORD_KEYS)
         return [
             serde.decode(key, value)

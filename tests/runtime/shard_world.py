@@ -1,4 +1,4 @@
-"""A shard on a simulated disk, with a worker, a clock and a loop that a test moves by hand."""
+"""A shard on a simulated disk, with a worker, a clock and a loop that the test moves by hand."""
 
 from coordinator.faults.clock import ManualClock
 from coordinator.faults.disk import SimulatedDisk
@@ -15,7 +15,7 @@ TOPIC_ID = b"t" * 16
 
 
 class ReplyTarget:
-    """An exchange that keeps what it is told: messages, or the KafkaError that refused it."""
+    """An exchange that keeps its replies: messages, or the KafkaError that refused it."""
 
     api_version = 8
     client_id = "test"
@@ -41,29 +41,46 @@ class ReplyTarget:
 
 
 class ShardWorld:
-    """`turn()` ends a turn of the loop; `finish_syncs()` lets the worker do what it was given."""
+    """`turn()` ends a turn of the loop; `finish_syncs()` runs the jobs of the worker."""
 
-    def __init__(self, durability="fsync", disk=None, segment_bytes=1 << 30, topics=None):
+    def __init__(
+        self,
+        durability="fsync",
+        disk=None,
+        segment_bytes=1 << 30,
+        topics=None,
+        *,
+        catalog=None,
+        clock=None,
+        config=None,
+        index=0,
+    ):
         self.segment_bytes = segment_bytes
         self.disk = disk or SimulatedDisk()
         self.disk.make_folder("data")
         self.disk.sync_folder(".")
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
+        self.config = config or GroupsConfig()
+        self.index = index
         self.soon = []
         self.jobs = []
         self.timers = []
         self.facts = []
         self.durability = durability
-        self.catalog = Catalog({"t": 16} if topics is None else topics, {"t": TOPIC_ID})
+        self.catalog = catalog or Catalog({"t": 16} if topics is None else topics, {"t": TOPIC_ID})
         self.open()
 
     def open(self):
         log = Log.open(self.disk, "data/__consumer_offsets-0", self.log_settings())
         log.sync()
-        self.shard = Shard(
-            0,
+        self.shard = self.make_shard(log)
+        self.shard.load()
+
+    def make_shard(self, log, **options):
+        return Shard(
+            self.index,
             log,
-            lambda: GroupMachine(GroupsConfig(), self.catalog),
+            lambda: GroupMachine(self.config, self.catalog),
             Serde(Codec.of(None), RECORD_KEYS),
             self.clock,
             make_writer=lambda log, durable, failed: Writer(log, self.durability, self.run, durable, failed),
@@ -72,8 +89,8 @@ class ShardWorld:
             commit_timeout_ms=5_000,
             on_fact=lambda index, fact: self.facts.append(fact),
             on_durable=lambda index: None,
+            **options,
         )
-        self.shard.load()
 
     def log_settings(self):
         return LogSettings(segment_bytes=self.segment_bytes, segment_ms=None, retention_ms=None)

@@ -1,4 +1,4 @@
-"""What follows a result: done once everything written so far is durable, and forgotten with it."""
+"""The callbacks of a result run when everything written so far is durable, and are dropped if the write fails."""
 
 import errno
 
@@ -12,14 +12,14 @@ from tests.runtime.shard_world import ReplyTarget, ShardWorld
 
 
 def writing(done, name, records=1):
-    def operation(_state, _request, _call, _now_ms):
+    def operation(_state, _request, _context, _now_ms):
         tombstones = [group_metadata_tombstone(f"g{number}") for number in range(records)]
         return Result(DONE, tombstones, after=[lambda: done.append(name)])
 
     return operation
 
 
-def test_it_waits_for_the_disk_and_keeps_its_order():
+def test_callbacks_wait_for_the_disk_and_keep_their_order():
     world, done = ShardWorld(), []
     for name in ("first", "second"):
         world.shard.submit(writing(done, name), ReplyTarget(None))
@@ -31,7 +31,7 @@ def test_it_waits_for_the_disk_and_keeps_its_order():
     assert done == ["first", "second"]
 
 
-def test_what_waits_for_nothing_is_done_in_the_next_turn():
+def test_a_callback_that_need_not_wait_runs_in_the_next_turn():
     world, done = ShardWorld(), []
     world.shard.submit(writing(done, "read", records=0), ReplyTarget(None))
     assert done == [], "not in the middle of whoever asked"
@@ -51,7 +51,7 @@ def test_a_result_without_records_waits_for_those_before_it():
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
-def test_a_write_that_failed_is_followed_by_nothing_and_its_request_is_refused(error):
+def test_a_failed_write_drops_its_callbacks_and_refuses_its_request(error):
     world, done, outcomes = ShardWorld(), [], []
     world.shard.submit(writing(done, "lost"), InternalRequest(None, outcomes.append))
     if error == errno.ENOSPC:
@@ -76,7 +76,7 @@ def test_an_internal_request_always_has_an_outcome():
     world.finish_syncs()
     assert outcomes == [DONE]
 
-    def refusing(_state, _request, _call, _now_ms):
+    def refusing(_state, _request, _context, _now_ms):
         raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     world.shard.submit(refusing, InternalRequest(None, outcomes.append))

@@ -1,4 +1,4 @@
-"""The cleaner shrinks a shard's log behind the requests' back, and nobody can tell."""
+"""The cleaner shrinks a shard's log in the background, without any visible effect."""
 
 import errno
 

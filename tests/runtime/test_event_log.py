@@ -1,4 +1,4 @@
-"""What was decided is told beside the state, costs nobody an answer, and what is missing is said."""
+"""Events are written beside the state, never delay a reply, and missing ones are recorded."""
 
 import errno
 from random import Random
@@ -41,7 +41,7 @@ def test_events_are_written_in_the_turn_of_the_state_and_before_any_answer():
     assert world.kinds() == ["EventLogOpened", "CommitDecided"]
 
 
-def test_a_refusal_alone_is_told_too():
+def test_a_refusal_alone_is_an_event_too():
     world = EventWorld()
     world.commit(1, member_id="m", generation=3)
     world.turn()
@@ -50,13 +50,13 @@ def test_a_refusal_alone_is_told_too():
     assert world.state() == []
 
 
-def test_a_shard_that_tells_nothing_has_no_file_and_no_first_or_last_word():
+def test_a_shard_without_events_has_no_file():
     world = EventWorld()
     world.stop()
     assert world.disk.list(EVENTS) in ([], ["log-checkpoint"])
 
 
-def test_a_clean_stop_is_said_and_the_next_start_finds_nothing_missing():
+def test_a_clean_stop_is_recorded_and_the_next_start_finds_nothing_missing():
     world = EventWorld()
     world.commit(1)
     world.settle()
@@ -83,7 +83,7 @@ def test_the_death_of_the_process_loses_no_event():
     assert world.event_log.gaps == 0
 
 
-def test_events_that_a_power_cut_took_are_a_gap_that_is_said(caplog):
+def test_events_lost_in_a_power_cut_are_recorded_as_a_gap(caplog):
     world = EventWorld()
     world.commit(1)
     world.settle()
@@ -115,7 +115,7 @@ class AlwaysFirst(Random):
         return 0.0
 
 
-def test_events_ahead_of_a_state_that_a_power_cut_took_are_said_to_be_undone(caplog):
+def test_events_ahead_of_a_state_lost_in_a_power_cut_are_recorded_as_undone(caplog):
     world = EventWorld()
     world.commit(1)
     world.settle()
@@ -144,7 +144,7 @@ def test_events_ahead_of_a_state_that_a_power_cut_took_are_said_to_be_undone(cap
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-def test_a_disk_that_takes_no_events_costs_no_commit(number):
+def test_a_disk_that_refuses_events_does_not_affect_commits(number):
     world = EventWorld()
     world.commit(1)
     world.settle()
@@ -209,7 +209,7 @@ def test_a_state_that_cannot_be_written_takes_its_events_with_it():
     assert (reloaded.cause, reloaded.state_offset, reloaded.undone_from_offset) == ("reload", 1, -1)
 
 
-def test_a_state_that_cannot_be_synced_undoes_what_was_told():
+def test_a_state_that_cannot_be_synced_undoes_its_events():
     world = EventWorld()
     world.commit(1)
     world.settle()
@@ -223,7 +223,7 @@ def test_a_state_that_cannot_be_synced_undoes_what_was_told():
     assert committed_offsets(undone) == [2]
 
 
-def test_a_damaged_event_log_keeps_nobody_away():
+def test_a_damaged_event_log_does_not_block_the_shard():
     world = EventWorld()
     world.event_log.log.failed = OSError(errno.EIO, "damaged")
     world.shard.load()
@@ -236,7 +236,7 @@ def test_a_damaged_event_log_keeps_nobody_away():
     world.stop()
 
 
-def test_a_name_too_long_to_be_written_costs_its_own_event_only():
+def test_a_name_too_long_to_be_written_loses_only_its_own_event():
     world = EventWorld()
     world.commit(1, member_id="m" * 40_000, generation=3)
     world.commit(2)
@@ -264,8 +264,8 @@ STEPS = st.lists(st.sampled_from([*WORK, *TROUBLE]), max_size=40)
 
 
 @given(STEPS, st.integers(0, 2**32))
-def test_the_state_is_what_the_events_say_but_for_what_is_said_to_be_missing_or_undone(steps, seed):
-    """Each state record is that of an event that stands, or lies in a gap; each event that stands has its records."""
+def test_the_events_describe_the_state_except_for_reported_gaps_and_undone_events(steps, seed):
+    """Each state record belongs to a valid event or lies in a gap; each valid event has its records."""
     random = Random(seed)
     world = EventWorld()
     for offset, step in enumerate(steps, 1):
@@ -304,7 +304,7 @@ def test_the_state_is_what_the_events_say_but_for_what_is_said_to_be_missing_or_
 
 def check_against_state(world):
     state = world.state()
-    told = [None] * len(state)
+    described = [None] * len(state)
     gaps = set()
     events = world.events()
     standing = {}
@@ -320,7 +320,7 @@ def check_against_state(world):
             continue
         for place, committed in enumerate(committed_offsets(value), value.state_offset):
             assert state[place].value.offset == committed, "an event that stands has its records"
-            assert told[place] is None
-            told[place] = committed
-    missing = {place for place, committed in enumerate(told) if committed is None}
-    assert missing <= gaps, "what nobody told of is said to be missing"
+            assert described[place] is None
+            described[place] = committed
+    missing = {place for place, committed in enumerate(described) if committed is None}
+    assert missing <= gaps, "records without an event lie in a reported gap"

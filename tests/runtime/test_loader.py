@@ -1,4 +1,4 @@
-"""A log with transactions, a real broker's or ours, loads as what it means; whatever is undecided stays undecided."""
+"""A log with transactions, a real broker's or ours, loads to the right state; open transactions stay open."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ def offset_record(partition, offset):
 
 
 class History:
-    """Writes a log and keeps, naively, what it means."""
+    """Writes a log, and keeps a naive model of its meaning."""
 
     def __init__(self):
         disk = SimulatedDisk()

@@ -1,4 +1,4 @@
-"""One may begin while less than the limit is held; who finds no room is called, in order, when there is some."""
+"""A request may begin while less than the limit is held; waiting ones are called in order when there is room."""
 
 from coordinator.runtime.memory import Memory
 
@@ -18,7 +18,7 @@ def test_there_is_room_below_the_limit_and_none_at_it():
     assert memory.has_room()
 
 
-def test_who_waits_is_called_once_in_order_and_only_while_there_is_room():
+def test_waiting_callbacks_are_called_once_in_order_and_only_while_there_is_room():
     memory, soon = made(100)
     memory.take(100)
     called = []
@@ -45,7 +45,7 @@ def test_who_waits_is_called_once_in_order_and_only_while_there_is_room():
     assert memory.waiting == 0
 
 
-def test_who_does_not_wait_any_more_is_not_called():
+def test_a_callback_that_was_removed_is_not_called():
     memory, soon = made(1)
     memory.take(1)
     memory.wait(soon.clear)

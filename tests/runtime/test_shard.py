@@ -1,4 +1,4 @@
-"""A shard answers only what is durable, and survives its disk."""
+"""A shard replies only with what is durable, and survives disk errors."""
 
 import errno
 from random import Random
@@ -89,7 +89,7 @@ def test_commits_that_arrive_during_a_sync_share_the_next_one():
     assert all(is_success(other) for other in others)
 
 
-def test_what_one_turn_decides_is_one_batch():
+def test_the_records_of_one_turn_are_one_batch():
     world = ShardWorld()
     for n in range(10):
         send_commit(world, n)
@@ -111,7 +111,7 @@ def test_every_acknowledged_commit_survives_a_power_cut():
         assert committed(world) >= acknowledged
 
 
-def test_a_full_disk_refuses_commits_keeps_answering_reads_and_carries_on_when_there_is_space():
+def test_a_full_disk_refuses_commits_and_serves_reads_until_there_is_space():
     world = ShardWorld()
     send_commit(world, 1)
     world.settle()
@@ -134,7 +134,7 @@ def test_a_full_disk_refuses_commits_keeps_answering_reads_and_carries_on_when_t
     assert committed(world) == 4
 
 
-def test_space_on_a_full_disk_is_noticed_though_nobody_writes():
+def test_space_on_a_full_disk_is_noticed_even_if_nobody_writes():
     world = ShardWorld()
     send_commit(world, 1)
     world.settle()
@@ -154,7 +154,7 @@ def test_space_on_a_full_disk_is_noticed_though_nobody_writes():
     assert is_success(accepted)
 
 
-def test_a_full_shard_that_is_stopped_looks_no_more():
+def test_a_full_shard_that_is_stopped_no_longer_checks_for_space():
     world = ShardWorld()
     world.disk.capacity_bytes = 0
     send_commit(world, 1)
@@ -164,7 +164,7 @@ def test_a_full_shard_that_is_stopped_looks_no_more():
     assert not world.timers
 
 
-def test_after_a_failed_sync_nothing_claims_success_until_a_restart_which_keeps_what_was_acknowledged():
+def test_after_a_failed_sync_everything_is_refused_until_a_restart():
     world = ShardWorld()
     kept = send_commit(world, 1)
     world.settle()
@@ -191,7 +191,7 @@ def test_a_reply_that_waits_too_long_for_the_disk_becomes_a_retriable_error():
 
 
 def test_a_bug_in_one_request_reloads_the_shard_and_answers_everybody():
-    def broken(groups, request, call, now_ms):
+    def broken(groups, request, context, now_ms):
         raise RuntimeError("a bug")
 
     world = ShardWorld()
@@ -217,8 +217,8 @@ def test_every_acknowledged_commit_survives_the_death_of_the_process(durability)
     assert committed(world) == 4
 
 
-def test_a_shard_that_was_stopped_finishes_what_it_has_and_takes_nothing_more():
-    """What asks then is the server itself, on behalf of a transaction; its worker may be gone by the next turn."""
+def test_a_stopped_shard_writes_what_it_has_and_accepts_nothing_more():
+    """Such requests come from the server itself, for a transaction; the worker may be gone by the next turn."""
     world = ShardWorld()
     kept = send_commit(world, 1)
     world.shard.stop()

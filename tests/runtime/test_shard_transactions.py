@@ -1,4 +1,4 @@
-"""A shard writes what belongs to a transaction as batches of their own, and comes back with it."""
+"""A shard writes the records of transactions as batches of their own, and loads them again."""
 
 from random import Random
 
@@ -19,7 +19,7 @@ def record(offset, partition=0):
 
 def submit(world, result):
     target = ReplyTarget(None)
-    world.shard.submit(lambda state, request, call, now_ms: result, target)
+    world.shard.submit(lambda state, request, context, now_ms: result, target)
     return target
 
 
@@ -58,7 +58,7 @@ def pending(world):
     }
 
 
-def test_a_transactions_records_bear_its_producer_as_kafka_writes_them():
+def test_the_batches_of_a_transaction_name_its_producer_as_in_kafka():
     world = ShardWorld()
     stage(world, record(1), record(2, partition=1))
     end(world, committed=True)
@@ -75,7 +75,7 @@ def test_a_transactions_records_bear_its_producer_as_kafka_writes_them():
     assert (marker.key, marker.value) == (b"\0\0\0\1", b"\0\0\0\0\0\5")
 
 
-def test_all_that_one_turn_decides_is_one_write_and_one_sync_in_the_order_it_was_decided():
+def test_the_batches_of_one_turn_are_one_write_and_one_sync_in_order():
     world = ShardWorld()
     targets = [plain(world, 1), stage(world, record(2)), stage(world, record(3, 1)), plain(world, 4)]
     targets += [end(world, committed=True), plain(world, 5)]
@@ -158,7 +158,7 @@ def test_a_write_that_fails_leaves_nothing_of_a_transaction_behind():
     assert (offsets(world), pending(world)) == ({}, {(("t", 0), 7): 1})
 
 
-def test_a_turn_with_very_much_in_it_is_written_before_it_ends():
+def test_a_turn_with_many_records_is_written_before_it_ends():
     world = ShardWorld()
     for n in range(12):
         stage(world, *(record(n, partition) for partition in range(4_000)))

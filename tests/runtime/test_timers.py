@@ -1,4 +1,4 @@
-"""Timers keep their promise under any order of arming, re-arming, disarming and time."""
+"""Timers fire correctly under any order of arming, re-arming, disarming and time."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

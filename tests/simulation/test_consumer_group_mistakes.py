@@ -1,4 +1,4 @@
-"""Known mistakes in consumer groups are caught by the simulation; and what breaks a run is made small."""
+"""The simulation catches known mistakes in consumer groups, and failing plans are shrunk."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -11,15 +11,16 @@ from coordinator.faults import simulator
 from coordinator.faults.plan import Plan, draw
 from coordinator.faults.shrink import shrink
 from coordinator.faults.simulator import Report
-from coordinator.groups.consumer import classic_members, downgrade, reconcile, update
+from coordinator.groups.consumer import reconcile, update
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.update import ConsumerUpdate
+from coordinator.groups.migration import classic_members, downgrade
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
-def given_before_it_was_given_up(patch: pytest.MonkeyPatch) -> None:
-    """Every partition passes for free."""
+def assigned_before_it_is_revoked(patch: pytest.MonkeyPatch) -> None:
+    """Every partition counts as free."""
     real = reconcile.reconcile
 
     def step(member: Any, **how: Any) -> Any:
@@ -28,8 +29,8 @@ def given_before_it_was_given_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(update, "reconcile", step)
 
 
-def not_waited_for_revocation(patch: pytest.MonkeyPatch) -> None:
-    """A member that is told to give up partitions is taken to have done so."""
+def revocation_is_not_awaited(patch: pytest.MonkeyPatch) -> None:
+    """A member that must revoke partitions is assumed to have done so."""
     patch.setattr(reconcile, "_owns_any", lambda owned, held: False)
 
 
@@ -37,12 +38,12 @@ def timers_outlive_their_members(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerUpdate, "disarm_all_of", lambda self, member_id: None)
 
 
-def what_is_given_up_stays_taken(patch: pytest.MonkeyPatch) -> None:
+def revoked_partitions_stay_owned(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerGroup, "_disown", lambda self, held, member_id: None)
 
 
-def a_clock_set_back_is_waited_for(patch: pytest.MonkeyPatch) -> None:
-    """Found by this simulation, and so in Kafka."""
+def a_clock_set_back_delays_assignments(patch: pytest.MonkeyPatch) -> None:
+    """Found by this simulation; Kafka behaves the same."""
 
     def target_stands(self: ConsumerGroup, interval_ms: int, now_ms: int) -> bool:
         return self.target_timestamp_ms > 0 and now_ms < self.target_timestamp_ms + interval_ms
@@ -50,24 +51,24 @@ def a_clock_set_back_is_waited_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerGroup, "target_stands", target_stands)
 
 
-def a_downgrade_forgets_who_has_what(patch: pytest.MonkeyPatch) -> None:
+def a_downgrade_forgets_owners(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(downgrade, "_assignment", lambda *_: b"")
 
 
-def classic_members_are_not_told_to_join_again(patch: pytest.MonkeyPatch) -> None:
+def classic_members_are_not_asked_to_rejoin(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(classic_members, "_must_join", lambda *_: False)
 
 
 MISTAKES: Mapping[Patch, tuple[str, Mapping[str, Any]]] = {
-    given_before_it_was_given_up: ("I", {}),
-    not_waited_for_revocation: ("I8", {}),
+    assigned_before_it_is_revoked: ("I", {}),
+    revocation_is_not_awaited: ("I8", {}),
     timers_outlive_their_members: ("I16", {}),
-    what_is_given_up_stays_taken: ("I", {}),
-    a_clock_set_back_is_waited_for: ("I12", {"clock_jump_s": 5.0, "assignment_interval_ms": 1_000}),
-    a_downgrade_forgets_who_has_what: ("I8", {"mixed_groups": 3, "consumer_groups": 0}),
-    classic_members_are_not_told_to_join_again: ("I12", {"mixed_groups": 2, "consumer_groups": 0}),
+    revoked_partitions_stay_owned: ("I", {}),
+    a_clock_set_back_delays_assignments: ("I12", {"clock_jump_s": 5.0, "assignment_interval_ms": 1_000}),
+    a_downgrade_forgets_owners: ("I8", {"mixed_groups": 3, "consumer_groups": 0}),
+    classic_members_are_not_asked_to_rejoin: ("I12", {"mixed_groups": 2, "consumer_groups": 0}),
 }
-"""The mistake -> the invariant that breaks, and how a plan is changed so that it can show."""
+"""The mistake -> the invariant that breaks, and changes to the plan under which it can show."""
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
@@ -87,8 +88,8 @@ def test_a_known_mistake_in_consumer_groups_is_caught(mistake: Patch, monkeypatc
 # --- shrinking --------------------------------------------------------------------------------------------------------
 
 
-def test_what_breaks_a_run_is_made_small():
-    """Here a run breaks when a server is killed while a consumer group of two has been there for ten seconds."""
+def test_a_failing_plan_is_shrunk():
+    """Here a run fails if the plan kills servers, has a consumer group of two and lasts more than ten seconds."""
 
     def run(plan: Plan) -> Report:
         breaks = plan.kill_s and plan.consumer_groups and plan.members >= 2 and plan.span_s > 10
@@ -104,7 +105,7 @@ def test_what_breaks_a_run_is_made_small():
     assert 10 < small.span_s <= 20
 
 
-def test_what_broke_can_be_run_again_from_what_was_printed(monkeypatch: pytest.MonkeyPatch):
+def test_a_failing_run_can_be_repeated_from_its_printed_plan(monkeypatch: pytest.MonkeyPatch):
     timers_outlive_their_members(monkeypatch)
     first = simulator.run(replace(draw(6, 20.0), consumer_groups=2, members=3, think_s=0.3))
     assert first.broken is not None
@@ -112,7 +113,7 @@ def test_what_broke_can_be_run_again_from_what_was_printed(monkeypatch: pytest.M
     assert (again.trace, again.broken) == (first.trace, first.broken)
 
 
-def test_a_plan_that_was_printed_can_be_given(capsys: pytest.CaptureFixture[str]):
+def test_a_printed_plan_can_be_passed_to_the_command(capsys: pytest.CaptureFixture[str]):
     plan = replace(draw(3, 5.0), members=1)
     assert Plan.parse(str(plan)) == plan
     assert main(["simulate", "--plan", str(plan)]) == 0

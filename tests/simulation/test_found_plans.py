@@ -1,7 +1,7 @@
-"""What the simulation once found stays found: each file of `found/` says what it was, and has the plan that showed it.
+"""Regression tests of bugs that the simulation found: each file in `found/` describes one and has the plan that showed it.
 
-A seed would not do: it draws another plan when there is one more thing to draw. `coordinator simulate --shrink` prints such a
-plan, `--plan` runs it.
+Plans are kept instead of seeds, because a seed's plan changes with every field added to plans. `coordinator simulate
+--shrink` prints such a plan, and `--plan` runs it.
 """
 
 from pathlib import Path
@@ -15,12 +15,12 @@ FOUND = sorted((Path(__file__).parent / "found").glob("*.txt"))
 
 
 def plan_of(path: Path) -> Plan:
-    """The lines that are no comment."""
+    """The plan in a file, without its comments."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return Plan.parse(" ".join(line for line in lines if not line.startswith("#")))
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
-def test_what_was_found_once_holds(path: Path):
+def test_a_plan_that_once_failed_passes(path: Path):
     report = simulator.run(plan_of(path))
     assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])

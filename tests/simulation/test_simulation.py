@@ -1,4 +1,4 @@
-"""The whole server in a simulated world: promises hold over many seeds, runs repeat, and known mistakes are caught."""
+"""Simulates the whole server: invariants hold over many seeds, runs are repeatable, and known mistakes are caught."""
 
 import os
 import re
@@ -18,6 +18,7 @@ from coordinator.faults.plan import Plan, draw
 from coordinator.groups import fencing
 from coordinator.groups.classic import sync
 from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.committer import NO_GROUP
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets import commit, expire
 from coordinator.groups.offsets.pending import PendingOffsets
@@ -40,14 +41,14 @@ SECONDS = 45.0
 
 
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
-def test_every_promise_holds_whatever_fails(seed: int):
-    """Connections, processes, power and disks fail for a minute; then everything comes to rest."""
+def test_every_invariant_holds_whatever_fails(seed: int):
+    """Connections, processes, power and disks fail for a while; then everything converges."""
     report = simulator.run(draw(seed, SECONDS))
     assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
 
 
 def test_everything_at_once():
-    """A simulation in which nothing happens proves nothing: here every fault strikes, and still work gets done."""
+    """A simulation without faults or work proves nothing: here every kind of fault strikes, and work gets done."""
     rates = {
         "cut_s": 4.0, "stall_s": 8.0, "half_open_s": 10.0, "kill_s": 15.0, "power_s": 12.0, "slow_disk_s": 15.0,
         "eio_s": 25.0, "full_s": 15.0, "clock_jump_s": 8.0, "pause_s": 15.0, "stop_s": 25.0,
@@ -80,7 +81,7 @@ def test_a_seed_gives_the_same_run_twice():
 
 
 def test_a_seed_gives_the_same_run_in_processes_that_hash_differently():
-    """No order of a set or of addresses has a say."""
+    """A run does not depend on the order of sets or of addresses."""
 
     def lines(hash_seed: str) -> str:
         command = [sys.executable, "-m", "coordinator", "simulate", "--seed", "11", "--seeds", "3", "--seconds", "20"]
@@ -113,8 +114,8 @@ def parking_released_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Parking, "release", lambda self, offset: release(self, offset + 3))
 
 
-def sync_covers_what_came_later(patch: pytest.MonkeyPatch) -> None:
-    """An fdatasync is taken to cover what was written while it ran."""
+def sync_covers_later_writes(patch: pytest.MonkeyPatch) -> None:
+    """An fdatasync is assumed to cover what was written while it ran."""
     done = Log.sync_done
 
     def sync_done(self: Log, job: Any) -> None:
@@ -124,8 +125,8 @@ def sync_covers_what_came_later(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "sync_done", sync_done)
 
 
-def failed_sync_is_tried_again(patch: pytest.MonkeyPatch) -> None:
-    """After EIO the sync is repeated, and the kernel says that all is well."""
+def failed_sync_is_retried(patch: pytest.MonkeyPatch) -> None:
+    """After EIO the sync is retried, and the kernel reports success."""
 
     def sync_failed(self: Writer, job: Any, error: OSError) -> None:
         with suppress(OSError):
@@ -138,16 +139,22 @@ def failed_sync_is_tried_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(commit, "fence_commit", lambda groups, request, api_version: ())
+    patch.setattr(commit, "fence_commit", lambda groups, request, api_version: (NO_GROUP, ()))
 
 
 def any_generation_passes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sync, "fence_generation", lambda group, generation: None)
-    patch.setattr(fencing, "fence_generation", lambda group, generation: None)
+    fence_epoch = fencing.fence_epoch
+
+    def fence_member_epoch(groups: Any, committer: Any, policies: Any, *rest: Any, **names: Any) -> None:
+        if policies is not None:
+            fence_epoch(groups, committer, policies, *rest, **names)
+
+    patch.setattr(fencing, "fence_epoch", fence_member_epoch)
 
 
 def assignment_is_not_written(patch: pytest.MonkeyPatch) -> None:
-    """The leader's assignment is handed out and not stored."""
+    """The leader's assignment is handed out without being stored."""
     patch.setattr(sync.Effects, "write", lambda self, record: None)
 
 
@@ -155,8 +162,8 @@ def tombstones_are_not_replayed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Offsets, "remove", lambda self, group_id, topic, partition: None)
 
 
-def answers_leave_when_they_are_ready(patch: pytest.MonkeyPatch) -> None:
-    """Without waiting for the answers of earlier requests of the connection."""
+def responses_leave_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    """Responses leave without waiting for those of earlier requests on the connection."""
 
     def write(self: Connection) -> None:
         if self._transport is None or not self._flow.is_open:
@@ -169,7 +176,7 @@ def answers_leave_when_they_are_ready(patch: pytest.MonkeyPatch) -> None:
 
 
 def parked_joins_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """When a generation forms, nobody who waited is told."""
+    """When a generation forms, waiting members get no response."""
     real = ClassicGroup.unpark_join
 
     def unpark_join(self: ClassicGroup, member: Any) -> Any:
@@ -183,12 +190,12 @@ def readers_see_what_is_not_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def producers_are_not_recognised(patch: pytest.MonkeyPatch) -> None:
-    """A batch that is sent again is written again."""
+    """A retried batch is written again."""
     patch.setattr(ProducerState, "append", lambda self, *batch, transactional: None)
 
 
-def missing_events_are_not_said(patch: pytest.MonkeyPatch) -> None:
-    """An opening finds that everything was told, whatever the log has."""
+def missing_events_are_not_declared(patch: pytest.MonkeyPatch) -> None:
+    """An opening claims that the events are complete, whatever the log contains."""
     real = EventLog._opening
 
     def opening(self: EventLog, state_offset: int, cause: str) -> Any:
@@ -200,21 +207,21 @@ def missing_events_are_not_said(patch: pytest.MonkeyPatch) -> None:
 
 
 def events_outlive_their_records(patch: pytest.MonkeyPatch) -> None:
-    """What the state's log has lost is told all the same, and stands."""
+    """Events stay valid although the state log has lost their records."""
     patch.setattr(EventLog, "drop_after", lambda self, state_offset: None)
     patch.setattr(event_log, "_is_undone", lambda value, state_offset: False)
 
 
-def aborted_transactions_are_not_told(patch: pytest.MonkeyPatch) -> None:
+def aborted_transactions_are_not_listed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "aborted_between", lambda self, offset, offset_end: [])
 
 
-def all_is_stable_that_is_durable(patch: pytest.MonkeyPatch) -> None:
+def everything_durable_counts_as_stable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "last_stable_offset", property(lambda self: self.high_watermark))
 
 
 def late_batches_are_not_verified(patch: pytest.MonkeyPatch) -> None:
-    """Whoever says that it belongs to a transaction opens one."""
+    """Any batch that claims to belong to a transaction opens one."""
 
     def check(self: Verification, *arguments: Any, **options: Any) -> None:
         arguments[4]({})
@@ -270,20 +277,20 @@ RETENTION = {"counters": 0, "offsets_retention_minutes": 1}
 MUTANTS: list[tuple[Patch, dict[str, Any]]] = [
     (reply_before_durable, {"power_s": 5.0, "fsync_s": 0.2}),
     (parking_released_early, {"power_s": 5.0, "fsync_s": 0.2}),
-    (sync_covers_what_came_later, {"power_s": 3.0, "fsync_s": 0.2, "power_in_write": 0.0}),
-    (failed_sync_is_tried_again, {"power_s": 10.0, "eio_s": 5.0}),
+    (sync_covers_later_writes, {"power_s": 3.0, "fsync_s": 0.2, "power_in_write": 0.0}),
+    (failed_sync_is_retried, {"power_s": 10.0, "eio_s": 5.0}),
     (commits_are_not_fenced, {}),
     (any_generation_passes, {"statics": 1.0, "rebalance_ms": 2_000, "session_ms": 12_000, "groups": 3, "stall_s": 3.0}),
     (assignment_is_not_written, {"kill_s": 10.0}),
     (tombstones_are_not_replayed, {}),
-    (answers_leave_when_they_are_ready, {"fsync_s": 0.05}),
+    (responses_leave_out_of_order, {"fsync_s": 0.05}),
     (parked_joins_are_forgotten, {}),
     (readers_see_what_is_not_durable, {"power_s": 5.0, "fsync_s": 0.2}),
     (producers_are_not_recognised, {"cut_s": 1.0, "network_delay_s": 0.1}),
-    (missing_events_are_not_said, {"events_fail": 0.3}),
+    (missing_events_are_not_declared, {"events_fail": 0.3}),
     (events_outlive_their_records, {"power_s": 3.0, "fsync_s": 1.5, "power_in_write": 0.0, "events_fail": 0.0}),
-    (aborted_transactions_are_not_told, TRANSACTIONS),
-    (all_is_stable_that_is_durable, TRANSACTIONS),
+    (aborted_transactions_are_not_listed, TRANSACTIONS),
+    (everything_durable_counts_as_stable, TRANSACTIONS),
     (late_batches_are_not_verified, TRANSACTIONS | {"stall_s": 3.0, "cut_s": 1.0, "ghosts": 1.0}),
     (open_transactions_are_forgotten_by_a_restart, TRANSACTIONS | {"stop_s": 5.0, "kill_s": 5.0}),
     (compaction_takes_markers_before_their_records, TRANSACTIONS | {"cleaner_backoff_ms": 500}),
@@ -293,12 +300,12 @@ MUTANTS: list[tuple[Patch, dict[str, Any]]] = [
     (offsets_in_use_expire, RETENTION | {"clock_jump_s": 5.0}),
     (offsets_expire_too_early, RETENTION | {"clock_jump_s": 0.0, "think_s": 1.2, "kill_s": 0.0, "power_s": 0.0}),
 ]
-"""What is broken, and how a plan is changed so that it can show."""
+"""The mistake, and changes to the plan under which it can show."""
 
 
 @pytest.mark.parametrize(("mutant", "changes"), MUTANTS, ids=[mutant.__name__ for mutant, _ in MUTANTS])
 def test_a_known_mistake_is_caught(mutant: Patch, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
-    """The tests of the tests: a server with this mistake does not get through a few seeds."""
+    """Tests the simulation itself: a server with this mistake fails within a few seeds."""
     mutant(monkeypatch)
     for seed in range(1, 21):
         plan: Plan = replace(
@@ -306,7 +313,7 @@ def test_a_known_mistake_is_caught(mutant: Patch, changes: dict[str, Any], monke
         )
         broken = simulator.run(plan).broken
         if broken is not None:
-            # What a lost sync takes may show first in a log that is refused, or to a producer whose batch is gone.
+            # A lost sync may show first as a log that is refused, or as an error to a producer whose batch is gone.
             assert re.match(r"I\d+ |a server starts on a sound disk|errors are ones that Kafka returns", broken), broken
             return
     pytest.fail(f"{mutant.__name__} was not caught")

@@ -1,4 +1,4 @@
-"""Known mistakes in streams groups are caught by the simulation."""
+"""The simulation catches known mistakes in streams groups."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,22 +15,22 @@ from coordinator.groups.streams.update import StreamsUpdate
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
-def given_before_it_was_given_up(patch: pytest.MonkeyPatch) -> None:
-    """Every active task passes for free."""
+def assigned_before_it_is_revoked(patch: pytest.MonkeyPatch) -> None:
+    """Every active task counts as free."""
     patch.setattr(StreamsGroup, "owner", lambda self, subtopology_id, number: None)
 
 
-def not_waited_for_revocation(patch: pytest.MonkeyPatch) -> None:
-    """A member that is told to give up tasks is taken to have done so."""
+def revocation_is_not_awaited(patch: pytest.MonkeyPatch) -> None:
+    """A member that must revoke tasks is assumed to have done so."""
     patch.setattr(reconcile, "_has_given_up", lambda owned, tasks: True)
 
 
-def what_is_given_up_stays_taken(patch: pytest.MonkeyPatch) -> None:
+def revoked_tasks_stay_owned(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StreamsGroup, "_disown", lambda self, subtopology_id, numbers, member_id: None)
 
 
 def a_process_has_a_task_twice(patch: pytest.MonkeyPatch) -> None:
-    """Nobody asks what the other threads of a process have."""
+    """The tasks of the other threads of a process are ignored."""
     for asked in ("runs_in", "has_standby"):
         patch.setattr(StreamsGroup, asked, lambda self, subtopology_id, number, process_id: False)
 
@@ -39,20 +39,20 @@ def timers_outlive_their_members(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StreamsUpdate, "disarm_all_of", lambda self, member_id: None)
 
 
-def tasks_are_told_once(patch: pytest.MonkeyPatch) -> None:
-    """Found by this simulation, and so in Kafka."""
+def assigned_tasks_are_sent_only_once(patch: pytest.MonkeyPatch) -> None:
+    """Found by this simulation; Kafka behaves the same."""
     patch.setattr(heartbeat, "_lacks_some", lambda request, member: False)
 
 
 MISTAKES: Mapping[Patch, tuple[str, Mapping[str, Any]]] = {
-    given_before_it_was_given_up: ("I8", {}),
-    not_waited_for_revocation: ("I8", {}),
-    what_is_given_up_stays_taken: ("I", {}),
+    assigned_before_it_is_revoked: ("I8", {}),
+    revocation_is_not_awaited: ("I8", {}),
+    revoked_tasks_stay_owned: ("I", {}),
     a_process_has_a_task_twice: ("I8", {"num_standby_replicas": 1, "members": 5}),
     timers_outlive_their_members: ("I16", {}),
-    tasks_are_told_once: ("I12", {"kill_s": 5.0, "cut_s": 0.5, "members": 2}),
+    assigned_tasks_are_sent_only_once: ("I12", {"kill_s": 5.0, "cut_s": 0.5, "members": 2}),
 }
-"""The mistake -> the invariant that breaks, and how a plan is changed so that it can show."""
+"""The mistake -> the invariant that breaks, and changes to the plan under which it can show."""
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)

@@ -1,4 +1,4 @@
-"""What the tests of the data plane share: an engine on a simulated disk whose syncs and timers happen when told."""
+"""A data plane on a simulated disk, whose syncs and timers happen when the test says so."""
 
 from random import Random
 from struct import pack
@@ -55,7 +55,7 @@ class Timer:
 
 
 class Coordinator:
-    """Stands in for the coordinator of every transaction: says yes, unless told otherwise, and at once unless told to wait."""
+    """A fake coordinator of every transaction: confirms unless `refuses` says otherwise, at once unless `waits` is set."""
 
     def __init__(self):
         self.asked = []
@@ -71,14 +71,14 @@ class Coordinator:
             self.answer()
 
     def answer(self):
-        """Answers what it was asked."""
+        """Answers all open questions."""
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             done()
 
 
 class DataPlane:
-    """An engine, its disk, clock, timers and the worker that syncs when `sync` is called (or at once)."""
+    """A data plane with its disk, clock, timers and a worker that syncs when `sync` is called (or at once)."""
 
     def __init__(self, *, late=False, durability="fsync", disk=None, **config):
         self.disk = disk or SimulatedDisk()
@@ -114,12 +114,12 @@ class DataPlane:
         return self
 
     def killed(self):
-        """The same data after the process died and another one began."""
+        """The same data after the process was killed and started again."""
         self.disk.kill()
         return self.open()
 
     def crashed(self, seed=0):
-        """The same data after the machine lost its power."""
+        """The same data after a power failure."""
         self.disk.crash(Random(seed))
         return self.open()
 
@@ -129,7 +129,7 @@ class DataPlane:
             self.sync()
 
     def sync(self):
-        """Does the disk work that is under way, and what follows from it."""
+        """Runs the jobs of the worker, and those that follow from them."""
         while self.jobs:
             function, done = self.jobs.pop(0)
             try:
@@ -144,7 +144,7 @@ class DataPlane:
         return timer
 
     def advance(self, duration_ms):
-        """Lets time pass and the timers fire that are due."""
+        """Advances the clock and fires the timers that are due."""
         self.clock.advance(duration_ms)
         for timer in [timer for timer in self.timers if timer.due_ms <= self.clock.monotonic_ms()]:
             self.timers.remove(timer)
@@ -207,7 +207,7 @@ class DataPlane:
         return Fetch(self.topics, request, version, answers.append), answers
 
     def fetch(self, topic="t", partition=0, offset=0, **options):
-        """What one partition gives at once."""
+        """The response for one partition, without waiting."""
         _, answers = self.fetch_later([(topic, partition, offset)], **{"max_wait_ms": 0, **options})
         return answers[0].responses[0].partitions[0]
 

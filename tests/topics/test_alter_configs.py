@@ -1,4 +1,4 @@
-"""Settings of a topic that change while it lives: whole or not at all, kept, and in force for the next batch."""
+"""Changes of a topic's settings are atomic, durable, and apply to the next batch."""
 
 import pytest
 
@@ -93,7 +93,7 @@ def test_a_disk_that_fails_changes_nothing(plane):
     assert own(plane) == {"retention.ms": "1000"}
 
 
-def test_a_topic_that_is_being_removed_is_not_there_any_more(plane):
+def test_a_topic_that_is_being_deleted_does_not_exist(plane):
     plane.late = True
     plane.delete("t")
     outcome = change(plane, set_to(retention_ms=5))
@@ -101,14 +101,14 @@ def test_a_topic_that_is_being_removed_is_not_there_any_more(plane):
     assert [error.code for error in outcome] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_the_largest_batch_is_the_new_one(plane):
+def test_a_changed_batch_size_applies_to_the_next_batch(plane):
     data = batch(b"x" * 100)
     assert plane.produce(data).error_code == ErrorCode.NONE
     change(plane, set_to(max_message_bytes=len(data) - 1))
     assert plane.produce(data).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_the_clock_is_the_new_one(plane):
+def test_a_changed_timestamp_type_applies_to_the_next_batch(plane):
     plane.produce(batch(timestamp=NOW_MS - 5))
     change(plane, incremental([ConfigChange("message.timestamp.type", ConfigOp.SET, "LogAppendTime")], LISTS))
     assert plane.produce(batch(timestamp=NOW_MS - 5)).log_append_time_ms == NOW_MS
@@ -120,14 +120,14 @@ def test_keys_are_needed_from_now_on(plane):
     assert plane.produce(batch(key=None)).error_code == ErrorCode.INVALID_RECORD
 
 
-def test_segments_roll_at_the_new_size(plane):
+def test_a_changed_segment_size_applies(plane):
     plane.produce(batch(b"x" * 700_000))
     change(plane, set_to(segment_bytes=1 << 20))
     plane.produce(batch(b"x" * 700_000))
     assert len(plane.topics.partition("t", 0).log.segments) == 2
 
 
-def test_retention_is_the_new_one():
+def test_changed_retention_applies():
     plane = DataPlane(log_retention_check_interval_ms=1000)
     plane.create("t")
     plane.produce(batch(timestamp=NOW_MS - 500))
@@ -138,7 +138,7 @@ def test_retention_is_the_new_one():
     assert plane.topics.partition("t", 0).start_offset == 1
 
 
-def test_settings_given_back_are_the_servers():
+def test_a_removed_setting_falls_back_to_the_servers():
     plane = DataPlane(message_max_bytes=500)
     plane.create("t", configs={"max.message.bytes": "100"})
     assert plane.produce(batch(b"x" * 200)).error_code == ErrorCode.MESSAGE_TOO_LARGE
@@ -153,7 +153,7 @@ def test_a_successor_does_not_inherit_settings(plane):
     assert own(plane) == {}
 
 
-def test_resources_that_are_no_topics_are_kept_alike(plane):
+def test_settings_of_other_resources_are_stored_in_the_same_way(plane):
     outcome = []
     alter(plane.topics, GROUP, "g", replacing({"a": "1"}), lambda _after: None, outcome.append, validate_only=False)
     plane.killed()

@@ -1,4 +1,4 @@
-"""`cleanup.policy=compact`: a reader from the beginning finds the last record of each key, at the offset it always had."""
+"""`cleanup.policy=compact`: a reader from the beginning finds the last record of each key, at its original offset."""
 
 from google_crc32c import value as crc32c
 
@@ -68,7 +68,7 @@ def test_a_topic_whose_policy_changes_is_compacted_from_then_on():
     assert read(plane) == [(1, b"a", b"2"), (2, b"end", b"")]
 
 
-def test_records_without_a_key_from_before_are_kept_and_so_is_what_nobody_can_read():
+def test_older_records_without_keys_and_undecodable_batches_are_kept():
     plane = DataPlane()
     plane.create("t", configs=SMALL | {"cleanup.policy": "delete"})
     nonsense = bytearray(batch(b"x", key=b"a"))
@@ -103,7 +103,7 @@ def test_a_record_older_than_the_lag_makes_cleaning_due_however_little_there_is(
     assert is_due(log, NOW_MS + 1501)
 
 
-def test_a_topic_may_go_and_come_back_at_any_step_of_its_cleaning():
+def test_a_topic_may_be_deleted_and_recreated_at_any_step_of_its_compaction():
     for step in range(8):
         plane = DataPlane()
         plane.create("t", configs=SMALL)
@@ -122,7 +122,7 @@ def test_a_topic_may_go_and_come_back_at_any_step_of_its_cleaning():
         assert read(plane) == [(0, b"a", b"new")]
 
 
-def test_a_reader_of_what_is_committed_is_told_what_to_leave_out_behind_a_segment_that_became_empty():
+def test_aborted_transactions_are_listed_behind_a_segment_that_compaction_emptied():
     plane = DataPlane(producer_id_expiration_ms=1)
     plane.create("t", configs=SMALL)
 

@@ -1,4 +1,4 @@
-"""CreateTopics and DeleteTopics: every topic is judged by itself; the codes and words are those of Kafka 4.4."""
+"""CreateTopics and DeleteTopics: every topic is validated by itself, with the error codes and messages of Kafka 4.4."""
 
 import pytest
 
@@ -116,7 +116,7 @@ def test_existing_and_colliding_names():
     )
 
 
-def test_validation_alone_makes_nothing():
+def test_validate_only_creates_nothing():
     plane = DataPlane()
     checked = plane.create("t", 3, validate_only=True)
     assert (checked.error_code, checked.num_partitions) == (ErrorCode.NONE, 3)

@@ -1,4 +1,4 @@
-"""Partitions that are added: there for everybody at once, or not at all, and kept."""
+"""CreatePartitions: the new partitions become visible together or not at all, and survive a restart."""
 
 import pytest
 
@@ -97,7 +97,7 @@ def test_the_bound_is_on_what_one_request_adds():
     assert errors(grow(plane, [("t", 6)])) == [ErrorCode.NONE]
 
 
-def test_the_shards_of_the_groups_are_as_many_as_they_are(plane):
+def test_the_number_of_group_shards_cannot_change(plane):
     plane.topics.attach_internal("__consumer_offsets", [])
     assert errors(grow(plane, [("__consumer_offsets", 60)])) == [ErrorCode.POLICY_VIOLATION]
 

@@ -1,4 +1,4 @@
-"""Records that are deleted stay deleted, whatever happens to the process or the machine."""
+"""Deleted records stay deleted, whatever happens to the process or the machine."""
 
 from errno import EIO
 
@@ -69,7 +69,7 @@ def test_the_groups_log_is_not_for_clients_to_delete(plane):
     assert delete(plane, 1, topic="__consumer_offsets") == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
 
 
-def test_a_disk_that_fails_is_said(plane):
+def test_a_disk_failure_is_reported(plane):
     plane.disk.sync_errors.append(EIO)
     assert delete(plane, 3) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
     assert plane.fetch(offset=0).error_code == ErrorCode.NONE

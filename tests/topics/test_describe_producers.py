@@ -1,4 +1,4 @@
-"""DescribeProducers: what each partition remembers of who wrote to it."""
+"""DescribeProducers: the producers of each partition."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def producers(plane):
     ]
 
 
-def test_idempotent_and_transactional_producers_are_told(plane):
+def test_idempotent_and_transactional_producers_are_described(plane):
     plane.produce(batch())
     plane.produce(batch(b"a", b"b", producer_id=9, epoch=3, sequence=0))
     plane.produce(batch(producer_id=7, epoch=0, sequence=0, attributes=16), version=11, transactional_id="x")
@@ -41,7 +41,7 @@ def test_idempotent_and_transactional_producers_are_told(plane):
     assert producers(plane)[0] == (7, 1, -1, 5, -1)
 
 
-def test_the_same_is_told_after_a_restart(plane):
+def test_the_description_is_the_same_after_a_restart(plane):
     plane.produce(batch(producer_id=7, epoch=0, sequence=0, attributes=16), version=11, transactional_id="x")
     before = producers(plane)
     plane.killed()

@@ -1,4 +1,4 @@
-"""Fetch: how much, in which order, what is an error, and when a waiting reader is woken."""
+"""Fetch: sizes, order, errors, and when a waiting reader is woken."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_an_offset_outside_the_log(plane):
     assert plane.fetch(offset=3).error_code == ErrorCode.NONE
 
 
-def test_a_reader_of_a_lost_tail_is_told_where_its_history_ends(plane):
+def test_a_reader_of_a_lost_tail_learns_where_its_history_ends(plane):
     asked = {"last_fetched_epoch": 0}
     data = at_once(plane, [("t", 0, 7, asked)]).responses[0].partitions[0]
     assert (data.error_code, data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 0, 3)
@@ -93,7 +93,7 @@ def test_leader_epochs(plane):
     assert error(last_fetched_epoch=5) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_followers_have_no_business_here(plane):
+def test_followers_are_refused(plane):
     assert plane.fetch(replica_id=5).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

@@ -1,4 +1,4 @@
-"""Fetch sessions: what is remembered of them, for how long, and what happens to them when the world changes."""
+"""Fetch sessions: their contents, their eviction, and how they follow changes of topics."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def ask(plane, *partitions, session=0, epoch=0, forget=(), **options):
     return answers[0] if answers else answers
 
 
-def told(answer):
+def partitions_of(answer):
     return [(p.partition_index, p.error_code, p.high_watermark) for t in answer.responses for p in t.partitions]
 
 
@@ -39,7 +39,7 @@ def test_beyond_the_slots_a_session_is_declined(plane):
     for _ in range(3):
         assert ask(plane, (0, 0)).session_id > 0
     declined = ask(plane, (0, 0))
-    assert (declined.session_id, told(declined)) == (0, [(0, 0, 0)])
+    assert (declined.session_id, partitions_of(declined)) == (0, [(0, 0, 0)])
 
 
 def test_without_slots_there_are_no_sessions():
@@ -87,20 +87,20 @@ def test_partitions_that_gave_records_are_read_last_the_next_time(plane):
     for index in range(3):
         plane.produce(batch(b"x" * 500), partition=index)
     session = ask(plane, (0, 0), (1, 0), (2, 0), max_bytes=10).session_id
-    order = [told(ask(plane, session=session, epoch=epoch, max_bytes=10))[0][0] for epoch in (1, 2, 3, 4)]
+    order = [partitions_of(ask(plane, session=session, epoch=epoch, max_bytes=10))[0][0] for epoch in (1, 2, 3, 4)]
     assert order == [0, 1, 2, 0]
 
 
-def test_a_request_that_waits_has_told_nothing_yet(plane):
+def test_a_waiting_request_has_not_updated_its_session(plane):
     session = ask(plane, (0, 0), (1, 0)).session_id
     _, waiting = plane.fetch_later([], session_id=session, session_epoch=1, min_bytes=100_000)
     plane.produce(batch(), partition=1)
     assert waiting == []
     plane.advance(500)
-    assert told(waiting[0]) == [(1, 0, 1)]
+    assert partitions_of(waiting[0]) == [(1, 0, 1)]
 
 
-def test_a_request_overtaken_by_the_next_one_is_told_so(plane):
+def test_a_request_overtaken_by_the_next_one_is_refused(plane):
     session = ask(plane, (0, 0)).session_id
     _, waiting = plane.fetch_later([], session_id=session, session_epoch=1)
     assert ask(plane, session=session, epoch=2).error_code == ErrorCode.NONE
@@ -111,9 +111,9 @@ def test_a_request_overtaken_by_the_next_one_is_told_so(plane):
 def test_a_topic_that_goes_and_comes_back_is_found_by_its_name(plane):
     session = ask(plane, (0, 0)).session_id
     plane.delete("t")
-    assert told(ask(plane, session=session, epoch=1)) == [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+    assert partitions_of(ask(plane, session=session, epoch=1)) == [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
     plane.create("t")
-    assert told(ask(plane, session=session, epoch=2)) == [(0, 0, 0)]
+    assert partitions_of(ask(plane, session=session, epoch=2)) == [(0, 0, 0)]
 
 
 def test_a_topic_that_goes_and_comes_back_has_another_id(plane):
@@ -124,7 +124,7 @@ def test_a_topic_that_goes_and_comes_back_has_another_id(plane):
     plane.create("t")
     for epoch in (1, 2):
         _, answers = plane.fetch_later([], version=13, max_wait_ms=0, session_id=session, session_epoch=epoch)
-        assert told(answers[0]) == [(0, ErrorCode.UNKNOWN_TOPIC_ID, -1)]
+        assert partitions_of(answers[0]) == [(0, ErrorCode.UNKNOWN_TOPIC_ID, -1)]
 
 
 def test_deleted_records_are_news(plane):

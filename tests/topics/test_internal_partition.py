@@ -1,4 +1,4 @@
-"""A shard's log as consumers see it: what is open in it, and what was aborted, as of any other partition."""
+"""A shard's log as consumers see it, with open and aborted transactions like any other partition."""
 
 import pytest
 
@@ -62,14 +62,14 @@ def test_the_last_stable_offset_follows_the_log(plane):
     assert committed(plane, offset=4) == (6, [])
 
 
-def test_a_marker_wakes_who_waits_for_what_is_committed(plane):
+def test_a_marker_wakes_readers_of_committed_records(plane):
     write(plane, producer=5)
     _, answers = plane.fetch_later([(TOPIC, 0, 0)], isolation_level=COMMITTED)
     end(plane, 5, commit=True)
     assert answers[0].responses[0].partitions[0].last_stable_offset == 2
 
 
-def test_what_compaction_took_is_not_told_any_more(plane):
+def test_transactions_that_compaction_removed_are_no_longer_listed(plane):
     write(plane, producer=5)
     end(plane, 5, commit=False)
     write(plane, b"other")

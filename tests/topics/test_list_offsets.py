@@ -1,4 +1,4 @@
-"""ListOffsets: the places with names, the times, and what an old version may ask for."""
+"""ListOffsets: special places, timestamps, and what older versions may ask for."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_a_number_below_zero_without_a_place(plane):
     assert plane.offset_at(-7).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_an_isolation_level_that_there_is_not(plane):
+def test_an_unknown_isolation_level(plane):
     with pytest.raises(KafkaError) as error:
         plane.offset_at(-1, isolation=5)
     assert error.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -70,7 +70,7 @@ def test_unknown_places_and_epochs(plane):
     assert plane.offset_at(-1, epoch=-2).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_a_partition_asked_twice_is_the_clients_mistake(plane):
+def test_a_partition_asked_for_twice_is_an_invalid_request(plane):
     asked = [ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in (0, 1, 0)]
     request = ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=asked)])
     answers = []

@@ -1,4 +1,4 @@
-"""Produce: what is refused and how, what a batch becomes, and when its producer hears of it."""
+"""Produce: which batches are refused and how, what is appended, and when the producer is answered."""
 
 from errno import EIO
 
@@ -57,7 +57,7 @@ def test_batches_get_the_next_offsets_and_keep_their_bytes(plane):
         (batch(b"x" * 1_048_588), "MESSAGE_TOO_LARGE"),
     ],
 )
-def test_what_is_no_single_whole_batch_is_refused_before_the_log_is_looked_at(plane, data, error):
+def test_anything_but_one_whole_batch_is_refused_before_the_log_is_consulted(plane, data, error):
     assert refused(plane, data) == (error, -1)
 
 
@@ -101,7 +101,7 @@ def test_unknown_places(plane):
     assert plane.produce(batch(), topic="__consumer_offsets").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_a_topic_named_twice_is_answered_once_and_of_a_partition_the_last_batch_counts(plane):
+def test_a_topic_named_twice_has_one_answer_and_the_last_batch_of_a_partition_counts(plane):
     ((response, _),) = plane.produce_many({("t", 0): batch(b"first"), ("t", 1): batch()})
     assert [[part.index for part in topic.partition_responses] for topic in response.responses] == [[0, 1]]
     request = ProduceRequest(acks=-1)
@@ -175,7 +175,7 @@ def test_the_answer_leaves_when_every_partition_is_durable():
     assert plane.fetch().high_watermark == 1
 
 
-def test_acks_0_waits_for_nothing_and_tells_of_failure_alone():
+def test_acks_0_waits_for_nothing_and_reports_only_failures():
     plane = DataPlane(late=True)
     plane.create("t")
     plane.sync()
@@ -212,7 +212,7 @@ def test_a_full_disk_refuses_a_batch_and_takes_the_next_when_there_is_space(plan
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1), "the refused attempt is not remembered"
 
 
-def test_partitions_are_told_full_until_there_is_space(plane):
+def test_partitions_are_reported_full_until_there_is_space(plane):
     plane.produce(batch())
     plane.disk.capacity_bytes = 0
     plane.produce(batch())
@@ -225,7 +225,7 @@ def test_partitions_are_told_full_until_there_is_space(plane):
     assert [state for _, state, _ in plane.topics.partition_states()] == ["active", "full"], "nothing was refused since"
 
 
-def test_a_failed_partition_is_told_with_the_reason(plane):
+def test_a_failed_partition_is_reported_with_the_reason(plane):
     plane.disk.sync_errors.append(EIO)
     plane.produce(batch())
     assert [state for _, state, _ in plane.topics.partition_states()] == ["failed", "active"]

@@ -1,4 +1,4 @@
-"""A restart knows the producers it knew, from the snapshot or from the log, and never keeps the loop waiting for it."""
+"""A restart restores the producers, from the snapshot or from the log, and never blocks the loop for it."""
 
 from random import Random
 
@@ -33,7 +33,7 @@ def retried(plane, count):
     return [send(plane, sequence).base_offset for sequence in range(10 - count, 11)]
 
 
-def test_what_is_written_is_read():
+def test_a_file_is_read_as_it_was_written():
     producers = ProducerState(1000)
     for producer in (5, 9, 2):
         for sequence in range(7):
@@ -49,7 +49,7 @@ def test_what_is_written_is_read():
     assert again.first_open_offset == 2
 
 
-def test_what_is_not_whole_is_nothing():
+def test_a_damaged_file_is_ignored():
     producers = ProducerState(1000)
     producers.append(5, 0, AppendedBatch(0, 0, 0, NOW_MS), NOW_MS, transactional=False)
     whole = encode(1, producers)
@@ -106,8 +106,8 @@ def test_a_producer_outlives_its_records(plane):
 
 
 @pytest.mark.parametrize("how", ["deleted", "retired"])
-def test_a_producer_outlives_its_records_though_the_snapshot_was_lost(plane, how):
-    """Another one is made before the records go."""
+def test_a_producer_outlives_its_records_even_if_the_snapshot_was_lost(plane, how):
+    """Another snapshot is made before the records are deleted."""
     for sequence in range(4):
         send(plane, sequence)
     plane.produce(batch(timestamp=NOW_MS + 500))
@@ -148,7 +148,7 @@ def test_a_long_walk_is_done_in_a_worker_and_keeps_the_order(plane, monkeypatch)
     assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 9), (0, 11), (0, 12), (0, 10)]
 
 
-def test_a_topic_deleted_meanwhile_is_said_to_be_gone(plane, monkeypatch):
+def test_a_topic_deleted_meanwhile_is_unknown(plane, monkeypatch):
     send(plane, 0)
     monkeypatch.setattr(producer_walk, "WALK_BYTES", -1)
     plane.killed()
@@ -190,14 +190,14 @@ def test_a_snapshot_of_a_log_that_lost_its_end_is_forgotten(plane):
     assert not plane.disk.exists(FILE) or decode(plane.disk.read(FILE)).offset <= 2
 
 
-def test_that_there_were_no_idempotent_producers_need_not_be_found_out_again(plane):
+def test_a_log_without_idempotent_producers_is_not_read_again(plane):
     for at in range(5):
         plane.produce(batch(timestamp=NOW_MS + at * 10))
     plane.topics.close()
     assert decode(plane.disk.read(FILE)) == (5, [])
 
 
-def test_a_full_disk_costs_the_snapshot_and_nothing_else(plane):
+def test_a_full_disk_only_affects_the_snapshot(plane):
     for sequence in range(3):
         send(plane, sequence)
     log = plane.topics.partition("t", 0).log
@@ -208,7 +208,7 @@ def test_a_full_disk_costs_the_snapshot_and_nothing_else(plane):
     assert send(plane, 3).base_offset == 3
 
 
-def test_the_time_of_silence_goes_on_over_a_restart():
+def test_a_restart_does_not_reset_the_expiry_of_producers():
     plane = DataPlane(producer_id_expiration_ms=1000)
     plane.create("t")
     send(plane, 0)
@@ -221,7 +221,7 @@ def test_the_time_of_silence_goes_on_over_a_restart():
     assert send(plane, 9, at=0).error_code == ErrorCode.NONE
 
 
-def test_silent_producers_are_forgotten_though_nobody_writes():
+def test_silent_producers_expire_even_if_nobody_writes():
     plane = DataPlane(producer_id_expiration_ms=1000, log_retention_check_interval_ms=500)
     plane.create("t", configs={"retention.ms": "-1"})
     send(plane, 0)
@@ -233,7 +233,7 @@ def test_silent_producers_are_forgotten_though_nobody_writes():
     assert len(producers) == 0
 
 
-def test_made_up_producers_have_a_bound(monkeypatch):
+def test_the_number_of_producers_is_bounded(monkeypatch):
     monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 10)
     plane = DataPlane()
     plane.create("t")

@@ -1,4 +1,4 @@
-"""Idempotent producers: a retry is answered as the first attempt was, a gap is refused, and a restart forgets neither."""
+"""Idempotent producers: a retry gets the answer of the first attempt, a gap is refused, also after a restart."""
 
 from errno import ENOSPC
 from functools import partial
@@ -100,7 +100,7 @@ def test_a_retry_of_a_batch_on_its_way_waits_for_the_same_disk():
     assert [answers[0][0].responses[0].partition_responses[0].base_offset for answers in (first, second)] == [0, 0]
 
 
-def test_who_wrote_nothing_for_a_day_is_forgotten(plane):
+def test_a_producer_expires_after_a_day_without_writes(plane):
     send(plane, 0, producer_id=1)
     plane.clock.advance(86_400_001)
     send(plane, 0, producer_id=2)
@@ -115,7 +115,7 @@ def test_old_timestamps_do_not_shorten_the_memory(plane):
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4), st.booleans()), max_size=30))
-def test_whatever_is_sent_twice_is_kept_once(steps):
+def test_repeated_batches_are_appended_once(steps):
     """A producer that numbers its batches and repeats some of them at once: offsets as if it had repeated none."""
     state = ProducerState(1_000_000)
     check = partial(state.check_batch, transactional=False, guard=None)
@@ -133,7 +133,7 @@ def test_whatever_is_sent_twice_is_kept_once(steps):
             check(producer_id, 0, sequence + count + 1, 1)
 
 
-def test_what_a_full_disk_took_back_is_forgotten():
+def test_batches_refused_by_a_full_disk_are_not_remembered():
     """Two batches wait for a sync that finds no space: both are refused, and neither is known when it comes again."""
     plane = DataPlane(late=True)
     plane.create("t")
@@ -149,7 +149,7 @@ def test_what_a_full_disk_took_back_is_forgotten():
     assert [send(plane, 2), send(plane, 1), send(plane, 2)] == ["OUT_OF_ORDER_SEQUENCE_NUMBER", 1, 2]
 
 
-def test_a_transaction_that_a_full_disk_took_back_is_not_open():
+def test_a_transaction_refused_by_a_full_disk_is_not_open():
     plane = DataPlane(late=True)
     plane.create("t")
     plane.sync()

@@ -1,4 +1,4 @@
-"""Which topics there are: creation and deletion are whole or not at all, and survive what may happen to a process."""
+"""The registry of topics: creation and deletion are atomic and survive crashes."""
 
 from errno import EIO
 
@@ -30,7 +30,7 @@ def test_nobody_sees_a_topic_before_it_is_durable():
     assert plane.topics.topic_id("t") is not None
 
 
-def test_a_name_under_way_cannot_be_made_again():
+def test_a_topic_that_is_being_created_cannot_be_created_again():
     plane = DataPlane(late=True)
     plane.create("a.b")
     assert plane.create("a.b").error_code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -142,7 +142,7 @@ def test_a_deletion_waits_for_the_disk_work_of_its_partitions():
     assert plane.topics.topic_id("t") is not None
 
 
-def test_folders_of_no_topic_are_told_and_left_alone():
+def test_folders_of_no_topic_are_reported_and_left_alone():
     plane = DataPlane()
     plane.disk.make_folder(f"{FOLDER}/somebody-0")
     plane.killed()
@@ -214,7 +214,7 @@ def test_the_groups_log_is_an_internal_topic_that_keeps_its_id():
 
 
 def came_and_went(monkeypatch, superfluous=20):
-    """A data plane whose metadata log has much to forget."""
+    """A data plane whose metadata log has many obsolete records."""
     monkeypatch.setattr("coordinator.topics.metadata_log.RECORDS_SUPERFLUOUS", superfluous)
     plane = DataPlane()
     plane.create("stays", 3, {"retention.ms": "5"})
@@ -226,49 +226,49 @@ def came_and_went(monkeypatch, superfluous=20):
     return plane
 
 
-def told(plane):
+def described(plane):
     registry = plane.topics.registry
     return dict(registry.topics), registry.next_producer_id, registry.collisions
 
 
-def test_a_start_forgets_how_topics_came_and_went(monkeypatch):
+def test_a_start_compacts_the_history_of_topics(monkeypatch):
     plane = came_and_went(monkeypatch)
-    before, size = told(plane), plane.topics.metadata.size_bytes
+    before, size = described(plane), plane.topics.metadata.size_bytes
     plane.killed()
     assert plane.topics.metadata.size_bytes < size / 2
-    assert told(plane) == before
+    assert described(plane) == before
     assert plane.fetch("stays").high_watermark == 1
     assert plane.facts[-1].name == "metadata_log_compacted"
     plane.killed()
-    assert told(plane) == before
+    assert described(plane) == before
     assert plane.create("goes").error_code == ErrorCode.NONE
     plane.crashed()
     assert {"goes", "stays"} == set(plane.topics.registry.topics)
 
 
 @pytest.mark.parametrize("cut_at", range(1, 25))
-def test_a_power_cut_while_the_metadata_log_is_written_anew_changes_nothing(monkeypatch, cut_at):
+def test_a_power_cut_while_the_metadata_log_is_rewritten_changes_nothing(monkeypatch, cut_at):
     plane = came_and_went(monkeypatch)
-    before = told(plane)
+    before = described(plane)
     plane.disk.kill()
     plane.disk.cut_after(cut_at)
     try:
         plane.open()
     except PowerCut:
         plane.crashed(seed=cut_at)
-    assert told(plane) == before
+    assert described(plane) == before
     plane.killed()
-    assert told(plane) == before
+    assert described(plane) == before
 
 
 def test_a_full_disk_leaves_the_metadata_log_as_it_was(monkeypatch):
     plane = came_and_went(monkeypatch)
-    before = told(plane)
+    before = described(plane)
     plane.disk.capacity_bytes = plane.disk.used_bytes() + 100
     plane.killed()
-    assert told(plane) == before
+    assert described(plane) == before
     assert plane.facts[-1].name == "metadata_log_not_compacted"
     plane.disk.capacity_bytes = None
     plane.killed()
-    assert told(plane) == before
+    assert described(plane) == before
     assert plane.facts[-1].name == "metadata_log_compacted"

@@ -1,4 +1,4 @@
-"""How many bytes became stable, however many transactions were open."""
+"""Counting the bytes that become stable, with any number of open transactions."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from coordinator.topics.stability import PLACES_MAX, Stability
 
 
-def test_what_waits_behind_one_transaction_is_kept_in_few_numbers():
+def test_bytes_behind_one_open_transaction_share_a_few_counters():
     stability = Stability()
     for offset in range(10_000):
         stability.hold(offset, 10, begins=True)

@@ -1,4 +1,4 @@
-"""What readers of committed records see is what a plain fold over everything that was written says, whatever happens."""
+"""Readers of committed records see what a plain fold over all appends gives, whatever happens."""
 
 import pytest
 from hypothesis import given, settings
@@ -55,7 +55,7 @@ class Model:
 
 
 def seen(plane, max_bytes):
-    """Records as a client takes them that leaves out what it is told to, from the beginning, an answer at a time."""
+    """The records that a client reads from the beginning, one response at a time, skipping aborted ones."""
     found, offset = [], plane.topics.partition("t", 0).start_offset
     while True:
         answer = plane.fetch(offset=offset, isolation_level=COMMITTED, max_bytes=max_bytes)
@@ -128,7 +128,7 @@ class World:
             self.plane.topics.close()
         snapshot = f"{FOLDER}/t-0/producer-snapshot"
         if seed == 0 and not self.model.start_offset and self.plane.disk.exists(snapshot):
-            # It can be torn. (A producer whose records were deleted then has to begin anew.)
+            # It can be torn. (A producer whose records were deleted then has to begin again.)
             self.plane.disk.remove(snapshot)
         self.plane.crashed(seed) if how == "crash" else self.plane.killed()
 
@@ -197,7 +197,7 @@ def test_readers_see_what_was_committed_and_nothing_else(steps, compacts, strict
 
 @pytest.mark.parametrize("snapshots", [True, False])
 def test_the_power_may_go_at_any_moment_of_a_cleaning(snapshots):
-    """Segments and their lists of aborted transactions take the place of the old ones together, or not at all."""
+    """Segments and their lists of aborted transactions replace the old ones together, or not at all."""
     operations, finished = 1, False
     while not finished:
         for seed in range(4):

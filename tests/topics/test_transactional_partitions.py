@@ -1,4 +1,4 @@
-"""Transactions in a partition: what is taken, what readers of committed records see and when, what a restart remembers."""
+"""Transactions in a partition: what is accepted, what readers of committed records see, what survives a restart."""
 
 from random import Random
 
@@ -37,7 +37,7 @@ def send(plane, sequence=0, *values, version=11, partition=0, transactional_id="
 
 
 def fetched(plane, offset=0, **options):
-    """The answers of a reader of what is committed that goes on until there is no more."""
+    """The responses to a reader of committed records that reads to the end."""
     while True:
         answer = plane.fetch(offset=offset, isolation_level=COMMITTED, **options)
         assert answer.error_code == 0
@@ -48,12 +48,12 @@ def fetched(plane, offset=0, **options):
 
 
 def aborted(plane, offset=0):
-    """First offsets of the transactions that it is told to leave out."""
+    """First offsets of the aborted transactions in the responses."""
     return sorted({one.first_offset for answer in fetched(plane, offset) for one in answer.aborted_transactions})
 
 
 def committed(plane, offset=0, **options):
-    """Offsets of the records that it takes for committed."""
+    """Offsets of the records that the reader regards as committed."""
     seen, aborting = [], set()
     for answer in fetched(plane, offset, **options):
         left_out = {}
@@ -112,7 +112,7 @@ def test_a_partition_that_is_refused_does_not_stop_the_others(plane):
 
 
 @pytest.mark.parametrize(
-    ("said", "version", "told"),
+    ("error", "version", "expected"),
     [
         ("INVALID_TXN_STATE", 10, "INVALID_TXN_STATE"),
         ("TRANSACTION_ABORTABLE", 11, "TRANSACTION_ABORTABLE"),
@@ -124,9 +124,9 @@ def test_a_partition_that_is_refused_does_not_stop_the_others(plane):
         ("COORDINATOR_LOAD_IN_PROGRESS", 11, "NOT_ENOUGH_REPLICAS"),
     ],
 )
-def test_what_the_coordinator_says_is_told_as_the_producer_expects_it(plane, said, version, told):
-    plane.coordinator.refuses = {("t", 0): ErrorCode[said]}
-    assert send(plane, version=version) == told
+def test_errors_of_the_coordinator_are_translated_for_producers(plane, error, version, expected):
+    plane.coordinator.refuses = {("t", 0): ErrorCode[error]}
+    assert send(plane, version=version) == expected
     assert plane.topics.partition("t", 0).next_offset == 0
 
 
@@ -153,7 +153,7 @@ def test_plain_batches_of_a_transactional_producer(plane):
     assert plane.produce(plain, version=11).error_code == ErrorCode.INVALID_TXN_STATE
 
 
-def test_an_epoch_that_is_over_is_not_even_asked_about(plane):
+def test_an_old_epoch_is_refused_without_asking_the_coordinator(plane):
     send(plane, 0, epoch=3)
     plane.end(epoch=3)
     plane.coordinator.asked.clear()
@@ -202,8 +202,8 @@ def test_the_lowest_sequence_that_was_verified_goes_first(plane):
     assert [send(plane, 0), send(plane, 1)] == [0, 1]
 
 
-def test_an_answer_from_before_a_marker_is_worth_nothing(plane):
-    """Else a batch that came too late would open a transaction that nobody ends."""
+def test_an_answer_from_before_a_marker_is_void(plane):
+    """Otherwise a delayed batch would open a transaction that nobody ends."""
     plane.coordinator.waits = True
     answers = plane.produce_many({("t", 0): txn_batch()}, version=11, transactional_id="x")
     assert plane.end(commit=False) == "NONE"
@@ -221,7 +221,7 @@ def test_under_version_2_the_marker_of_the_last_transaction_does_not_end_the_nex
     assert answers[0][0].responses[0].partition_responses[0].base_offset == 2
 
 
-def test_nothing_is_answered_before_the_coordinator_did(plane):
+def test_the_response_waits_for_the_coordinator(plane):
     plane.coordinator.waits = True
     answers = plane.produce_many({("t", 0): txn_batch(), ("t", 1): batch()}, version=11, transactional_id="x")
     assert answers == []
@@ -230,7 +230,7 @@ def test_nothing_is_answered_before_the_coordinator_did(plane):
 
 
 def test_only_what_waits_for_the_coordinator_holds_up_the_connection(plane, monkeypatch):
-    """Else the next batch of the connection could come before; and a producer's pipeline is not stopped without need."""
+    """Otherwise the next batch of the connection could overtake it; other requests are not held up."""
     plane.coordinator.waits = True
     plane.produce_many({("t", 0): txn_batch(0)}, version=11, transactional_id="x")
     assert plane.waits
@@ -246,7 +246,7 @@ def test_only_what_waits_for_the_coordinator_holds_up_the_connection(plane, monk
     assert plane.waits, "nobody knows yet what is open"
 
 
-def test_without_acks_the_producer_still_hears_that_it_was_refused(plane):
+def test_without_acks_the_connection_still_learns_of_a_refusal(plane):
     plane.coordinator.refuses = {("t", 0): ErrorCode.INVALID_TXN_STATE}
     ((_, failed),) = plane.produce_many({("t", 0): txn_batch()}, version=11, transactional_id="x", acks=0)
     assert failed
@@ -274,7 +274,7 @@ def test_a_repeated_marker_does_no_harm(plane):
     assert committed(plane) == [0]
 
 
-def test_a_marker_for_who_never_wrote_here(plane):
+def test_a_marker_for_an_unknown_producer(plane):
     assert plane.end(producer_id=99, commit=False) == "NONE"
     assert plane.fetch().last_stable_offset == 1
     assert plane.end(partition=5) == "UNKNOWN_TOPIC_OR_PARTITION"
@@ -318,7 +318,7 @@ def test_an_old_epoch_is_refused_after_the_marker_of_a_new_one(plane):
     assert plane.produce(batch(producer_id=7, epoch=0, sequence=1)).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_marker_bears_the_time_of_its_append_where_all_do():
+def test_a_marker_has_the_append_time_in_a_topic_with_log_append_time():
     plane = DataPlane()
     plane.create("t", configs={"message.timestamp.type": "LogAppendTime"})
     send(plane, 0)
@@ -386,7 +386,7 @@ def test_times_beyond_the_last_stable_offset_are_not_found(plane):
     assert plane.offset_at(NOW_MS + 1, isolation=COMMITTED).offset == 1
 
 
-def test_a_marker_wakes_who_waits_for_what_is_committed(plane):
+def test_a_marker_wakes_readers_of_committed_records(plane):
     send(plane, 0)
     plane.produce(batch())
     _, answers = plane.fetch_later([("t", 0, 0)], isolation_level=COMMITTED)
@@ -483,7 +483,7 @@ def test_a_restart_remembers_what_is_open_and_what_was_aborted(end, segments):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_list_that_is_torn_or_gone_is_read_again_from_the_log(seed):
+def test_a_damaged_list_of_aborted_transactions_is_rebuilt_from_the_log(seed):
     plane = DataPlane()
     plane.create("t", configs=SMALL_SEGMENTS)
     random = Random(seed)
@@ -505,7 +505,7 @@ def test_a_list_that_is_torn_or_gone_is_read_again_from_the_log(seed):
     assert aborted(plane) == [0, 2, 4, 6, 8, 10]
 
 
-def test_segments_that_go_take_their_lists_along():
+def test_deleted_segments_take_their_lists_of_aborted_transactions_with_them():
     plane = DataPlane()
     plane.create("t", configs=SMALL_SEGMENTS)
     for at in range(6):
@@ -518,7 +518,7 @@ def test_segments_that_go_take_their_lists_along():
     assert [one.first_offset for one in answer.aborted_transactions] == [10]
 
 
-def test_a_reader_waits_until_it_is_known_what_is_open(plane, monkeypatch):
+def test_a_reader_waits_until_the_open_transactions_are_known(plane, monkeypatch):
     send(plane, 0)
     plane.killed()
     monkeypatch.setattr(producer_walk, "WALK_BYTES", -1)

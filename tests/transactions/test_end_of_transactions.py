@@ -1,4 +1,4 @@
-"""The end of a transaction: decided once, delivered until all have it, completed; with the epochs of both protocols."""
+"""The end of a transaction: decided once, delivered to every partition, completed; with the epochs of both protocols."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_below_version_2_the_epoch_stays(world, commit):
 
 
 @COMMITTED_AND_ABORTED
-def test_while_markers_are_under_way_everybody_is_told_to_come_again(world, commit):
+def test_while_markers_are_being_delivered_every_request_has_to_be_retried(world, commit):
     producer = begun(world)
     after = world.end(producer, commit)
     world.sync()
@@ -107,7 +107,7 @@ def test_an_abort_of_nothing_gives_a_new_epoch(world):
 
 
 @COMMITTED_AND_ABORTED
-def test_a_load_delivers_what_was_decided_and_nothing_else(world, commit):
+def test_a_load_delivers_decided_transactions_and_nothing_else(world, commit):
     producer = begun(world, ("t", 0), ("t", 1))
     world.load()
     assert world.deliveries == []
@@ -123,7 +123,7 @@ def test_a_load_delivers_what_was_decided_and_nothing_else(world, commit):
     assert world.known.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
 
 
-def test_a_decision_that_the_log_lost_was_none(world):
+def test_a_decision_that_the_log_lost_has_no_effect(world):
     producer = begun(world)
     world.end(producer, commit=True)
     world.load(kept=world.durable)
@@ -132,7 +132,7 @@ def test_a_decision_that_the_log_lost_was_none(world):
     assert world.end(producer, commit=False) == (1000, 1)
 
 
-def test_news_of_an_earlier_transaction_complete_nothing(world):
+def test_the_completion_of_an_earlier_transaction_has_no_effect(world):
     producer = begun(world)
     world.end(producer)
     world.sync()

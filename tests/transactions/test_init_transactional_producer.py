@@ -1,4 +1,4 @@
-"""InitProducerId with a transactional id, where a conversation with a server does not lead: exhausted epochs, missing ids."""
+"""InitProducerId with a transactional id, in cases that a scenario cannot reach: exhausted epochs, no producer ids."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_an_epoch_that_cannot_grow_is_replaced_by_a_new_producer_id(world):
     assert (world.known.previous_producer_id, world.known.state) == (1000, State.EMPTY)
 
 
-def test_a_producer_that_goes_on_with_the_last_epoch_gets_a_new_id_and_may_repeat_that(world):
+def test_a_producer_that_recovers_at_the_last_epoch_gets_a_new_id_and_may_retry(world):
     world.init()
     world.put(epoch=EPOCH_EXHAUSTED)
     assert world.init((1000, EPOCH_EXHAUSTED)) == (1001, 0)
@@ -29,14 +29,14 @@ def test_a_producer_that_goes_on_with_the_last_epoch_gets_a_new_id_and_may_repea
     assert world.init((1001, 0)) == (1001, 1)
 
 
-def test_who_names_an_older_epoch_is_fenced_also_when_the_current_one_is_exhausted(world):
+def test_an_older_epoch_is_fenced_also_when_the_current_one_is_exhausted(world):
     world.init()
     world.put(epoch=EPOCH_EXHAUSTED)
     assert world.init((1000, EPOCH_EXHAUSTED - 1)) is ErrorCode.PRODUCER_FENCED
     assert world.state.fenced == {"InitProducerId": 1}
 
 
-def test_without_a_producer_id_at_hand_the_client_asks_again(world):
+def test_without_a_ready_producer_id_the_client_retries(world):
     world.ids.exhausted = True
     assert world.init() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert world.known is None

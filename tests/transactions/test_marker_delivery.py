@@ -1,4 +1,4 @@
-"""Markers reach every partition: again and again where one fails, never where one can do no good; then the end is complete."""
+"""Markers reach every partition: retried where one fails, skipped where one is pointless; then the transaction is completed."""
 
 import pytest
 
@@ -64,7 +64,7 @@ class World:
         self.timers.append((delay_ms, callback))
 
     def wait(self):
-        """The next timer fires; says how long it was."""
+        """Fires the next timer; returns its delay."""
         delay_ms, callback = self.timers.pop(0)
         callback()
         return delay_ms
@@ -75,7 +75,7 @@ def world():
     return World()
 
 
-def test_every_partition_gets_it_and_then_it_is_done(world):
+def test_done_is_called_when_every_partition_has_the_marker(world):
     done, left = [], {("t", 1), ("t", 0), (OFFSETS, 1)}
     world.markers.write(MARKER, left, lambda: done.append(True))
     assert world.written == [("t", 0, MARKER), ("t", 1, MARKER)]
@@ -92,7 +92,7 @@ def test_a_transaction_without_partitions_is_done_at_once(world):
     assert done == [True]
 
 
-def test_a_partition_that_fails_is_tried_again_with_growing_pauses(world):
+def test_a_partition_that_fails_is_retried_with_growing_delays(world):
     world.errors["t", 0] = [ErrorCode.KAFKA_STORAGE_ERROR] * 8
     done = []
     world.markers.write(MARKER, {("t", 0), ("t", 1)}, lambda: done.append(True))
@@ -101,11 +101,11 @@ def test_a_partition_that_fails_is_tried_again_with_growing_pauses(world):
     assert pauses[:3] == [RETRY_MS_FIRST, 2 * RETRY_MS_FIRST, 4 * RETRY_MS_FIRST]
     assert pauses[-1] == RETRY_MS_MAX
     assert done == [True]
-    assert [fact.name for fact in world.facts] == ["marker_failed"] * 5, "told at first, and then no more"
+    assert [fact.name for fact in world.facts] == ["marker_failed"] * 5, "reported at first only"
     assert world.written.count(("t", 1, MARKER)) == 1
 
 
-def test_a_group_shard_that_refuses_is_tried_again(world):
+def test_a_group_shard_that_refuses_is_retried(world):
     done = []
     world.markers.write(MARKER, {(OFFSETS, 0)}, lambda: done.append(True))
     world.groups.shards[0].answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -115,7 +115,7 @@ def test_a_group_shard_that_refuses_is_tried_again(world):
 
 
 @pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH])
-def test_a_partition_that_can_never_need_it_is_left_out(world, error):
+def test_a_partition_that_can_never_need_the_marker_is_skipped(world, error):
     world.errors["t", 0] = [error]
     done = []
     world.markers.write(MARKER, {("t", 0)}, lambda: done.append(True))
@@ -123,13 +123,13 @@ def test_a_partition_that_can_never_need_it_is_left_out(world, error):
     assert [fact.name for fact in world.facts] == ["marker_not_needed"]
 
 
-def test_a_shard_that_does_not_exist_needs_none(world):
+def test_a_shard_that_does_not_exist_needs_no_marker(world):
     done = []
     world.markers.write(MARKER, {(OFFSETS, 2)}, lambda: done.append(True))
     assert done == [True]
 
 
-def test_a_log_that_knows_a_later_coordinator_is_given_a_still_later_one(world):
+def test_a_log_with_a_later_coordinator_epoch_gets_a_higher_one(world):
     world.errors["t", 0] = [ErrorCode.TRANSACTION_COORDINATOR_FENCED] * 3
     done = []
     world.markers.write(MARKER, {("t", 0)}, lambda: done.append(True))
@@ -137,7 +137,7 @@ def test_a_log_that_knows_a_later_coordinator_is_given_a_still_later_one(world):
     assert done == [True]
 
 
-def test_writing_once_tells_the_error_and_repeats_nothing(world):
+def test_writing_once_returns_the_error_and_does_not_retry(world):
     world.errors["t", 0] = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
     errors = []
     world.markers.write_once(MARKER, "t", 0, errors.append)
@@ -147,7 +147,7 @@ def test_writing_once_tells_the_error_and_repeats_nothing(world):
     assert (world.timers, world.facts) == ([], [])
 
 
-def test_when_all_have_it_the_transaction_is_completed(world):
+def test_the_transaction_is_completed_when_every_partition_has_the_marker(world):
     world.deliveries.deliver("tx", MARKER, {("t", 0)})
     ((operation, request),) = world.transactions.shards[0].asked
     assert (operation, request.request) == (complete, Completion("tx", 7, 3))
@@ -155,12 +155,12 @@ def test_when_all_have_it_the_transaction_is_completed(world):
     assert world.timers == []
 
 
-def test_a_completion_that_is_refused_is_asked_for_again_without_new_markers(world):
+def test_a_refused_completion_is_retried_without_new_markers(world):
     world.deliveries.deliver("tx", MARKER, {("t", 0)})
     shard = world.transactions.shards[0]
     shard.answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     world.deliveries.deliver("tx", MARKER, {("t", 0)})
-    assert shard.asked == [], "it is under way: a shard that was loaded anew asks twice"
+    assert shard.asked == [], "it is in progress: a shard that was reloaded asks twice"
     world.wait()
     shard.answer(None)
     assert len(world.written) == 1
@@ -176,7 +176,7 @@ def test_a_shard_that_failed_for_good_is_left_alone(world):
     assert world.timers == []
 
 
-def test_a_server_that_stops_tries_nothing_again(world):
+def test_a_server_that_stops_does_not_retry(world):
     world.errors["t", 0] = [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     world.markers.write(MARKER, {("t", 0)}, lambda: None)
     world.deliveries.deliver("tx", MARKER, set())

@@ -1,4 +1,4 @@
-"""A server that finds a decided transaction in its log brings it to its end, in data and in groups, before anybody asks."""
+"""A server that finds a decided transaction in its log completes it, in data and in groups, before the first request."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +25,7 @@ GONE = ("gone", 0)
 
 
 def decide(server: ServerProcess, producer_id: int, epoch: int, state: State) -> None:
-    """Writes the decision as a server would that was killed right after it."""
+    """Writes the decision, like a server that was killed right afterwards."""
     log = Log.open(
         RealDisk(), str(server.data_dir / "__transaction_state-0"), LogSettings(segment_ms=None, retention_ms=None)
     )
@@ -57,8 +57,8 @@ def stable_offset(link: Connection) -> int:
 
 
 def described(link: Connection) -> tuple[str, int]:
-    (told,) = link.call("DescribeTransactions", 0, transactional_ids=["tx"])["transaction_states"]
-    return told["transaction_state"], told["producer_epoch"]
+    (described,) = link.call("DescribeTransactions", 0, transactional_ids=["tx"])["transaction_states"]
+    return described["transaction_state"], described["producer_epoch"]
 
 
 @pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])

@@ -1,11 +1,11 @@
-"""One producer id is always at hand, and none is given twice."""
+"""One producer id is always ready, and none is given out twice."""
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.transactions.producer_id_pool import ProducerIdPool
 
 
 class Source:
-    """Gives ids when told to."""
+    """Gives out an id when `give` is called."""
 
     def __init__(self):
         self.asked = []
@@ -20,7 +20,7 @@ class Source:
         self.next += error is ErrorCode.NONE
 
 
-def test_who_needs_one_waits_until_it_is_there():
+def test_requests_wait_until_an_id_is_ready():
     source, served = Source(), []
     ids = ProducerIdPool(source)
     assert ids.take() is None
@@ -33,7 +33,7 @@ def test_who_needs_one_waits_until_it_is_there():
     assert served == [0, 1]
 
 
-def test_a_taken_one_is_replaced_before_anybody_asks():
+def test_a_taken_id_is_replaced_at_once():
     source = Source()
     ids = ProducerIdPool(source)
     ids.ready(lambda: None)
@@ -44,7 +44,7 @@ def test_a_taken_one_is_replaced_before_anybody_asks():
     assert ids.take() == 1
 
 
-def test_when_none_can_be_had_who_waits_goes_on_without():
+def test_when_no_id_can_be_had_waiting_requests_continue_without():
     source, served = Source(), []
     ids = ProducerIdPool(source)
     ids.ready(lambda: served.append(ids.take()))

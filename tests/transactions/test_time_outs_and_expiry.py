@@ -1,4 +1,4 @@
-"""Time: transactions left open are aborted, ids left idle are forgotten, and nothing else is."""
+"""Open transactions are aborted after their time-out, and idle ids expire; nothing else does."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_an_open_transaction_is_aborted_after_its_time_out_and_its_producer_fenc
     assert world.end(producer, version=4) is ErrorCode.PRODUCER_FENCED
 
 
-def test_the_time_of_a_transaction_begins_with_its_first_partition_and_is_not_begun_again():
+def test_the_time_out_counts_from_the_first_partition_of_a_transaction():
     world, producer = opened()
     world.now_ms += TIMEOUT_MS - 1
     world.add(producer, ("t", 1))
@@ -75,7 +75,7 @@ def test_the_last_epoch_times_out_as_soon_as_there_is_a_producer_id():
     assert world.known.state is State.PREPARE_ABORT
 
 
-def test_both_looks_are_taken_again_and_again():
+def test_time_outs_and_expiry_are_checked_repeatedly():
     world, _ = opened()
     assert world.timers == {timeouts.TIMER: 10_000, expire.TIMER: 3_600_000}
     world.timers.clear()
@@ -85,7 +85,7 @@ def test_both_looks_are_taken_again_and_again():
 
 
 @pytest.mark.parametrize("end", ["empty", "commit", "abort"])
-def test_an_idle_id_is_forgotten_after_its_time(end):
+def test_an_idle_id_expires(end):
     world = World(transactional_id_expiration_ms=1_000)
     producer = world.init()
     if end != "empty":

@@ -1,4 +1,4 @@
-"""The records of `__transaction_state`, in Kafka's own format, and what a load makes of them."""
+"""The records of `__transaction_state`, in Kafka's format, and what a load makes of them."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def test_an_idle_id_has_no_partitions_null_if_empty(state):
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_memory_holds_what_a_load_gives_back(version):
+def test_the_state_in_memory_equals_the_state_after_a_load(version):
     world = World(transaction_version=version)
     producer = world.init()
     for step in range(6):
@@ -54,7 +54,7 @@ def test_memory_holds_what_a_load_gives_back(version):
         assert durable_half(world.state) == live
 
 
-def test_a_tombstone_forgets_an_id_and_one_of_a_stranger_nothing():
+def test_a_tombstone_removes_an_id_and_has_no_effect_for_an_unknown_one():
     world = World()
     world.init()
     world.state.replay(tombstone("stranger"))
@@ -69,7 +69,7 @@ def test_a_state_that_does_not_exist_stops_the_load():
         World().state.replay(Record(TransactionLogKey(ID), value, 1))
 
 
-def test_the_producer_ids_of_a_log_from_elsewhere_are_not_given_again():
+def test_producer_ids_of_a_foreign_log_are_not_given_out_again():
     world = World()
     assert world.state.producer_ids_from == 0
     world.state.replay(transaction_record(replace(WHOLE, producer_id=41, next_producer_id=-1), 2))

@@ -136,7 +136,7 @@ class Histories(RuleBasedStateMachine):
         self.world.deliveries.clear()
 
     def crash(self, kept, forgets):
-        """`forgets`: the whole process died; else only the shard was loaded anew, and old deliveries go on."""
+        """`forgets`: the whole process died; else only the shard was reloaded, and old deliveries continue."""
         whole = kept == len(self.world.log)
         before = durable_half(self.world.state)
         if forgets:

@@ -1,4 +1,4 @@
-"""What a write is told about the transaction that it claims to belong to."""
+"""The answers to a write that claims to belong to a transaction."""
 
 import pytest
 
@@ -23,7 +23,7 @@ class Shards:
             request.send(error)
 
 
-class ReplyTarget:
+class Client:
     def __init__(self, enabled=True):
         self.world = World()
         self.shards = Shards(self.world)
@@ -39,79 +39,79 @@ class ReplyTarget:
 
 
 @pytest.fixture
-def asker():
-    return ReplyTarget()
+def client():
+    return Client()
 
 
-def test_a_partition_must_have_been_added(asker):
-    producer = asker.world.init()
-    asker.world.add(producer, ("t", 0), ("t", 2))
+def test_a_partition_must_have_been_added(client):
+    producer = client.world.init()
+    client.world.add(producer, ("t", 0), ("t", 2))
     partitions = {"t": [0, 1, 2], "u": [0]}
-    assert asker.check(producer, partitions, adds=False) == [
+    assert client.check(producer, partitions, adds=False) == [
         {("t", 1): ErrorCode.TRANSACTION_ABORTABLE, ("u", 0): ErrorCode.TRANSACTION_ABORTABLE}
     ]
-    assert asker.check(producer, {"t": [0]}, adds=False) == [{}]
+    assert client.check(producer, {"t": [0]}, adds=False) == [{}]
 
 
-def test_an_older_client_is_told_in_its_own_words(asker):
-    producer = asker.world.init()
-    assert asker.check(producer, {"t": [0]}, adds=False, abortable=False) == [{("t", 0): ErrorCode.INVALID_TXN_STATE}]
+def test_an_older_client_gets_an_error_that_it_knows(client):
+    producer = client.world.init()
+    assert client.check(producer, {"t": [0]}, adds=False, abortable=False) == [{("t", 0): ErrorCode.INVALID_TXN_STATE}]
 
 
-def test_an_addition_begins_the_transaction(asker):
-    producer = asker.world.init()
-    assert asker.check(producer, {"t": [0, 1]}, adds=True) == [{}]
-    assert asker.world.known.partitions == {("t", 0), ("t", 1)}
-    assert asker.world.known.client_version == 2
+def test_an_addition_begins_the_transaction(client):
+    producer = client.world.init()
+    assert client.check(producer, {"t": [0, 1]}, adds=True) == [{}]
+    assert client.world.known.partitions == {("t", 0), ("t", 1)}
+    assert client.world.known.client_version == 2
 
 
 @pytest.mark.parametrize("adds", [False, True])
-def test_who_is_not_the_producer_is_refused_every_partition(asker, adds):
-    asker.world.init()
-    asker.world.init()
+def test_another_producer_is_refused_for_every_partition(client, adds):
+    client.world.init()
+    client.world.init()
     for producer, error in [
         ((1000, 0), ErrorCode.INVALID_PRODUCER_EPOCH),
         ((1000, 2), ErrorCode.INVALID_PRODUCER_EPOCH),
         ((999, 1), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ]:
-        assert asker.check(producer, {"t": [0, 1]}, adds=adds) == [{("t", 0): error, ("t", 1): error}]
+        assert client.check(producer, {"t": [0, 1]}, adds=adds) == [{("t", 0): error, ("t", 1): error}]
 
 
-def test_an_addition_waits_a_moment_for_the_end_before_it(asker):
-    producer = asker.world.init()
-    asker.world.add(producer, ("t", 0))
-    after = asker.world.end(producer)
-    answers = asker.check(after, {"t": [0]}, adds=True)
+def test_an_addition_waits_a_moment_for_the_end_before_it(client):
+    producer = client.world.init()
+    client.world.add(producer, ("t", 0))
+    after = client.world.end(producer)
+    answers = client.check(after, {"t": [0]}, adds=True)
     assert answers == []
-    delay_ms, again = asker.timers.pop()
+    delay_ms, again = client.timers.pop()
     assert delay_ms == ADD_RETRY_MS
     again()
     assert answers == []
-    asker.world.finish()
-    asker.timers.pop()[1]()
+    client.world.finish()
+    client.timers.pop()[1]()
     assert answers == [{}]
 
 
-def test_it_does_not_wait_for_ever(asker):
-    producer = asker.world.init()
-    asker.world.add(producer, ("t", 0))
-    answers = asker.check(asker.world.end(producer), {"t": [0]}, adds=True)
+def test_an_addition_does_not_wait_for_ever(client):
+    producer = client.world.init()
+    client.world.add(producer, ("t", 0))
+    answers = client.check(client.world.end(producer), {"t": [0]}, adds=True)
     for _ in range(ADD_RETRY_MS_MAX // ADD_RETRY_MS):
-        asker.timers.pop()[1]()
-    assert (answers, asker.timers) == ([{("t", 0): ErrorCode.CONCURRENT_TRANSACTIONS}], [])
+        client.timers.pop()[1]()
+    assert (answers, client.timers) == ([{("t", 0): ErrorCode.CONCURRENT_TRANSACTIONS}], [])
 
 
-def test_a_question_does_not_wait_at_all(asker):
-    producer = asker.world.init()
-    asker.world.add(producer, ("t", 0))
-    after = asker.world.end(producer)
-    assert asker.check(after, {"t": [0]}, adds=False) == [{("t", 0): ErrorCode.CONCURRENT_TRANSACTIONS}]
+def test_a_verification_does_not_wait_at_all(client):
+    producer = client.world.init()
+    client.world.add(producer, ("t", 0))
+    after = client.world.end(producer)
+    assert client.check(after, {"t": [0]}, adds=False) == [{("t", 0): ErrorCode.CONCURRENT_TRANSACTIONS}]
 
 
-def test_switched_off_everything_passes_and_additions_are_still_made():
-    asker = ReplyTarget(enabled=False)
-    assert asker.check((999, 0), {"t": [0]}, adds=False) == [{}]
-    assert asker.shards.asked == 0
-    producer = asker.world.init()
-    assert asker.check(producer, {"t": [0]}, adds=True) == [{}]
-    assert asker.world.known.partitions == {("t", 0)}
+def test_disabled_verification_passes_everything_and_still_adds_partitions():
+    client = Client(enabled=False)
+    assert client.check((999, 0), {"t": [0]}, adds=False) == [{}]
+    assert client.shards.asked == 0
+    producer = client.world.init()
+    assert client.check(producer, {"t": [0]}, adds=True) == [{}]
+    assert client.world.known.partitions == {("t", 0)}

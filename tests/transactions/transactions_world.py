@@ -1,4 +1,8 @@
-"""The state machine of transactional ids with a log made of lists: what a test asks, loses, crashes and loads again."""
+"""The state machine of transactional ids with a log in memory: requests, lost records, crashes and loads.
+
+It does not use the real shard on purpose: it tests the pure core without a shell, and cuts the log after any record.
+tests/runtime/test_shard_transactions.py tests the shell.
+"""
 
 from dataclasses import replace
 from itertools import count

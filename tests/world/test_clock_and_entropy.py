@@ -1,4 +1,4 @@
-"""Clocks and chance as the rest of the server relies on them."""
+"""The real and the manual clock, and the ids of the real entropy, as the server relies on them."""
 
 from uuid import UUID
 

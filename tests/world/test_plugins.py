@@ -1,4 +1,4 @@
-"""An assignor of the user's own is found by its entry point and used by its name."""
+"""A user's assignor is found through its entry point and used by its name."""
 
 import importlib.metadata
 from importlib.metadata import EntryPoint
@@ -25,13 +25,13 @@ def installed(monkeypatch, **found):
     monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
 
 
-def test_a_class_is_made_and_an_object_taken_as_it_is(monkeypatch):
+def test_a_class_is_instantiated_and_an_object_is_used_as_it_is(monkeypatch):
     installed(monkeypatch, first=f"{__name__}:First", made=f"{__name__}:MADE")
     assert isinstance(plugins.load(plugins.ASSIGNORS, "first"), First)
     assert plugins.load(plugins.ASSIGNORS, "made") is MADE
 
 
-def test_the_assignors_of_the_configuration_come_in_its_order(monkeypatch):
+def test_assignors_are_in_the_order_of_the_configuration(monkeypatch):
     installed(monkeypatch, first=f"{__name__}:First")
     assignors = composition.load_assignors(("first", "uniform"))
     assert list(assignors) == ["first", "uniform"]
@@ -39,7 +39,7 @@ def test_the_assignors_of_the_configuration_come_in_its_order(monkeypatch):
 
 
 @pytest.mark.parametrize("found", [{}, {"first": "no.such.module:X"}, {"first": "builtins:len"}])
-def test_a_server_does_not_start_with_an_assignor_that_is_none(monkeypatch, found):
+def test_a_server_does_not_start_with_a_plugin_that_is_no_assignor(monkeypatch, found):
     installed(monkeypatch, **found)
     with pytest.raises(CannotStart, match=r"group\.consumer\.assignors: first"):
         composition.load_assignors(("first",))

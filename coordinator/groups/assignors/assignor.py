@@ -1,13 +1,15 @@
-"""Who reads which partition: the interface of an assignor, and the check of what one answers.
+"""Which member reads which partition: the interface of an assignor, and the check of its answer.
 
-An assignor is asked when a consumer group's epoch has moved on: it is given every member with its subscription and the
-partitions it was meant to have so far, and answers with the partitions that each member is meant to have from now on (the
-*target*). When and how members get there is not its business (consumer/reconcile.py). It must be a pure function: the same
-group gives the same answer, in whatever order the members are listed.
+An assignor is called when a consumer group's epoch was raised: it is given every member with its subscription and its part of
+the target so far, and answers with the part that each member is to have from now on (the *target*). When and how members get
+there is not its concern (consumer/reconcile.py). It must be a pure function: the same group gives the same answer, in
+whatever order the members are listed.
 
-A user brings one of its own as an entry point of the group `coordinator.assignors` and names it in
-`group.consumer.assignors`. A program that we did not write must not be able to give a partition to two members, so its
-answer is checked, and a failure of any kind fails the heartbeat that asked, not the server.
+Users add an assignor of their own as an entry point of the group `coordinator.assignors` and name it in
+`group.consumer.assignors`. Code that we did not write must not be able to give a partition to two members, so its answer is
+checked, and a failure of any kind fails the heartbeat that called it, not the server.
+
+Kafka: `ConsumerGroupPartitionAssignor`, `GroupSpec`, `MemberSubscriptionAndAssignmentImpl`.
 """
 
 from collections.abc import Mapping
@@ -26,9 +28,9 @@ class MemberSpec:
     instance_id: str | None
     rack_id: str | None
     topics: frozenset[bytes]
-    """Ids of the topics it subscribes to, by name or by pattern; topics that do not exist are not among them."""
+    """Ids of the topics it subscribes to, by name or by pattern, and that exist."""
     assigned: Partitions
-    """Its part of the target so far. May name topics that it no longer subscribes to or that are gone."""
+    """Its part of the target so far. May name topics that it no longer subscribes to or that no longer exist."""
     assigned_count: int = field(init=False, compare=False)
     """Partitions in `assigned`."""
 
@@ -45,8 +47,10 @@ class GroupSpec:
     partitions: Mapping[bytes, int]
     """Topic id -> number of partitions, for every topic that a member subscribes to."""
     free: Mapping[bytes, AbstractSet[int]] | None = None
-    """Topic id -> partitions that nobody was meant to have so far, for every topic. Given if each of the others is in exactly
-    one member's `assigned`, and nothing else is; an assignor may look for itself."""
+    """Topic id -> partitions that no part of the target so far contains, for every topic; an assignor need not use it.
+
+    None unless each of the other partitions is in exactly one member's `assigned`, and nothing else is.
+    """
 
 
 class Assignor(Protocol):
@@ -57,15 +61,15 @@ class Assignor(Protocol):
 
 
 class BuiltIn:
-    """An assignor of ours. Its answers are not checked: our tests do that, and it costs as much as the assignment."""
+    """An assignor of ours. Its answers are not checked: tests do that, and the check costs as much as the assignment."""
 
 
 class AssignorError(Exception):
-    """An assignor failed or answered what cannot be."""
+    """An assignor failed, or its answer is impossible."""
 
 
 def run(name: str, assignor: Assignor, group: GroupSpec) -> dict[str, Partitions]:
-    """The assignor's answer for every member; raises AssignorError."""
+    """The assignor's answer for every member. Raises AssignorError."""
     try:
         answer = assignor.assign(group)
     except Exception as error:

@@ -1,10 +1,11 @@
 """The `range` assignor: neighbouring partitions to the same member, the same ranges of every topic.
 
-Members are put in order (those with an instance id first, by it; the others by member id) and each topic is cut into as many
-ranges as it has subscribers, the first ranges longer by one where it does not come out even. So topics with equally many
-partitions and the same subscribers are cut alike, and records with the same key in both meet in one member: that is why
-people choose it. It looks at nothing but the subscriptions, which makes it neither sticky nor, over many small topics,
-balanced.
+Members are sorted (those with an instance id first, by it; the others by member id) and each topic is cut into as many ranges
+as it has subscribers, the first ranges longer by one where the division leaves a remainder. So topics with the same number of
+partitions and the same subscribers are cut alike, and records with the same key in both reach one member: that is why people
+choose it. It looks at nothing but the subscriptions, which makes it neither sticky nor, over many small topics, balanced.
+
+Kafka: `RangeAssignor`.
 """
 
 from collections.abc import Mapping

@@ -1,18 +1,20 @@
 """The `uniform` assignor, the default: as even as possible, and as little moved as possible.
 
-Two cases, as in Kafka, because the first is what nearly every group is and has a simple answer.
+There are two cases, as in Kafka, because the first covers nearly every group and has a simple answer.
 
-All members subscribe to the same topics: every member has a quota, the number of partitions by the number of members; where it
-does not come out even some members have one more. Each keeps what it has up to its quota, what is over is handed to
-those below theirs. The places with one more go to members that have one more already, as long as there are enough of them.
-The result differs by one partition at most, and no partition moves that could have stayed.
+All members subscribe to the same topics: every member has a quota, the number of partitions divided by the number of members;
+where that leaves a remainder some members have one more. Each keeps what it has up to its quota; the excess is given to those
+below theirs. The places with one more go to members that have one more already, as long as there are enough of them. The
+result differs by one partition at most, and no partition moves that could have stayed.
 
-Subscriptions differ: quotas make no sense. Everyone keeps what it still subscribes to; free partitions go, topic by topic,
-to the subscriber with the least; then partitions are moved from the fullest to the emptiest subscriber of a topic as long as
-that makes them more equal. Topics with few subscribers come first since they have the least choice. One pass over
-the topics nearly always settles it; after `PASSES_MAX` it is good enough.
+Subscriptions differ: quotas make no sense. All members keep what they still subscribe to; free partitions go, topic by topic,
+to the subscriber with the fewest; then partitions are moved from the fullest to the emptiest subscriber of a topic as long as
+that makes them more equal. Topics with few subscribers come first since they have the least choice. One pass over the topics
+nearly always settles it; after `PASSES_MAX` passes the result is good enough.
 
-Members and topics are walked in sorted order, so that what comes out does not depend on the order in which they went in.
+Members and topics are processed in sorted order, so that the result does not depend on the order of the input.
+
+Kafka: `UniformAssignor`, `UniformHomogeneousAssignmentBuilder`, `UniformHeterogeneousAssignmentBuilder`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +42,7 @@ class UniformAssignor(BuiltIn):
 
 
 def _assign_evenly(group: GroupSpec, topics: Sequence[bytes]) -> dict[str, Partitions]:
-    """A member that keeps what it has is given the very object it had."""
+    """The case of equal subscriptions. A member that keeps what it has is given the same object again."""
     free: Mapping[bytes, AbstractSet[int]]
     if group.free is None:
         free, assigned, sizes = _disjoint(group, topics)
@@ -75,9 +77,9 @@ def _assign_evenly(group: GroupSpec, topics: Sequence[bytes]) -> dict[str, Parti
 def _disjoint(
     group: GroupSpec, topics: Sequence[bytes]
 ) -> tuple[dict[bytes, set[int]], dict[str, Partitions], dict[str, int]]:
-    """What is free of these topics, what each member has of them and how much. No partition is had twice.
+    """The free partitions of these topics, what each member has of them, and how many. No partition has two members.
 
-    A target that we made is disjoint already. That is seen by counting, without looking at each partition by itself.
+    A target that this assignor made is disjoint already; counting shows it, without looking at each partition by itself.
     """
     free = {topic_id: set(range(group.partitions[topic_id])) for topic_id in topics}
     had: dict[bytes, list[frozenset[int]]] = {topic_id: [] for topic_id in free}
@@ -103,7 +105,7 @@ def _disjoint(
 def _made_disjoint(
     group: GroupSpec, topics: Sequence[bytes]
 ) -> tuple[dict[bytes, set[int]], dict[str, Partitions], dict[str, int]]:
-    """Partitions that do not exist are left out, and the first member keeps what several have."""
+    """The same for a target that is not disjoint: the first member keeps what several have."""
     free = {topic_id: set(range(group.partitions[topic_id])) for topic_id in topics}
     assigned: dict[str, Partitions] = {}
     for member_id in sorted(group.members):
@@ -118,7 +120,7 @@ def _made_disjoint(
 
 
 def _trimmed(assigned: Partitions, room: int, over: list[_Chunk]) -> Partitions:
-    """As much as there is room for; the rest goes to `over`."""
+    """As much of `assigned` as there is room for; the rest goes to `over`."""
     kept: dict[bytes, frozenset[int]] = {}
     for topic_id in sorted(assigned):
         mine = assigned[topic_id]
@@ -133,7 +135,7 @@ def _trimmed(assigned: Partitions, room: int, over: list[_Chunk]) -> Partitions:
 
 
 def _fill(target: dict[str, Partitions], unfilled: Sequence[tuple[str, int]], chunks: Sequence[_Chunk]) -> None:
-    """Gives the chunks, in order, to the members that have room."""
+    """Gives the free partitions, in order, to the members that have room."""
     chunk = start = 0
     for member_id, room in unfilled:
         kept = dict(target[member_id])
@@ -152,7 +154,7 @@ def _fill(target: dict[str, Partitions], unfilled: Sequence[tuple[str, int]], ch
 
 
 class _Uneven:
-    """Members whose subscriptions differ. Members are numbers here: their place in sorted order."""
+    """The case of different subscriptions. Members are numbers here: their index in sorted order."""
 
     def __init__(self, group: GroupSpec) -> None:
         self.members = sorted(group.members)
@@ -216,7 +218,7 @@ class _Uneven:
             self.load[number] = load
 
     def _balance(self, topic_id: bytes) -> int:
-        """Moves partitions of one topic to emptier subscribers; returns how many."""
+        """Moves partitions of one topic to emptier subscribers; returns how many it moved."""
         load, owned = self.load, self.owned[topic_id]
         loads = [load[number] for number in self.subscribers[topic_id]]
         if max(loads) - min(loads) <= 1:
@@ -229,7 +231,7 @@ class _Uneven:
         while fullest:
             giver = -fullest[0][1]
             while emptiest[0][0] != load[emptiest[0][1]]:
-                heappop(emptiest)  # It has given since.
+                heappop(emptiest)  # It has given one away since.
             taker = emptiest[0][1]
             if load[giver] - load[taker] <= 1:
                 break

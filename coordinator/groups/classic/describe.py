@@ -1,51 +1,38 @@
-"""What ListGroups and DescribeGroups show of classic groups.
+"""What DescribeGroups and the admin view show of classic groups.
 
-The chosen protocol and the members' metadata are shown in Stable only, as in Kafka, for they belong to a generation;
-assignments are shown in every state, being what members hold until they give it up.
+The chosen protocol and the members' metadata belong to a generation, so they are shown in Stable only, as in Kafka. Assignments
+are shown in every state: they are what members hold until they give it up.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from coordinator.groups.classic.group import ClassicGroup, ClassicMember, Rebalance, State, find_classic_group
-from coordinator.groups.kinds import Kind
+from coordinator.groups.classic.group import ClassicGroup, find_classic_group
+from coordinator.groups.classic.member import ClassicMember
+from coordinator.groups.classic.round import Rebalance
+from coordinator.groups.classic.states import State
+from coordinator.groups.state import Groups
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import DescribeGroupsResponse, ListGroupsResponse
+from coordinator.protocol.messages import DescribeGroupsResponse
 from coordinator.protocol.subscription import parse_assignment
 
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
-
-KIND = "classic"
-
-_Listed = ListGroupsResponse.ListedGroup
 _Described = DescribeGroupsResponse.DescribedGroup
 _DescribedMember = DescribeGroupsResponse.DescribedGroupMember
 
 GROUP_ID_NOT_FOUND_SINCE = 6
-"""DescribeGroups before this version describes a group nobody knows as Dead, without an error."""
+"""DescribeGroups before this version describes an unknown group as Dead, without an error."""
 
 
-def list_groups(groups: "Groups", states: Iterable[str], types: Iterable[str]) -> list[_Listed]:
-    """The shard's groups. Empty filters let everything pass; case does not matter; an unknown name lets nothing pass."""
-    wanted_states = {state.strip().lower() for state in states}
-    wanted_types = {kind.strip().lower() for kind in types}
-    if wanted_types and KIND not in wanted_types:
-        return []
-    return [
-        _Listed(group.group_id, group.protocol_type or "", group.state.value, KIND)
-        for group in groups.of_kind(Kind.CLASSIC)
-        if not wanted_states or group.state.lower() in wanted_states
-    ]
+def describe_group(groups: Groups, group_id: str, api_version: int) -> _Described:
+    """One group as DescribeGroups answers it; the answer's error may be GROUP_ID_NOT_FOUND.
 
-
-def describe_group(groups: "Groups", group_id: str, api_version: int) -> _Described:
+    Mirrors `GroupMetadataManager.describeGroups`.
+    """
     group = find_classic_group(groups, group_id)
     if group is None:
         unknown = _Described(group_id=group_id, group_state=State.DEAD.value)
         if api_version >= GROUP_ID_NOT_FOUND_SINCE:
-            is_known = groups.by_id.get(group_id) is not None
+            is_known = group_id in groups.by_id
             unknown.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             unknown.error_message = f"Group {group_id} {'is not a classic group' if is_known else 'not found'}."
         return unknown
@@ -69,8 +56,8 @@ def describe_group(groups: "Groups", group_id: str, api_version: int) -> _Descri
     )
 
 
-def details(groups: "Groups", group: ClassicGroup) -> dict[str, Any]:
-    """Everything about a group as plain values, for `/v1/groups/{group}`: also why it rebalanced lately."""
+def details(groups: Groups, group: ClassicGroup) -> dict[str, Any]:
+    """Everything about a group as plain values (`/v1/groups/{group}`), with its last rebalances and their causes."""
     if group.protocol_type is None:
         return {}
     return {
@@ -98,7 +85,7 @@ def _member(group: ClassicGroup, member: ClassicMember) -> dict[str, Any]:
 
 
 def _assignment(group: ClassicGroup, assignment: bytes) -> dict[str, list[int]] | None:
-    """Topic -> partitions; None where the assignment is not a consumer's and so not ours to read."""
+    """Topic -> partitions; None if the assignment is not one of the consumer protocol."""
     if not group.uses_consumer_protocol:
         return None
     try:
@@ -108,7 +95,7 @@ def _assignment(group: ClassicGroup, assignment: bytes) -> dict[str, list[int]] 
 
 
 def _claims(group: ClassicGroup) -> dict[str, Any]:
-    """What members say they own and should not (KIP-792): counts over the group's life, details of this generation."""
+    """Invalid claims on partitions (KIP-792): counts over the life of the round, details of this generation."""
     view: dict[str, Any] = {"stale": group.claims_stale, "contested": group.claims_contested}
     if group.claims is not None:
         view["generation"] = group.claims.generation

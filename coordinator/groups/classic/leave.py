@@ -1,55 +1,63 @@
-"""LeaveGroup: members say goodbye, or an administrator says it for them.
+"""LeaveGroup: members leave, or an administrator removes them.
 
-Since v3 a request names several members, each by member id, by instance id alone (how static members are removed), or both;
-each gets its own result, in the order of the request. Before v3 it is one member, and its result is the answer.
+Since v3 a request names several members, each by member id, by instance id alone (how static members are removed), or by both;
+each gets its own result, in the order of the request. Before v3 a request names one member, whose result is the response.
 
-Whatever the batch removes, the group reacts once, when all of it is done.
+However many members a batch removes, the group reacts once, when all of them are gone.
 """
 
-from typing import TYPE_CHECKING
-
-from coordinator.groups.classic.answers import join_refused, sync_refused
-from coordinator.groups.classic.effects import Effects
-from coordinator.groups.classic.group import Cause, ClassicGroup, State, find_classic_group, pending_key
-from coordinator.groups.classic.rebalance import rebalance_or_go_on
-from coordinator.groups.consumer.group import find_consumer_group
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.rebalance import MEMBERS_NAMED_MAX, prepare_or_continue_rebalance
+from coordinator.groups.classic.responses import join_error, sync_error
+from coordinator.groups.classic.round import Cause, pending_key
+from coordinator.groups.classic.states import State
 from coordinator.groups.events import fenced, member_left
 from coordinator.groups.fencing import fence_member
 from coordinator.groups.kinds import Kind
-from coordinator.groups.migration.classic_members import leave_consumer_group
+from coordinator.groups.state import Groups
+from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 from coordinator.runtime.result import RequestContext, Result
 
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
-
 BATCH_SINCE = 3
-_MEMBERS_TOLD_MAX = 10
-_Identity = LeaveGroupRequest.MemberIdentity
-_Left = LeaveGroupResponse.MemberResponse
+Identity = LeaveGroupRequest.MemberIdentity
+MemberResult = LeaveGroupResponse.MemberResponse
 
 
-def leave(groups: "Groups", request: LeaveGroupRequest, context: RequestContext, now_ms: int) -> Result:
-    if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    consumer = find_consumer_group(groups, request.group_id)
-    if consumer is not None:
-        return leave_consumer_group(groups, consumer, request, context, now_ms)
-    is_batch = context.api_version >= BATCH_SINCE
-    leaving = request.members if is_batch else [_Identity(request.member_id, None, None)]
-    group = find_classic_group(groups, request.group_id)
-    effects = Effects()
-    left = [_Left(each.member_id, each.group_instance_id, _leave_one(groups, group, each, effects)) for each in leaving]
-    gone = [each for each, result in zip(leaving, left, strict=True) if result.error_code == ErrorCode.NONE]
-    if group is not None and gone:
-        _react(groups, group, gone, now_ms, effects)
-    if is_batch:
-        return effects.result(LeaveGroupResponse(error_code=ErrorCode.NONE, members=left))
-    return effects.result(LeaveGroupResponse(error_code=left[0].error_code))
+def identities(request: LeaveGroupRequest, api_version: int) -> list[Identity]:
+    """The members that a request of any version names."""
+    return request.members if api_version >= BATCH_SINCE else [Identity(request.member_id, None, None)]
 
 
-def _leave_one(groups: "Groups", group: ClassicGroup | None, leaving: _Identity, effects: Effects) -> ErrorCode:
+def leave_response(results: list[MemberResult], api_version: int) -> LeaveGroupResponse:
+    """The response of any version for the results of the single members."""
+    if api_version >= BATCH_SINCE:
+        return LeaveGroupResponse(error_code=ErrorCode.NONE, members=results)
+    return LeaveGroupResponse(error_code=results[0].error_code)
+
+
+def leave(
+    groups: Groups, group: ClassicGroup | None, request: LeaveGroupRequest, context: RequestContext, now_ms: int
+) -> Result:
+    """Removes the named members of the group; None: there is no group, and no member is known.
+
+    Results of single members: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID. Mirrors
+    `GroupMetadataManager.classicGroupLeaveToClassicGroup`.
+    """
+    leaving = identities(request, context.api_version)
+    update = GroupUpdate(request.group_id)
+    results = [
+        MemberResult(each.member_id, each.group_instance_id, _leave_one(groups, group, each, update))
+        for each in leaving
+    ]
+    left = [each for each, result in zip(leaving, results, strict=True) if result.error_code == ErrorCode.NONE]
+    if group is not None and left:
+        _react(groups, group, left, now_ms, update)
+    return update.result(leave_response(results, context.api_version))
+
+
+def _leave_one(groups: Groups, group: ClassicGroup | None, leaving: Identity, update: GroupUpdate) -> ErrorCode:
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     member_id: str | None = leaving.member_id
@@ -60,7 +68,7 @@ def _leave_one(groups: "Groups", group: ClassicGroup | None, leaving: _Identity,
         if member_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
     elif member_id in group.pending_joins:
-        effects.disarm(pending_key(group.group_id, member_id))
+        update.disarm(pending_key(group.group_id, member_id))
         group.remove(member_id)
         return ErrorCode.NONE
     else:
@@ -68,39 +76,36 @@ def _leave_one(groups: "Groups", group: ClassicGroup | None, leaving: _Identity,
             fence_member(group, member_id, leaving.group_instance_id)
         except KafkaError as error:
             instance_id, generation = leaving.group_instance_id, group.generation
-            effects.facts += fenced(
-                groups, group.group_id, member_id, instance_id, generation, error.code, "LeaveGroup"
-            )
+            update.facts += fenced(groups, group.group_id, member_id, instance_id, generation, error.code, "LeaveGroup")
             return error.code
     instance_id = group.members[member_id].group_instance_id
-    remove_member(group, member_id, effects)
-    effects.facts.append(
+    remove_member(group, member_id, update)
+    update.facts.append(
         member_left(group.group_id, Kind.CLASSIC, member_id, instance_id, group.generation, leaving.reason)
     )
     return ErrorCode.NONE
 
 
-def remove_member(group: ClassicGroup, member_id: str, effects: Effects) -> None:
-    """Removes a member; its parked calls are told UNKNOWN_MEMBER_ID, so that a client still there joins anew."""
+def remove_member(group: ClassicGroup, member_id: str, update: GroupUpdate) -> None:
+    """Removes a member; its parked requests get UNKNOWN_MEMBER_ID, so that a client that is still there joins again."""
     member = group.members[member_id]
-    waiting = group.unpark_join(member)
-    if waiting is not None:
-        effects.answer(waiting, join_refused(waiting.api_version, ErrorCode.UNKNOWN_MEMBER_ID, ""))
-    effects.answer(group.unpark_sync(member), sync_refused(ErrorCode.UNKNOWN_MEMBER_ID))
-    effects.disarm(member.session_timer.key)
+    parked = group.unpark_join(member)
+    if parked is not None:
+        update.answer(parked, join_error(parked.api_version, ErrorCode.UNKNOWN_MEMBER_ID, ""))
+    update.answer(group.unpark_sync(member), sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+    update.disarm(member.session_timer.key)
     group.remove(member_id)
 
 
-def _react(groups: "Groups", group: ClassicGroup, gone: list[_Identity], now_ms: int, effects: Effects) -> None:
-    first = gone[0]
-    effects.emit(
+def _react(groups: Groups, group: ClassicGroup, left: list[Identity], now_ms: int, update: GroupUpdate) -> None:
+    first = left[0]
+    update.emit(
         "members_left",
-        group_id=group.group_id,
-        count=len(gone),
-        members=[each.member_id or each.group_instance_id for each in gone[:_MEMBERS_TOLD_MAX]],
+        count=len(left),
+        members=[each.member_id or each.group_instance_id for each in left[:MEMBERS_NAMED_MAX]],
         client_reason=first.reason,
     )
     if group.state is not State.EMPTY:
-        what = "a member left" if len(gone) == 1 else f"{len(gone)} members left"
+        what = "a member left" if len(left) == 1 else f"{len(left)} members left"
         cause = Cause(what, first.member_id or first.group_instance_id or "", first.reason)
-        rebalance_or_go_on(groups, group, cause, now_ms, effects)
+        prepare_or_continue_rebalance(groups, group, cause, now_ms, update)

@@ -1,20 +1,20 @@
-"""What members say they own, checked across the group (KIP-792).
+"""Checks the partitions that members claim to own, across the group (KIP-792).
 
-A cooperative rebalance is incremental: a member goes on reading what it owns while the group rebalances, and tells the
-leader so in its subscription. The leader believes it. A member that missed a generation (a long pause, a lost answer) still
-claims what was given to somebody else meanwhile; a leader that takes both claims at face value gives the partition twice,
-or takes it from its real owner, or never comes to an end (KAFKA-12984, KAFKA-13406).
+A cooperative rebalance is incremental: a member keeps reading what it owns while the group rebalances, and lists it in its
+subscription. The leader believes it. A member that missed a generation (a long pause, a lost response) still claims what has
+meanwhile gone to another member. A leader that accepts both claims assigns the partition twice, takes it from its
+real owner, or never converges (KAFKA-12984, KAFKA-13406).
 
-Since version 2 a subscription says in which generation it was true. That is enough for the coordinator to judge a claim
+Since version 2 a subscription names the generation in which it was true. That is enough for the coordinator to judge a claim
 without understanding any assignor:
 
-    stale       made in an older generation than the last one that was assigned, or in one this group never had
+    stale       made in an older generation than the last one that was assigned, or in one that this group never had
     contested   claimed by several members whose claims are not stale
 
-Clients decide nothing by this: the findings are counted, told and shown to whoever describes the group. With
+Clients see no effect: findings are counted, emitted and shown in the admin view. With
 `group.classic.sanitize.owned.partitions` stale claims are also cleared in the copy that the leader gets; a contested
-partition is left as it is, since there is no telling whose it is. Members that send their generation with the join itself
-(join.py) are fenced before it comes to that.
+partition stays as it is, because the coordinator cannot know which member owns it. Members that send their generation with
+the join itself (join.py) are fenced earlier.
 
 Claims of versions 0 and 1 carry no generation and can only be contested.
 """
@@ -28,7 +28,7 @@ from coordinator.protocol.messages import ConsumerProtocolSubscription
 from coordinator.protocol.subscription import NO_GENERATION, Subscription, encode_subscription, parse_subscription
 
 FINDINGS_KEPT = 100
-"""A group remembers so many findings of each kind; the counts are of all."""
+"""A group keeps this many findings of each kind; the counts cover all of them."""
 
 _GENERATION_SINCE = 2
 _VERSION_BYTES = 2
@@ -39,12 +39,12 @@ class StaleClaim(NamedTuple):
 
     member_id: str
     generation_id: int
-    """-1: it does not know itself."""
+    """-1: the member does not know its generation."""
     partitions: tuple[tuple[str, int], ...]
 
 
 class Contested(NamedTuple):
-    """A partition and its claimants."""
+    """A partition that several members claim."""
 
     topic: str
     partition: int
@@ -53,7 +53,7 @@ class Contested(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """What was wrong with the claims of one generation's members."""
+    """The invalid claims of one generation."""
 
     generation: int
     stale: tuple[StaleClaim, ...]
@@ -63,21 +63,21 @@ class Claims:
     contested_count: int
     """Partitions."""
     cleared: dict[str, bytes]
-    """Member id -> the metadata that the leader gets instead, when stale claims are cleared."""
+    """Member id -> the metadata that the leader receives instead, when stale claims are cleared."""
 
 
 class Reading(NamedTuple):
-    """What the coordinator could read of a member's metadata."""
+    """A member's metadata, as far as the coordinator can parse it."""
 
     metadata: bytes
     topics: frozenset[str] | None
-    """None: it is no subscription."""
+    """None if the metadata are not a subscription."""
     subscription: Subscription | None
-    """None: its later part, or all of it, is malformed."""
+    """None if any part of the metadata is malformed."""
 
 
-def read(metadata: bytes) -> Reading:
-    """Reads metadata of the protocol type "consumer". The topics are found even if what follows them is malformed."""
+def read_metadata(metadata: bytes) -> Reading:
+    """Parses metadata of protocol type "consumer". Finds the topics even if the fields behind them are malformed."""
     try:
         subscription = parse_subscription(metadata)
     except DecodeError:
@@ -85,12 +85,12 @@ def read(metadata: bytes) -> Reading:
     return Reading(metadata, frozenset(subscription.topics), subscription)
 
 
-def examine(
+def check_claims(
     subscriptions: Iterable[tuple[str, Subscription]], *, forming: int, assigned: int, sanitize: bool
 ) -> Claims | None:
-    """Checks the claims of (member id, subscription) for the generation `forming`; None when nothing is wrong.
+    """Checks the claims of (member id, subscription) for the generation `forming`; None if all are valid.
 
-    `assigned` is the last generation whose members got assignments.
+    `assigned`: the last generation whose members received assignments.
     """
     stale: list[StaleClaim] = []
     stale_count = 0
@@ -136,7 +136,7 @@ def examine(
 
 
 def _topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics alone: every version begins like version 0."""
+    """The topics alone; every version begins like version 0."""
     if int.from_bytes(metadata[:_VERSION_BYTES], "big", signed=True) < 0 or len(metadata) < _VERSION_BYTES:
         return None
     try:

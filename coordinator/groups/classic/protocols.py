@@ -1,18 +1,21 @@
 """Which protocol the next generation uses.
 
 Each member lists the protocols it offers, best first (for consumers: its assignors). Candidates are those that every member
-offers; each member votes for the first candidate on its list; most votes win.
+offers; each member votes for the first candidate on its list; the protocol with most votes wins.
 
-A tie falls to whatever comes first when Kafka walks a Java HashMap of the names. That order is part of the observable
-behaviour (two members, two assignors, opposite preferences: the same one wins every time), so it is computed here.
+Kafka breaks a tie by the iteration order of a Java HashMap of the names. Clients can observe that order (of two assignors with
+opposite preferences the same one wins every time), so it is computed here.
 """
 
-from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.round import Round
 from coordinator.protocol.java import hash_map_order
 
 
-def select_protocol(group: ClassicGroup) -> str:
-    """The protocol that the members would agree on now. There are members, and `supports` let each of them in."""
+def select_protocol(group: Round) -> str:
+    """The protocol that the members agree on now (mirrors `ClassicGroup.selectProtocol`).
+
+    The group has members, and `supports` accepted each of them.
+    """
     members = len(group.members)
     candidates = [name for name, count in group.support.items() if count == members]
     assert candidates, f"{group.group_id}: members without a protocol in common"

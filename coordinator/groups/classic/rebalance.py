@@ -1,121 +1,121 @@
-"""From one generation to the next: how members are called together and how a generation is formed.
+"""From one generation to the next: how members are called to rejoin and how a generation is formed.
 
-    call_together      Preparing begins: parked syncs are sent back to join; heartbeats say REBALANCE_IN_PROGRESS from now
-    form_generation    all have joined, or time is up: members that did not come are given up, joins are answered
+    prepare_rebalance   PreparingRebalance begins: parked syncs are answered, heartbeats say REBALANCE_IN_PROGRESS from now on
+    form_generation     all have joined, or time is up: members that did not join are removed, joins are answered
 
-An Empty group waits first (`group.initial.rebalance.delay.ms`), because where one consumer starts others follow, and each
-that came later would cost a rebalance. While new members keep coming the wait is extended, up to the rebalance timeout.
-Any other rebalance ends as soon as everybody has joined: members and those that were only given an id; or after the longest
-rebalance timeout of the members.
+An Empty group waits first (`group.initial.rebalance.delay.ms`): where one consumer starts, others follow, and each that came
+later would cost a rebalance. New members extend the wait, up to the rebalance timeout. Any other rebalance ends as soon as
+everybody has joined (members, and ids that were handed out), or after the longest rebalance timeout of the members.
 
-Static members that did not come are kept in the generation: their session says when they are gone, not a rebalance. If
-nobody came at all there is no one to lead, and the group waits once more.
+Static members that did not join stay in the generation: their session decides when they are removed, not a rebalance. If no
+member joined, nobody can lead, and the group waits once more.
 
-Why a group rebalanced, whom it waited for and how long it took is kept (`group.rebalances`) and told.
+The group remembers why it rebalanced, which members it waited for and how long it took (`group.rebalances`), and emits it.
 """
 
-from typing import TYPE_CHECKING
-
-from coordinator.groups.classic.answers import for_leader, joined, sync_refused
-from coordinator.groups.classic.effects import Effects
-from coordinator.groups.classic.group import (
-    Cause,
-    ClassicGroup,
-    ClassicMember,
-    InitialDelay,
-    Rebalance,
-    State,
-    sync_key,
-)
-from coordinator.groups.classic.owned_partitions import Reading, examine, read
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.member import ClassicMember
+from coordinator.groups.classic.owned_partitions import Reading, check_claims, read_metadata
 from coordinator.groups.classic.protocols import select_protocol
 from coordinator.groups.classic.records import group_metadata
+from coordinator.groups.classic.responses import join_response, members_for_leader, sync_error
+from coordinator.groups.classic.round import Cause, InitialDelay, Rebalance, Round, sync_key
+from coordinator.groups.classic.states import State
 from coordinator.groups.events import Completed, event_only, member_expired, rebalance_started
 from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
+from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.subscription import Subscription
 from coordinator.runtime.result import Event
 
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
-
-MEMBERS_TOLD_MAX = 10
-"""A fact names so many members at most."""
+MEMBERS_NAMED_MAX = 10
+"""A fact names at most this many members."""
 
 
-def rebalance_or_go_on(groups: "Groups", group: ClassicGroup, cause: Cause, now_ms: int, effects: Effects) -> None:
-    """Something happened that needs a new generation: begins a rebalance, or goes on with the one that is on."""
+def prepare_or_continue_rebalance(
+    groups: Groups, group: ClassicGroup, cause: Cause, now_ms: int, update: GroupUpdate
+) -> None:
+    """The group needs a new generation: begins a rebalance, or continues the one in progress.
+
+    Mirrors `GroupMetadataManager.maybePrepareRebalanceOrCompleteJoin`.
+    """
     if group.state is State.PREPARING_REBALANCE:
-        go_on(groups, group, now_ms, effects)
+        form_generation_if_all_joined(groups, group, now_ms, update)
     else:
-        call_together(groups, group, cause, now_ms, effects)
+        prepare_rebalance(groups, group, cause, now_ms, update)
 
 
-def go_on(groups: "Groups", group: ClassicGroup, now_ms: int, effects: Effects) -> None:
-    """Forms the generation if the last one has joined; the wait of an Empty group is not cut short by it."""
-    if group.state is State.PREPARING_REBALANCE and group.initial_delay is None and group.has_everybody_joined:
-        form_generation(groups, group, now_ms, effects)
+def form_generation_if_all_joined(groups: Groups, group: ClassicGroup, now_ms: int, update: GroupUpdate) -> None:
+    """Forms the generation if the last member has joined. The initial delay of an Empty group is not cut short."""
+    if group.state is State.PREPARING_REBALANCE and group.initial_delay is None and group.have_all_joined:
+        form_generation(groups, group, now_ms, update)
 
 
-def call_together(groups: "Groups", group: ClassicGroup, cause: Cause, now_ms: int, effects: Effects) -> None:
-    """Begins a rebalance; if everybody has joined already, the generation is formed at once."""
+def prepare_rebalance(groups: Groups, group: ClassicGroup, cause: Cause, now_ms: int, update: GroupUpdate) -> None:
+    """Begins a rebalance; if everybody has joined already, forms the generation at once.
+
+    Mirrors `GroupMetadataManager.prepareRebalance`.
+    """
     if group.state is State.COMPLETING_REBALANCE:
-        _send_back_to_join(group, effects)
-    _stop_waiting_for_syncs(group, effects)
-    _remember(group, cause, now_ms, effects)
+        _abort_sync_phase(group, update)
+    _forget_pending_syncs(group, update)
+    _record_rebalance(group, cause, now_ms, update)
     if group.state is State.EMPTY:
         delay_ms = groups.config.group_initial_rebalance_delay_ms
         group.initial_delay = InitialDelay(delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
         group.enter(State.PREPARING_REBALANCE, now_ms)
-        effects.arm(group.join_timer_key, delay_ms)
+        update.arm(group.join_timer_key, delay_ms)
         return
     group.enter(State.PREPARING_REBALANCE, now_ms)
-    if group.has_everybody_joined:
-        form_generation(groups, group, now_ms, effects)
+    if group.have_all_joined:
+        form_generation(groups, group, now_ms, update)
     else:
-        effects.arm(group.join_timer_key, group.rebalance_timeout_ms())
+        update.arm(group.join_timer_key, group.rebalance_timeout_ms())
 
 
-def form_generation(groups: "Groups", group: ClassicGroup, now_ms: int, effects: Effects) -> None:
-    """Ends Preparing with whoever has joined."""
-    effects.disarm(group.join_timer_key)
-    given_up = _give_up_absent_members(group, now_ms, effects)
+def form_generation(groups: Groups, group: ClassicGroup, now_ms: int, update: GroupUpdate) -> None:
+    """Ends PreparingRebalance with the members that have joined.
+
+    Mirrors `GroupMetadataManager.completeClassicGroupJoin`.
+    """
+    update.disarm(group.join_timer_key)
+    removed = _remove_absent_members(group, now_ms, update)
     if group.members and not _elect_leader(group):
-        effects.arm(group.join_timer_key, group.rebalance_timeout_ms())
-        effects.emit(
-            "generation_postponed", group_id=group.group_id, generation=group.generation, reason="nobody joined"
-        )
+        update.arm(group.join_timer_key, group.rebalance_timeout_ms())
+        update.emit("generation_postponed", generation=group.generation, reason="nobody joined")
         return
     group.initial_delay = None
     group.generation += 1
     assert not group.pending_syncs
     if group.members:
-        _ask_leader(groups, group, given_up, now_ms, effects)
+        _start_sync_phase(groups, group, removed, now_ms, update)
     else:
-        _be_empty(group, now_ms, effects)
+        _become_empty(group, now_ms, update)
 
 
-def _ask_leader(
-    groups: "Groups", group: ClassicGroup, given_up: tuple[str, ...], now_ms: int, effects: Effects
+def _start_sync_phase(
+    groups: Groups, group: ClassicGroup, removed: tuple[str, ...], now_ms: int, update: GroupUpdate
 ) -> None:
+    """Answers all joins; the leader's response asks it for the assignment."""
     group.protocol_name = select_protocol(group)
     group.enter(State.COMPLETING_REBALANCE, now_ms)
-    _check_claims(groups, group, effects)
+    _check_claims(groups, group, update)
     leader_id = group.leader_id
     for member_id, member in group.members.items():
         context = group.unpark_join(member)
         if context is not None:
-            members = for_leader(group) if member_id == leader_id else []
-            answer = joined(group, member_id, members, leader_id=leader_id, skip_assignment=False)
-            effects.replies.append((context, answer))
-        effects.timers.append(member.session_timer)
+            members = members_for_leader(group) if member_id == leader_id else []
+            answer = join_response(group, member_id, members, leader_id=leader_id, skip_assignment=False)
+            update.replies.append((context, answer))
+        update.timers.append(member.session_timer)
         member.is_new = False
         group.pending_syncs[member_id] = None
-    effects.arm(sync_key(group), group.rebalance_timeout_ms())
-    _tell_formed(group, given_up, now_ms, effects)
+    update.arm(sync_key(group), group.rebalance_timeout_ms())
+    _emit_generation_formed(group, removed, now_ms, update)
 
 
-def _be_empty(group: ClassicGroup, now_ms: int, effects: Effects) -> None:
+def _become_empty(group: ClassicGroup, now_ms: int, update: GroupUpdate) -> None:
     group.protocol_name = None
     group.claims = None
     read_subscriptions(group)
@@ -123,11 +123,11 @@ def _be_empty(group: ClassicGroup, now_ms: int, effects: Effects) -> None:
     if group.rebalances:
         group.rebalances[-1].ended_ms = now_ms
         group.rebalances[-1].completed = True
-    effects.write(group_metadata(group))
-    effects.emit("group_emptied", tell_completed(group, now_ms), group_id=group.group_id, generation=group.generation)
+    update.records.append(group_metadata(group))
+    update.emit("group_emptied", rebalance_completed(group, now_ms), generation=group.generation)
 
 
-def _give_up_absent_members(group: ClassicGroup, now_ms: int, effects: Effects) -> tuple[str, ...]:
+def _remove_absent_members(group: Round, now_ms: int, update: GroupUpdate) -> tuple[str, ...]:
     """Removes the dynamic members that did not join."""
     if group.awaiting_joins == len(group.members):
         return ()
@@ -139,19 +139,22 @@ def _give_up_absent_members(group: ClassicGroup, now_ms: int, effects: Effects) 
     for member_id in absent:
         member = group.remove(member_id)
         assert member is not None
-        effects.disarm(member.session_timer.key)
+        update.disarm(member.session_timer.key)
         if group.rebalances:
             rebalance = group.rebalances[-1]
             rebalance.waits[member_id] = now_ms - rebalance.started_ms
         event = member_expired(
             group.group_id, Kind.CLASSIC, member_id, member.group_instance_id, group.generation, "rebalance"
         )
-        effects.facts.append(event_only(event))
+        update.facts.append(event_only(event))
     return absent
 
 
-def _elect_leader(group: ClassicGroup) -> bool:
-    """Keeps a leader that has joined, or takes the first member that has. False: none has."""
+def _elect_leader(group: Round) -> bool:
+    """Keeps a leader that has joined, or elects the first member that has. Returns False if no member has joined.
+
+    Mirrors `ClassicGroup.maybeElectNewJoinedLeader`.
+    """
     if group.leader_id is not None and group.members[group.leader_id].awaiting_join is not None:
         return True
     for member_id, member in group.members.items():
@@ -161,41 +164,41 @@ def _elect_leader(group: ClassicGroup) -> bool:
     return False
 
 
-def _send_back_to_join(group: ClassicGroup, effects: Effects) -> None:
-    """A generation that nobody will assign any more: parked syncs are answered, nobody owns anything of it."""
+def _abort_sync_phase(group: Round, update: GroupUpdate) -> None:
+    """The generation will not be assigned any more: answers parked syncs and clears assignments."""
     for member in group.members.values():
         member.assignment = b""
         context = group.unpark_sync(member)
         if context is not None:
-            effects.answer(context, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS))
-            effects.timers.append(member.session_timer)
+            update.answer(context, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+            update.timers.append(member.session_timer)
 
 
-def _stop_waiting_for_syncs(group: ClassicGroup, effects: Effects) -> None:
+def _forget_pending_syncs(group: Round, update: GroupUpdate) -> None:
     if group.state is not State.EMPTY:
         group.pending_syncs.clear()
-        effects.disarm(sync_key(group))
+        update.disarm(sync_key(group))
 
 
-# --- what the coordinator reads ---------------------------------------------------------------------------------------
+# --- subscriptions and claims -----------------------------------------------------------------------------------------
 
 
-def read_subscriptions(group: ClassicGroup) -> list[tuple[str, Subscription]]:
-    """Learns the topics of the current generation; returns the subscriptions by member id, those that can be read."""
+def read_subscriptions(group: Round) -> list[tuple[str, Subscription]]:
+    """Sets the topics of the current generation; returns the readable subscriptions by member id."""
     group.subscribed_topics = None
     if not group.uses_consumer_protocol:
         return []
     topics: set[str] = set()
     readable = True
     subscriptions = []
-    readings: dict[bytes, Reading] = {}  # Where nobody says what it owns, all say the same.
+    readings: dict[bytes, Reading] = {}  # Members that claim no partitions have equal metadata: parse it once.
     for member_id, member in group.members.items():
         metadata = member.metadata(group.protocol_name) or b""
         reading = member.reading
         if reading is None or reading.metadata != metadata:
             reading = readings.get(metadata)
             if reading is None:
-                reading = readings[metadata] = read(metadata)
+                reading = readings[metadata] = read_metadata(metadata)
             member.reading = reading
         if reading.topics is None:
             readable = False
@@ -208,8 +211,8 @@ def read_subscriptions(group: ClassicGroup) -> list[tuple[str, Subscription]]:
     return subscriptions
 
 
-def _check_claims(groups: "Groups", group: ClassicGroup, effects: Effects) -> None:
-    group.claims = claims = examine(
+def _check_claims(groups: Groups, group: ClassicGroup, update: GroupUpdate) -> None:
+    group.claims = claims = check_claims(
         read_subscriptions(group),
         forming=group.generation,
         assigned=group.stored.generation if group.stored is not None else 0,
@@ -218,21 +221,20 @@ def _check_claims(groups: "Groups", group: ClassicGroup, effects: Effects) -> No
     if claims is not None:
         group.claims_stale += claims.stale_count
         group.claims_contested += claims.contested_count
-        effects.emit(
+        update.emit(
             "owned_partitions_wrong",
-            group_id=group.group_id,
             generation=group.generation,
             stale=claims.stale_count,
             contested=claims.contested_count,
             cleared=len(claims.cleared),
-            members=[claim.member_id for claim in claims.stale[:MEMBERS_TOLD_MAX]],
+            members=[claim.member_id for claim in claims.stale[:MEMBERS_NAMED_MAX]],
         )
 
 
-# --- what a person may want to know -----------------------------------------------------------------------------------
+# --- facts and events -------------------------------------------------------------------------------------------------
 
 
-def _remember(group: ClassicGroup, cause: Cause, now_ms: int, effects: Effects) -> None:
+def _record_rebalance(group: Round, cause: Cause, now_ms: int, update: GroupUpdate) -> None:
     if group.rebalances and group.rebalances[-1].ended_ms is None:
         group.rebalances[-1].ended_ms = now_ms
     member = group.members.get(cause.member_id)
@@ -241,13 +243,12 @@ def _remember(group: ClassicGroup, cause: Cause, now_ms: int, effects: Effects) 
     group.rebalances.append(
         Rebalance(cause, group.state, group.generation, now_ms, last_joined=last_joined, waits=waits)
     )
-    effects.emit(
+    update.emit(
         "rebalance_started",
         rebalance_started(
             group.group_id, Kind.CLASSIC, group.generation + 1, cause.what, cause.member_id, cause.client_reason
         ),
         kind="classic",
-        group_id=group.group_id,
         generation=group.generation,
         state=group.state.value,
         cause=cause.what,
@@ -256,8 +257,8 @@ def _remember(group: ClassicGroup, cause: Cause, now_ms: int, effects: Effects) 
     )
 
 
-def tell_completed(group: ClassicGroup, now_ms: int) -> Event:
-    """The rebalance that has just ended. One that began before this process did is not remembered."""
+def rebalance_completed(group: Round, now_ms: int) -> Event:
+    """The event for the rebalance that has just ended. Its start is unknown if the process started later."""
     rebalance = group.rebalances[-1] if group.rebalances else None
     return Completed(
         group.group_id,
@@ -271,30 +272,29 @@ def tell_completed(group: ClassicGroup, now_ms: int) -> Event:
     )
 
 
-def tell_expired(group: ClassicGroup, member: ClassicMember, timeout: str, effects: Effects) -> None:
-    """A member was removed because a timeout of this kind ran out."""
+def emit_member_expired(group: Round, member: ClassicMember, timeout: str, update: GroupUpdate) -> None:
+    """A member was removed because this timeout passed ("session", "sync")."""
     event = member_expired(
         group.group_id, Kind.CLASSIC, member.member_id, member.group_instance_id, group.generation, timeout
     )
-    effects.emit("member_expired", event, group_id=group.group_id, member_id=member.member_id, timeout=timeout)
+    update.emit("member_expired", event, member_id=member.member_id, timeout=timeout)
 
 
-def _tell_formed(group: ClassicGroup, given_up: tuple[str, ...], now_ms: int, effects: Effects) -> None:
+def _emit_generation_formed(group: Round, removed: tuple[str, ...], now_ms: int, update: GroupUpdate) -> None:
     waited_ms, last_joined = 0, ""
     if group.rebalances:
         rebalance = group.rebalances[-1]
         rebalance.formed_ms = now_ms
-        rebalance.given_up = given_up
+        rebalance.given_up = removed
         waited_ms, last_joined = now_ms - rebalance.started_ms, rebalance.last_joined
-    effects.emit(
+    update.emit(
         "generation_formed",
-        group_id=group.group_id,
         generation=group.generation,
         members=len(group.members),
         leader=group.leader_id,
         protocol=group.protocol_name,
         waited_ms=waited_ms,
         last_joined=last_joined,
-        given_up=len(given_up),
-        given_up_members=given_up[:MEMBERS_TOLD_MAX],
+        given_up=len(removed),
+        given_up_members=removed[:MEMBERS_NAMED_MAX],
     )

@@ -1,10 +1,10 @@
-"""The log records of groups: key type 2, GroupMetadata.
+"""The log record of a classic group: key type 2, GroupMetadata (mirrors `GroupCoordinatorRecordHelpers`).
 
-Values are written in version 3, as Kafka writes them: not flexible, so nothing of ours can be added. Of a member's protocols
-only the chosen one fits into the record.
+Values are written in version 3, as by Kafka. That version is not flexible, so it takes no tagged fields of ours. A record
+holds only the chosen one of each member's protocols.
 """
 
-from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.round import Round
 from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue
 from coordinator.runtime.result import Record
 
@@ -13,7 +13,7 @@ _NO_TIME = -1
 _Member = GroupMetadataValue.MemberMetadata
 
 
-def group_metadata(group: ClassicGroup) -> Record:
+def group_metadata(group: Round) -> Record:
     """The group's current generation: Stable with its members and their assignments, or Empty."""
     name = group.protocol_name
     members = []
@@ -40,10 +40,10 @@ def group_metadata(group: ClassicGroup) -> Record:
 
 
 def new_group_metadata(group_id: str, now_ms: int) -> Record:
-    """A group that has not had a generation: generation 0, no members."""
+    """A group that has had no generation yet: generation 0, no members."""
     return Record(GroupMetadataKey(group_id), GroupMetadataValue("", 0, None, None, now_ms, []), VERSION)
 
 
 def group_metadata_tombstone(group_id: str) -> Record:
-    """The group is no more (its offsets have records of their own)."""
+    """Deletes the group; its offsets have records of their own."""
     return Record(GroupMetadataKey(group_id), None)

@@ -1,40 +1,48 @@
-"""What a log record of a group does to the state: live and at load, the same.
+"""What a GroupMetadata record (key type 2) does to the state, live and at a load.
 
-It sets the stored half of the group, or takes it away, and nothing else. The round needs nothing from it while it lives, for
-the record was made from the round; after a load it starts from what is stored (`loaded`), once, when all records are read.
-"""
+It sets the stored half of the group, or removes the group, and nothing else. The live round needs nothing from the record,
+which was made from the round; after a load the round starts from the stored half, once, when all records are read."""
 
-from typing import TYPE_CHECKING
-
-from coordinator.groups.classic.effects import Effects
-from coordinator.groups.classic.group import Cause, classic_group_or_new, find_classic_group
-from coordinator.groups.classic.rebalance import call_together, read_subscriptions
+from coordinator.groups.classic.group import classic_group_or_new, find_classic_group
+from coordinator.groups.classic.rebalance import prepare_rebalance, read_subscriptions
+from coordinator.groups.classic.round import Cause
 from coordinator.groups.kinds import Kind
-from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue
-from coordinator.runtime.result import Result
+from coordinator.groups.state import Groups
+from coordinator.groups.update import GroupUpdate
+from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue, Message
+from coordinator.runtime.result import Fact, Record, RequestContext, Result, Timer
 
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
 
-
-def replay_group_metadata(groups: "Groups", key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+def replay_group_metadata(groups: Groups, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+    """Mirrors `GroupMetadataManager.replay(GroupMetadataKey, GroupMetadataValue)`."""
     if value is None:
         groups.remove(key.group, Kind.CLASSIC)
     else:
         classic_group_or_new(groups, key.group).stored = value
 
 
-def resume_all(groups: "Groups", now_ms: int) -> Result:
-    """Starts the rounds of a shard that was just loaded: sessions start anew, whatever was left of them."""
-    effects = Effects()
+def resume_all(groups: Groups, now_ms: int) -> Result:
+    """Starts the rounds of a shard that was just loaded. Every session starts again in full.
+
+    Mirrors `GroupMetadataManager.onLoaded`.
+    """
+    records: list[Record] = []
+    timers: list[Timer] = []
+    replies: list[tuple[RequestContext, Message]] = []
+    facts: list[Fact] = []
     for group_id in groups.by_id:
         group = find_classic_group(groups, group_id)
         if group is None or group.stored is None:
             continue
         group.resume(group.stored)
         read_subscriptions(group)
-        effects.timers.extend(member.session_timer for member in group.members.values())
+        timers.extend(member.session_timer for member in group.members.values())
         if len(group.members) > groups.config.group_max_size:
+            update = GroupUpdate(group_id)
             cause = Cause("the loaded group is larger than group.max.size", "", None)
-            call_together(groups, group, cause, now_ms, effects)
-    return effects.result()
+            prepare_rebalance(groups, group, cause, now_ms, update)
+            records += update.records
+            timers += update.timers
+            replies += update.replies
+            facts += update.facts
+    return Result(None, records, timers, replies, facts)

@@ -1,54 +1,38 @@
-"""SyncGroup: a member asks for its assignment; the leader's request brings everybody's.
+"""SyncGroup: a member asks for its assignment; the leader's request brings the assignments of all members.
 
-While the leader thinks, the others' requests are parked. The leader's ends Completing: the generation goes to the log with
-its assignments, and whoever waits is answered; those that ask later are answered from what is stored. A leader's second
-assignment is ignored. Members it left out get an empty one, names it made up are passed over.
+While the leader computes, the followers' requests are parked. The leader's request ends CompletingRebalance: the generation
+goes to the log with its assignments, and parked members are answered; those that ask later are answered from what is stored.
+A second assignment of the leader is ignored. Members that it left out get an empty assignment; member ids that the group does
+not know are skipped.
 
-Since v5 a client says which protocol it thinks it runs, and is refused if it is wrong or does not say.
+Since v5 a client names the protocol type and name it runs, and is refused if they are missing or wrong.
 """
 
-from typing import TYPE_CHECKING
-
-from coordinator.groups.classic.answers import assigned, sync_refused
-from coordinator.groups.classic.effects import Effects
-from coordinator.groups.classic.group import ClassicGroup, ClassicMember, State, find_classic_group, sync_key
-from coordinator.groups.classic.rebalance import tell_completed
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.member import ClassicMember
+from coordinator.groups.classic.rebalance import rebalance_completed
 from coordinator.groups.classic.records import group_metadata
-from coordinator.groups.consumer.group import find_consumer_group
-from coordinator.groups.events import ClassicDelivery, event_only, fenced_classic
+from coordinator.groups.classic.responses import sync_error, sync_response
+from coordinator.groups.classic.round import sync_key
+from coordinator.groups.classic.states import State
+from coordinator.groups.events import ClassicDelivery, event_only
 from coordinator.groups.fencing import fence_generation, fence_member
-from coordinator.groups.migration.classic_members import sync_consumer_group
+from coordinator.groups.state import Groups
+from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import SyncGroupRequest
 from coordinator.runtime.result import Fact, RequestContext, Result
 
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
 
-PROTOCOL_REQUIRED_SINCE = 5
+def sync(
+    groups: Groups, group: ClassicGroup, request: SyncGroupRequest, context: RequestContext, now_ms: int
+) -> Result:
+    """Answers with the member's assignment; the reply is None while the request is parked.
 
-
-def sync(groups: "Groups", request: SyncGroupRequest, context: RequestContext, now_ms: int) -> Result:
-    try:
-        return _sync(groups, request, context, now_ms)
-    except KafkaError as error:
-        error.facts = fenced_classic(groups, request, error.code)
-        raise
-
-
-def _sync(groups: "Groups", request: SyncGroupRequest, context: RequestContext, now_ms: int) -> Result:
-    if context.api_version >= PROTOCOL_REQUIRED_SINCE and (
-        request.protocol_type is None or request.protocol_name is None
-    ):
-        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    group = find_classic_group(groups, request.group_id)
-    if group is None:
-        consumer = find_consumer_group(groups, request.group_id)
-        if consumer is not None:
-            return sync_consumer_group(groups, consumer, request, context, now_ms)
-    if group is None or group.state is State.EMPTY:
+    Raises: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL (another protocol than the
+    group's), REBALANCE_IN_PROGRESS. Mirrors `GroupMetadataManager.classicGroupSyncToClassicGroup`.
+    """
+    if group.state is State.EMPTY:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     fence_member(group, request.member_id, request.group_instance_id)
     fence_generation(group, request.generation_id)
@@ -56,22 +40,22 @@ def _sync(groups: "Groups", request: SyncGroupRequest, context: RequestContext, 
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group.state is State.PREPARING_REBALANCE:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-    effects = Effects()
+    update = GroupUpdate(group.group_id)
     member = group.members[request.member_id]
-    _has_asked(group, request.member_id, effects)
+    _mark_synced(group, request.member_id, update)
     if group.state is State.STABLE:
-        effects.facts.append(_delivered(groups, group, member))
-        return effects.result(assigned(group, member))
+        update.facts.append(_delivered(groups, group, member))
+        return update.result(sync_response(group, member))
     earlier, member.awaiting_sync = member.awaiting_sync, context
     # Kafka leaves it without an answer.
-    effects.answer(earlier, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS))
+    update.answer(earlier, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
     if group.is_leader(request.member_id):
-        _assign(groups, group, request, now_ms, effects)
-    return effects.result()
+        _assign(groups, group, request, now_ms, update)
+    return update.result(None)
 
 
-def _assign(groups: "Groups", group: ClassicGroup, request: SyncGroupRequest, now_ms: int, effects: Effects) -> None:
-    """The generation has its assignments: it is written, and everybody who waits is answered."""
+def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_ms: int, update: GroupUpdate) -> None:
+    """Completes the generation: writes it with the leader's assignments and answers all parked members."""
     assignments = {each.member_id: each.assignment for each in request.assignments}
     left_out = 0
     for member_id, member in group.members.items():
@@ -79,14 +63,14 @@ def _assign(groups: "Groups", group: ClassicGroup, request: SyncGroupRequest, no
         left_out += assignment is None
         member.assignment = assignment or b""
     group.enter(State.STABLE, now_ms)
-    effects.write(group_metadata(group))
+    update.records.append(group_metadata(group))
     for member in group.members.values():
         context = group.unpark_sync(member)
         if context is not None:
-            effects.answer(context, assigned(group, member))
-            effects.facts.append(_delivered(groups, group, member))
-            # A session that ran out while its sync was parked did not count and must start again.
-            effects.timers.append(member.session_timer)
+            update.answer(context, sync_response(group, member))
+            update.facts.append(_delivered(groups, group, member))
+            # A session that ran out while the sync was parked did not count and must start again.
+            update.timers.append(member.session_timer)
     took_ms = 0
     if group.rebalances:
         rebalance = group.rebalances[-1]
@@ -96,10 +80,9 @@ def _assign(groups: "Groups", group: ClassicGroup, request: SyncGroupRequest, no
         if rebalance.formed_ms is not None:
             waited_ms = rebalance.waits.get(request.member_id, 0)
             rebalance.waits[request.member_id] = waited_ms + now_ms - rebalance.formed_ms
-    effects.emit(
+    update.emit(
         "group_stable",
-        tell_completed(group, now_ms),
-        group_id=group.group_id,
+        rebalance_completed(group, now_ms),
         generation=group.generation,
         members=len(group.members),
         left_out=left_out,
@@ -107,17 +90,17 @@ def _assign(groups: "Groups", group: ClassicGroup, request: SyncGroupRequest, no
     )
 
 
-def _delivered(groups: "Groups", group: ClassicGroup, member: ClassicMember) -> Fact:
+def _delivered(groups: Groups, group: ClassicGroup, member: ClassicMember) -> Fact:
     delivery = ClassicDelivery(group.group_id, member.member_id, group.generation, member.assignment, groups.catalog)
     return event_only(delivery)
 
 
-def _has_asked(group: ClassicGroup, member_id: str, effects: Effects) -> None:
+def _mark_synced(group: ClassicGroup, member_id: str, update: GroupUpdate) -> None:
     if member_id in group.pending_syncs:
         del group.pending_syncs[member_id]
         if not group.pending_syncs:
-            effects.disarm(sync_key(group))
+            update.disarm(sync_key(group))
 
 
-def _differs(said: str | None, chosen: str | None) -> bool:
-    return said is not None and chosen is not None and said != chosen
+def _differs(requested: str | None, chosen: str | None) -> bool:
+    return requested is not None and chosen is not None and requested != chosen

@@ -4,17 +4,17 @@ What a member must give up is shown as its own until it says that it gave it up;
 gone have no name and are left out.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.consumer.group import NO_PARTITIONS, ConsumerGroup, find_consumer_group
 from coordinator.groups.consumer.member import ConsumerMember
-from coordinator.groups.epochs.describe import absent, group_view, listed, member_view, other_owners, progress_view
+from coordinator.groups.epochs.describe import absent, group_view, member_view, other_owners, progress_view
 from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.groups.kinds import Kind
-from coordinator.groups.state import Catalog, Groups
+from coordinator.groups.state import Groups
 from coordinator.protocol.java import hash_map_order
-from coordinator.protocol.messages import ConsumerGroupDescribeResponse, ListGroupsResponse
+from coordinator.protocol.messages import ConsumerGroupDescribeResponse
 
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
 _Member = ConsumerGroupDescribeResponse.Member
@@ -22,11 +22,6 @@ _Assignment = ConsumerGroupDescribeResponse.Assignment
 _TopicPartitions = ConsumerGroupDescribeResponse.TopicPartitions
 
 _CLASSIC_PROTOCOL, _CONSUMER_PROTOCOL = 0, 1
-
-
-def list_groups(groups: Groups, states: Iterable[str], types: Iterable[str]) -> list[ListGroupsResponse.ListedGroup]:
-    """The shard's consumer groups. Filters as for classic ones. Kafka: `GroupMetadataManager.listGroups`."""
-    return listed(groups, Kind.CONSUMER, states, types)
 
 
 def describe_consumer_group(groups: Groups, group_id: str) -> _Described:

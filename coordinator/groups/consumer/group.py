@@ -18,12 +18,14 @@ from enum import StrEnum
 from typing import Any
 
 from coordinator.groups.assignors.assignor import Partitions
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.soft_state import ConsumerSoftState
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.kinds import Kind
+from coordinator.groups.settings import ConsumerSettings, GroupSettings
 from coordinator.groups.state import Groups
 from coordinator.runtime.result import TimerKey
 
@@ -49,7 +51,7 @@ class ResolvedRegex:
 
     topics: frozenset[str]
     version: int
-    """Of the topic catalog."""
+    """The version of the topic catalog."""
     timestamp_ms: int
 
 
@@ -111,6 +113,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscribed
+
+    def find_committer(self, member_id: str, catalog: Catalog) -> ConsumerMember | None:  # noqa: ARG002 - streams groups need it
+        return self.members.get(member_id)
+
+    def fencing_policies(self, settings: GroupSettings) -> ConsumerSettings:
+        return settings.consumer(self.group_id)
 
     def owner(self, topic_id: bytes, partition: int) -> str | None:
         """The member that holds a partition, which it may have to give up."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
+from coordinator.groups.committer import NO_REVOCATION_EPOCH
 from coordinator.groups.epochs.member import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
@@ -11,9 +12,6 @@ from coordinator.groups.epochs.member import (
     ModernMember,
     PartitionEpochs,
 )
-
-NO_REVOCATION_EPOCH = -1
-"""The log does not know: the record was written by a Kafka that has no such field."""
 
 NOTHING: PartitionEpochs = {}
 _NO_EPOCHS: Mapping[int, int] = {}
@@ -131,6 +129,10 @@ class ConsumerMember(ModernMember):
             pending_revocation=NOTHING,
             revocation_epoch=NO_REVOCATION_EPOCH,
         )
+
+    @property
+    def uses_classic_protocol(self) -> bool:
+        return self.classic is not None
 
     def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
         """The epoch at which it was given the partition, which it may have to give up; None if it does not hold it."""

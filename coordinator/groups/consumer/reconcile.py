@@ -1,26 +1,28 @@
 """From what a member holds to what it should hold, one step at a time (KIP-848).
 
-A pure function: a member, the target, what the member says it owns, and who holds what; out comes the member as it is after
-this step. In sets, topic by topic:
+A pure function: it takes a member, the target, what the member says it owns, and who holds what; it returns the member as it is
+after this step. In sets, topic by topic:
 
     kept         what it holds and should hold
     lost         what it holds and should not
     pending      what it should hold and does not
-    unreleased   of these, what another member still holds
+    unreleased   the part of `pending` that another member still holds
 
     anything lost that it still owns    UNREVOKED_PARTITIONS, in its old epoch, until it says that it gave them up
     nothing lost                        the target's epoch; it gets what is pending and free, and is
                                         UNRELEASED_PARTITIONS if something is unreleased, else STABLE
 
-A member is asked what it owns; a heartbeat that does not say leaves the question open. When its subscription changes it
-gives up what it no longer subscribes to at once, before there is a target that knows of it.
+A heartbeat that does not say what the member owns leaves the question open. When its subscription changes, the member gives up
+what it no longer subscribes to at once, before there is a target that knows of it.
 
-A member never loses a partition and keeps its epoch. Kafka lets it, in two cases; then nothing tells a commit made before
-the loss from one made after it. In that last case the member here holds on to what it gave up until the next target moves it
-to a later epoch: it is UNRELEASED_PARTITIONS with something still pending revocation. Nobody else can be given the partition
-earlier than by that target, so nobody waits longer for it. The other case is a target that takes more from a member that
-has just given up what an earlier one took: it moves to an epoch between the two. And so `revocation_epoch`, the last
-epoch in which it had something that it has no more, is always before its epoch.
+A member never loses a partition and keeps its epoch. Kafka allows this in two cases, and then nothing distinguishes a commit
+made before the loss from one made after it. Here, in the first case, a member that unsubscribes in its target's epoch holds on
+to what it gave up until the next target moves it to a later epoch: it is UNRELEASED_PARTITIONS with partitions pending
+revocation. Nobody else can be given the partition before that target, so nobody waits longer for it. In the second case, a
+target takes more from a member that has just given up what an earlier one took: it moves to an epoch between the two. So
+`revocation_epoch`, the last epoch in which it had something that it does not have any more, is always before its epoch.
+
+Kafka: `CurrentAssignmentBuilder` (modern.consumer).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +33,7 @@ from coordinator.groups.consumer.member import NOTHING, ConsumerMember, MemberSt
 from coordinator.groups.epochs.member import PartitionEpochs
 
 Owned = Iterable[tuple[bytes, Iterable[int]]] | None
-"""What a member says it owns, by topic id; None: it does not say."""
+"""The partitions that a member says it owns, by topic id; None: it does not say."""
 
 _NONE: frozenset[int] = frozenset()
 _NO_EPOCHS: Mapping[int, int] = {}
@@ -49,7 +51,8 @@ def reconcile(
 ) -> ConsumerMember:
     """The member after this step; the same object if nothing changes.
 
-    `topics` are the ids of what it subscribes to; `is_free` says whether no other member holds a partition.
+    `topics`: the ids of the topics it subscribes to. `is_free`: whether no other member holds a partition.
+    Kafka: `CurrentAssignmentBuilder.build`.
     """
     is_at_target = member.member_epoch == target_epoch
     if member.state is MemberState.UNREVOKED_PARTITIONS:
@@ -71,7 +74,7 @@ def reconcile(
 
 
 def holds_on(member: ConsumerMember, target_epoch: int) -> bool:
-    """Whether it has given up partitions and waits, holding on to them, for a later target."""
+    """Whether the member gave up partitions that stay its own until a later target."""
     return (
         member.state is MemberState.UNRELEASED_PARTITIONS
         and bool(member.pending_revocation)
@@ -129,8 +132,11 @@ def _advance(
 def _give_up_more(
     member: ConsumerMember, target_epoch: int, kept: PartitionEpochs, lost: PartitionEpochs, *, still_owns: bool
 ) -> ConsumerMember:
-    """Something must go before it reaches the target. What it has given up before that goes now, if there is an epoch
-    between its own and the target's for it to reach; else with the rest."""
+    """The member must give something up before it reaches the target.
+
+    What it gave up earlier is released now if there is an epoch between its own and the target's for it to reach, and
+    together with the rest otherwise.
+    """
     epoch, revocation_epoch, pending = member.member_epoch, member.revocation_epoch, lost
     if member.pending_revocation:
         if target_epoch - 1 > epoch:

@@ -1,11 +1,13 @@
 """The log records of consumer groups: key types 3 to 8 and 16, as Kafka writes them.
 
-Lists are sorted, so that equal states make equal bytes. Two fields have a default in Kafka's definitions that is *not* null
-although it looks so, and must be written out where they are null or empty: ClassicMemberMetadata (a record without it is read
+Lists are sorted, so that equal states make equal bytes. Two fields have a default in Kafka's definitions that is *not* null,
+although it looks like it, and must be written where they are null or empty: ClassicMemberMetadata (a record without it is read
 as a classic member with no protocols) and AssignmentEpochs.
 
-RevocationEpoch is ours: a tagged field under the number of the proposal that wants it (KAFKA-19779). Kafka's broker and tools
-skip it.
+RevocationEpoch is ours: a tagged field under the number of the proposal that asks for it (KAFKA-19779). Kafka's broker and
+tools skip it.
+
+Kafka: `GroupCoordinatorRecordHelpers`.
 """
 
 from collections.abc import Iterable
@@ -72,12 +74,12 @@ def current_assignment(group_id: str, member: ConsumerMember) -> Record:
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    """Type 3: the group has moved on."""
+    """Type 3: the group epoch, and the metadata hash it was raised for."""
     return Record(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash))
 
 
 def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
-    """Type 6: the target is for this group epoch; follows the targets of the members that changed."""
+    """Type 6: the group epoch that the target is for; follows the targets of the members that changed."""
     value = ConsumerGroupTargetAssignmentMetadataValue(epoch, timestamp_ms)
     return Record(ConsumerGroupTargetAssignmentMetadataKey(group_id), value)
 
@@ -104,12 +106,12 @@ def regex_tombstone(group_id: str, regex: str) -> Record:
 
 
 def partition_metadata_tombstone(group_id: str) -> Record:
-    """Type 4 is not written any more; what an older Kafka left of it is taken back."""
+    """Removes a record of type 4, which an older Kafka left behind; nobody writes it any more."""
     return Record(ConsumerGroupPartitionMetadataKey(group_id), None)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """A member is no more."""
+    """Removes a member."""
     return [
         Record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
         Record(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
@@ -118,7 +120,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 
 
 def group_tombstones(group: ConsumerGroup, member_ids: Iterable[str]) -> list[Record]:
-    """The group, with these members, is no more. Kind by kind, as Kafka does it."""
+    """Removes the group with these members, one record type after the other, as Kafka does."""
     group_id, members = group.group_id, list(member_ids)
     return [
         *(Record(ConsumerGroupCurrentMemberAssignmentKey(group_id, each), None) for each in members),

@@ -1,17 +1,19 @@
-"""What members of a consumer group want to read: topics by name, and by pattern.
+"""What the members of a consumer group subscribe to: topics by name, and by pattern.
 
-Names are resolved to topics when they are needed. Of a group's topics as a whole the log holds one number, the *metadata
+Names are resolved to topics when they are needed. For all topics of a group together the log holds one number, the *metadata
 hash*: a hash of the hashes of the subscribed topics that exist (id, name, partitions), in the order of their names. When a
-topic is made, grown or deleted it no longer agrees, and the next heartbeat of any member notices: it compares the
-catalog's version with the one for which the hash is known, and makes it anew only if that differs, or if the group
+topic is created, grown or deleted, the hash no longer matches, and the next heartbeat of any member notices: it compares the
+catalog's version with the one for which the hash is known, and computes the hash again only if they differ, or if the group
 subscribes to other topics. The hash is Kafka's to the last bit, because it outlives a move between Kafka and this server:
-another one would say that every group's topics have changed.
+any other value would say that the topics of every group have changed.
 
-A pattern (RE2 syntax, must match the whole name) is matched against every topic there is. That is too much for a heartbeat, so
-it is done by a timer of its own at once afterwards, for all patterns of the group, and the result is written to the log: a
-member's first heartbeat is answered without its topics, its next one finds them. RE2 takes time linear in the name,
-whatever the pattern: some 10 ms for one pattern and ten thousand topics. New topics are looked at as soon as a heartbeat
-notices them, but not more often than once a second (`REFRESH_INTERVAL_MS`; Kafka: ten).
+A pattern (RE2 syntax, must match the whole name) is matched against all topics. That is too much work for a heartbeat, so a
+timer does it immediately afterwards, for all patterns of the group, and the result is written to the log: a member's first
+heartbeat is answered without its topics, its next one finds them. RE2 takes time linear in the name, whatever the pattern:
+some 10 ms for one pattern and ten thousand topics. New topics are looked at as soon as a heartbeat notices them, but at most
+once a second (`REFRESH_INTERVAL_MS`; Kafka: every ten seconds).
+
+Kafka: `Utils.computeGroupHash`, `TopicRegexResolver`, `GroupMetadataManager.maybeUpdateRegularExpressions`.
 """
 
 from collections.abc import Iterable
@@ -22,15 +24,16 @@ from typing import Any
 import re2
 from xxhash import xxh3_64_intdigest
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex, regex_key
 from coordinator.groups.consumer.member import ConsumerMember
-from coordinator.groups.state import Catalog, Groups
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import Record, Timer
 
 REFRESH_INTERVAL_MS = 1_000
-"""Between two looks of one group at all topics."""
+"""Milliseconds between two matches of a group's patterns against all topics, at least."""
 
 _HASH_VERSION = b"\0"
 _WRAP = 1 << 64
@@ -49,7 +52,7 @@ _REASONS = (
     ("invalid escape sequence", "invalid escape sequence"),
     ("invalid character class range", "invalid character class range"),
 )
-"""What the C++ RE2 says -> what the Java one, which Kafka has, says."""
+"""Error text of the C++ RE2 -> that of the Java RE2, which Kafka uses."""
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
@@ -76,7 +79,7 @@ def topic_ids(group: ConsumerGroup, member: ConsumerMember, catalog: Catalog) ->
 
 
 def follow(group: ConsumerGroup, catalog: Catalog) -> bool:
-    """Notices that topics have changed: whether they have, as far as is known, since the metadata hash was made."""
+    """Whether topics may have changed since the metadata hash was computed; if so, drops what was derived from them."""
     soft = group.soft
     if soft.catalog_version == catalog.version:
         return False
@@ -86,9 +89,9 @@ def follow(group: ConsumerGroup, catalog: Catalog) -> bool:
 
 
 def metadata_hash(group: ConsumerGroup, removed: set[str], added: set[str], catalog: Catalog, *, is_known: bool) -> int:
-    """The hash once the group has subscribed to other topics: `removed` are not subscribed to any more, `added` newly.
+    """The group's hash once it no longer subscribes to the topics `removed`, and newly to `added`; 0 for no topics.
 
-    `is_known`: the group's present hash is right for this catalog. 0 for no topics at all.
+    `is_known`: the group's present hash is right for this catalog.
     """
     if is_known and not removed and not added:
         return group.metadata_hash
@@ -96,14 +99,14 @@ def metadata_hash(group: ConsumerGroup, removed: set[str], added: set[str], cata
 
 
 def topics_hash(catalog: Catalog, names: Iterable[str]) -> int:
-    """Of all these topics, as far as they exist."""
+    """The hash of those of these topics that exist; 0 if none does. Kafka: `Utils.computeGroupHash`."""
     hashes = [topic_hash(catalog, name) for name in sorted(names)]
     known = [each for each in hashes if each is not None]
     return _signed(xxh3_64_intdigest(pack(f"<{len(known)}q", *known))) if known else 0
 
 
 def topic_hash(catalog: Catalog, name: str) -> int | None:
-    """A topic's part of the metadata hash; None for one that does not exist."""
+    """A topic's part of the metadata hash; None if the topic does not exist. Kafka: `Utils.computeTopicHash`."""
     partitions = catalog.partition_count(name)
     topic_id = catalog.topic_id(name)
     return None if partitions is None or topic_id is None else _topic_hash(name, topic_id, partitions)
@@ -111,8 +114,10 @@ def topic_hash(catalog: Catalog, name: str) -> int | None:
 
 @lru_cache(maxsize=65_536)
 def _topic_hash(name: str, topic_id: bytes, partitions: int) -> int:
-    """As Kafka streams it into XXH3: little-endian, a string as UTF-16 before its length, and each partition's number.
-    After that number Kafka has the racks of the replicas; here partitions are in no rack."""
+    """Hashes the bytes that Kafka streams into XXH3: little-endian, a string as UTF-16 before its length, and each partition.
+
+    After each partition Kafka has the racks of its replicas; here partitions are in no rack.
+    """
     text = name.encode("utf-16-le", "surrogatepass")
     fields = _HASH_VERSION + topic_id[7::-1] + topic_id[:7:-1] + text + pack("<ii", len(text) // 2, partitions)
     return _signed(xxh3_64_intdigest(fields + pack(f"<{partitions}i", *range(partitions))))
@@ -137,7 +142,7 @@ def check_regex(regex: str) -> None:
 
 
 def refresh_timer(groups: Groups, group: ConsumerGroup, now_ms: int, *, is_new: bool) -> Timer | None:
-    """When the group's patterns should be matched against the topics; None if they need not. `is_new`: there is one more."""
+    """The timer for matching the group's patterns against the topics; None if that is not due. `is_new`: one was added."""
     soft = group.soft
     if not is_new:
         if not group.regex_members:
@@ -155,8 +160,8 @@ def refresh_timer(groups: Groups, group: ConsumerGroup, now_ms: int, *, is_new: 
 def resolve(groups: Groups, group: ConsumerGroup, now_ms: int) -> tuple[list[Record], set[str], set[str], bool]:
     """Matches the group's patterns against the topics.
 
-    Returns the records of what changed, the topics that are not subscribed to any more, those that are newly, and whether
-    the target may have to change.
+    Returns the records of what changed, the topics to which the group no longer subscribes, those to which it newly does, and
+    whether the target may have to change.
     """
     catalog = groups.catalog
     names = catalog.topic_names()
@@ -193,6 +198,6 @@ def _compiled(regex: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    told = error.args[0]
-    text: str = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+    message = error.args[0]
+    text: str = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
     return next((ours for theirs, ours in _REASONS if text.startswith(theirs)), text)

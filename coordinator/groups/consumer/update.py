@@ -57,9 +57,11 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
         """Ends the round of a classic group; called once nothing can be refused any more."""
 
     def result(self, reply: Message | None) -> Result:
+        result = super().result(reply)
         if self.on_result is not None:
+            # What it still collects is in the lists that the result has.
             self.on_result()
-        return super().result(reply)
+        return result
 
     # --- the steps ----------------------------------------------------------------------------------------------------
 

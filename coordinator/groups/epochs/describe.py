@@ -9,22 +9,6 @@ from coordinator.groups.epochs.member import ModernMember
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import ListGroupsResponse
-
-_Listed = ListGroupsResponse.ListedGroup
-
-
-def listed(groups: Groups, kind: Kind, states: Iterable[str], types: Iterable[str]) -> list[_Listed]:
-    """The groups of one kind that are in one of these states, if the kind is one of `types`; no filter if empty."""
-    wanted_states = {state.strip().lower() for state in states}
-    wanted_types = {each.strip().lower() for each in types}
-    if wanted_types and kind.label not in wanted_types:
-        return []
-    return [
-        _Listed(group.group_id, group.protocol_type or "", group.state.value, kind.label)
-        for group in groups.of_kind(kind)
-        if not wanted_states or group.state.lower() in wanted_states
-    ]
 
 
 def absent(groups: Groups, group_id: str, kind: Kind) -> dict[str, Any]:

@@ -4,7 +4,7 @@ No member stops here to agree on anything. The coordinator keeps three things an
 in its own time:
 
     the group epoch        is raised when the group's metadata change: members, their subscriptions, topics
-    the target assignment  who should have what; an assignor computes it for a group epoch, whose number it then bears
+    the target assignment  who should have what; an assignor computes it for a group epoch, whose number it gets
     the members            what each has now, and the *member epoch* it has reached on the way to the target
 
     member epoch <= target assignment epoch <= group epoch
@@ -123,14 +123,14 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
         self.update_reconciled(member)
 
     def drop(self, member_id: str) -> None:
-        """Removes a member; does nothing if there is none of this id."""
+        """Removes a member; does nothing if no member has this id."""
         old = self.members.pop(member_id, None)
         if old is not None:
             self.on_member_removed(old)
             self._index(old, None)
 
     def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """The target is now for this group epoch: finds out who has reached it already."""
+        """The target is now for this group epoch: finds out which members have reached it already."""
         self.left_at_target.clear()
         self.target_epoch = epoch
         self.target_timestamp_ms = timestamp_ms

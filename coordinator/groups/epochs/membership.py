@@ -1,4 +1,4 @@
-"""Who is a member of a group with epochs, and whether there is room for another.
+"""The members of a group with epochs: finding the one that a request names, and admitting a new one.
 
 Kafka: `ConsumerGroup.getOrMaybeCreateMember`, `GroupMetadataManager.throwIfInstanceIdIsFenced`, `throwIfConsumerGroupIsFull`.
 """

@@ -1,30 +1,30 @@
-"""Members that speak the classic protocol to a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+"""Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848).
 
-To such a member the group looks like a classic one whose every rebalance is over at once and which somebody else leads:
+To such a member the group looks like a classic one in which every rebalance ends at once and another member leads:
 
-    JoinGroup     its heartbeat, in terms of this group: subscription, what it owns, one step towards the target. The answer's
-                  generation is its member epoch; there is no leader and there are no members, so it takes itself for
-                  a follower
-    SyncGroup     what it is assigned now
-    Heartbeat     REBALANCE_IN_PROGRESS when there is a step to take: the target has moved on, or it must give something up,
-                  or something it waits for has become free; it must come back with a join within its rebalance timeout
-    LeaveGroup    as anywhere; removes members of either protocol
+    JoinGroup     acts as the member's heartbeat: subscription, owned partitions, one step towards the target. The response's
+                  generation is the member epoch; it names no leader and no members, so the client takes itself for a follower
+    SyncGroup     returns the member's current assignment
+    Heartbeat     answers REBALANCE_IN_PROGRESS when the member has a step to take: the target has moved on, it must give up
+                  partitions, or a partition it waits for is free. The member must rejoin within its rebalance timeout
+    LeaveGroup    removes members of either protocol
 
-A member of an eager assignor owns nothing when it joins, so it takes the whole way in one join. One of a cooperative assignor
-says in its subscription what it owns, is told by SyncGroup to hold less, gives up and joins again.
+A member with an eager assignor owns nothing when it joins, so it reaches the target in one join. A member with a cooperative
+assignor lists what it owns in its subscription, learns from SyncGroup that it is to hold less, gives that up and rejoins.
 
-Kafka takes any member id in a JoinGroup here, since it does not remember which it gave out. One that says it owns partitions
-was a member, was removed, and may be reading what somebody else has by now; here it is told so and comes back with nothing.
+Kafka accepts any member id in a JoinGroup here, because it does not remember which ids it handed out. An unknown id that claims
+partitions was a member, was removed, and may be reading what another member has by now; this server answers
+UNKNOWN_MEMBER_ID, and the client comes back with nothing.
 
-Nobody but the members moves a group forward, and it may happen that all that are left are classic: the heartbeat of a classic
-member computes a target that is due, too.
+Only members move a group forward, and all members may be classic ones: so a classic member's heartbeat also computes a target
+that is due.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.answers import join_refused
-from coordinator.groups.classic.joining import Joining
+from coordinator.groups.classic.join_attempt import JoinAttempt
+from coordinator.groups.classic.leave import Identity, MemberResult, identities, leave_response
+from coordinator.groups.classic.responses import join_error
 from coordinator.groups.consumer.group import (
     NO_PARTITIONS,
     ConsumerGroup,
@@ -53,6 +53,7 @@ from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.kinds import Kind
 from coordinator.groups.migration.downgrade import downgrade_replacing, encoded, may_downgrade_replacing
 from coordinator.groups.settings import DISABLED
+from coordinator.groups.state import Groups
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
@@ -61,48 +62,46 @@ from coordinator.protocol.messages import (
     JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
-    LeaveGroupResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
 from coordinator.protocol.subscription import Subscription, parse_subscription
 from coordinator.runtime.result import RequestContext, Result
 
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
-
 MEMBER_ID_REQUIRED_SINCE = 4
-LEAVE_BATCH_SINCE = 3
 _NO_GENERATION = -1
-_Identity = LeaveGroupRequest.MemberIdentity
-_Left = LeaveGroupResponse.MemberResponse
 
 
 # --- JoinGroup --------------------------------------------------------------------------------------------------------
 
 
-def join_consumer_group(
-    groups: "Groups", group: ConsumerGroup, request: JoinGroupRequest, context: RequestContext, now_ms: int
+def join(
+    groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, context: RequestContext, now_ms: int
 ) -> Result:
-    """A JoinGroup to a consumer group that has members."""
+    """Joins a consumer group that has members.
+
+    Every error is in the reply: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, ILLEGAL_GENERATION (KIP-792). Mirrors
+    `GroupMetadataManager.classicGroupJoinToConsumerGroup`.
+    """
     try:
-        return _join(groups, group, Joining(request, context, now_ms))
+        return _join(groups, group, JoinAttempt(request, context, now_ms))
     except KafkaError as error:
         facts = fenced_classic(groups, request, error.code)
-        return Result(join_refused(context.api_version, error.code, request.member_id), facts=facts)
+        return Result(join_error(context.api_version, error.code, request.member_id), facts=facts)
 
 
-def _join(groups: "Groups", group: ConsumerGroup, joining: Joining) -> Result:
-    request, context, now_ms = joining.request, joining.context, joining.now_ms
+def _join(groups: Groups, group: ConsumerGroup, attempt: JoinAttempt) -> Result:
+    request, context, now_ms = attempt.request, attempt.context, attempt.now_ms
     if groups.config.group_consumer_migration_policy == DISABLED:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     is_new = not request.member_id
     member_id = short_id(context.fresh_id) if is_new else request.member_id
     instance_id = request.group_instance_id
     fence_size(group, groups.config.group_consumer_max_size, "consumer", member_id, instance_id)
-    subscription = _subscription(group, joining)
+    subscription = _subscription(group, attempt)
     if is_new and instance_id is None and context.api_version >= MEMBER_ID_REQUIRED_SINCE:
-        return Result(join_refused(context.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        return Result(join_error(context.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id))
     update = ConsumerUpdate(groups, group, now_ms)
     holder: ConsumerMember | None = None
     if instance_id is None:
@@ -112,13 +111,13 @@ def _join(groups: "Groups", group: ConsumerGroup, joining: Joining) -> Result:
     elif is_new:
         holder = group.members.get(group.static_members.get(instance_id, ""))
         if holder is not None and may_downgrade_replacing(groups, group, holder):
-            return _turn_classic(update, holder, member_id, subscription, joining)
+            return _turn_classic(update, holder, member_id, subscription, attempt)
         old = join_static(update, member_id, instance_id, speaks_classic=True)
     else:
         old = holder_of(group, member_id, instance_id)
     if request.generation_id not in (_NO_GENERATION, old.member_epoch):
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    new = _as_told(old, joining, subscription)
+    new = _with_request(old, attempt, subscription)
     owned: Owned = [
         (topic_id, partitions)
         for topic_id, partitions in (
@@ -139,16 +138,16 @@ def _join(groups: "Groups", group: ConsumerGroup, joining: Joining) -> Result:
     update.disarm(join_key(group_id, member_id))
     update.disarm(rebalance_key(group_id, member_id))
     update.arm(session_key(group_id, member_id), request.session_timeout_ms)
-    update.arm(sync_key(group_id, member_id), max(joining.rebalance_timeout_ms, 0))
-    return update.result(_joined(joining, member_id, stepped.member_epoch))
+    update.arm(sync_key(group_id, member_id), max(attempt.rebalance_timeout_ms, 0))
+    return update.result(_joined(attempt, member_id, stepped.member_epoch))
 
 
-def _joined(joining: Joining, member_id: str, generation: int) -> JoinGroupResponse:
+def _joined(attempt: JoinAttempt, member_id: str, generation: int) -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=ErrorCode.NONE,
         generation_id=generation,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
-        protocol_name=joining.protocols[0][0],
+        protocol_name=attempt.protocols[0][0],
         leader="",
         member_id=member_id,
         members=[],
@@ -156,9 +155,9 @@ def _joined(joining: Joining, member_id: str, generation: int) -> JoinGroupRespo
 
 
 def _turn_classic(
-    update: ConsumerUpdate, holder: ConsumerMember, member_id: str, subscription: Subscription, joining: Joining
+    update: ConsumerUpdate, holder: ConsumerMember, member_id: str, subscription: Subscription, attempt: JoinAttempt
 ) -> Result:
-    """The last member of the consumer protocol comes back under the classic one: so does the group."""
+    """The last member of the consumer protocol comes back as a classic one, and the group is converted with it."""
     group = update.group
     heir = replace(
         holder,
@@ -167,7 +166,7 @@ def _turn_classic(
         assigned=owned_from_the_start(holder.assigned),
         pending_revocation=owned_from_the_start(holder.pending_revocation),
     )
-    successor = _as_told(heir, joining, subscription)
+    successor = _with_request(heir, attempt, subscription)
     is_settled = group.group_epoch == group.target_epoch and all(
         member is holder or member.is_reconciled_to(group.group_epoch) for member in group.members.values()
     )
@@ -190,37 +189,37 @@ def _turn_classic(
                 "JoinGroup",
             )
         ),
-        member_joined(group_id, Kind.CLASSIC, member_id, instance_id, joining.context, group.group_epoch),
+        member_joined(group_id, Kind.CLASSIC, member_id, instance_id, attempt.context, group.group_epoch),
     )
-    return update.result(_joined(joining, member_id, group.group_epoch))
+    return update.result(_joined(attempt, member_id, group.group_epoch))
 
 
-def _subscription(group: ConsumerGroup, joining: Joining) -> Subscription:
-    """What the member asks for. Raises INCONSISTENT_GROUP_PROTOCOL if it cannot be a member of a consumer group."""
-    names = joining.protocol_names()
-    if joining.request.protocol_type != CONSUMER_PROTOCOL_TYPE or len(set(names)) < len(names):
+def _subscription(group: ConsumerGroup, attempt: JoinAttempt) -> Subscription:
+    """The member's subscription. Raises INCONSISTENT_GROUP_PROTOCOL if it cannot be a member of a consumer group."""
+    names = attempt.protocol_names()
+    if attempt.request.protocol_type != CONSUMER_PROTOCOL_TYPE or len(set(names)) < len(names):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not group.supports_classic(names):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
-        return parse_subscription(joining.protocols[0][1])
+        return parse_subscription(attempt.protocols[0][1])
     except DecodeError:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from None
 
 
-def _as_told(old: ConsumerMember, joining: Joining, subscription: Subscription) -> ConsumerMember:
-    """The member with what its join says about it; the same object if that is nothing new."""
-    request, context = joining.request, joining.context
+def _with_request(old: ConsumerMember, attempt: JoinAttempt, subscription: Subscription) -> ConsumerMember:
+    """The member as its JoinGroup describes it; the same object if nothing changed."""
+    request, context = attempt.request, attempt.context
     new = replace(
         old,
         instance_id=request.group_instance_id or old.instance_id,
         rack_id=subscription.rack_id or old.rack_id,
-        rebalance_timeout_ms=joining.rebalance_timeout_ms,
+        rebalance_timeout_ms=attempt.rebalance_timeout_ms,
         client_id=context.client_id or "",
         client_host=context.client_host,
         topics=frozenset(subscription.topics),
         regex="",
-        classic=ClassicPart(session_timeout_ms=request.session_timeout_ms, protocols=joining.protocols),
+        classic=ClassicPart(session_timeout_ms=request.session_timeout_ms, protocols=attempt.protocols),
     )
     return old if new == old else new
 
@@ -228,9 +227,14 @@ def _as_told(old: ConsumerMember, joining: Joining, subscription: Subscription) 
 # --- SyncGroup, Heartbeat ---------------------------------------------------------------------------------------------
 
 
-def sync_consumer_group(
-    groups: "Groups", group: ConsumerGroup, request: SyncGroupRequest, context: RequestContext, now_ms: int
+def sync(
+    groups: Groups, group: ConsumerGroup, request: SyncGroupRequest, context: RequestContext, now_ms: int
 ) -> Result:
+    """Answers with the member's assignment.
+
+    Raises: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL; the reply may be
+    REBALANCE_IN_PROGRESS. Mirrors `GroupMetadataManager.classicGroupSyncToConsumerGroup`.
+    """
     member = _classic_member(group, request.member_id, request.group_instance_id)
     assert member.classic is not None
     if request.generation_id != member.member_epoch:
@@ -240,7 +244,7 @@ def sync_consumer_group(
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     update = ConsumerUpdate(groups, group, now_ms)
     if group.target_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        _call(update, member)
+        _require_rejoin(update, member)
         return update.result(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     group_id = group.group_id
     update.disarm(sync_key(group_id, member.member_id))
@@ -256,9 +260,14 @@ def sync_consumer_group(
     )
 
 
-def heartbeat_consumer_group(
-    groups: "Groups", group: ConsumerGroup, request: HeartbeatRequest, context: RequestContext, now_ms: int
+def heartbeat(
+    groups: Groups, group: ConsumerGroup, request: HeartbeatRequest, context: RequestContext, now_ms: int
 ) -> Result:
+    """Restarts the member's session; the reply says whether it must rejoin (REBALANCE_IN_PROGRESS).
+
+    Raises: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION. Mirrors
+    `GroupMetadataManager.classicGroupHeartbeatToConsumerGroup`.
+    """
     try:
         return _heartbeat(groups, group, request, now_ms)
     except KafkaError as error:
@@ -266,7 +275,7 @@ def heartbeat_consumer_group(
         raise
 
 
-def _heartbeat(groups: "Groups", group: ConsumerGroup, request: HeartbeatRequest, now_ms: int) -> Result:
+def _heartbeat(groups: Groups, group: ConsumerGroup, request: HeartbeatRequest, now_ms: int) -> Result:
     member = _classic_member(group, request.member_id, request.group_instance_id)
     if request.generation_id != member.member_epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -279,12 +288,12 @@ def _heartbeat(groups: "Groups", group: ConsumerGroup, request: HeartbeatRequest
     code = ErrorCode.NONE
     if _must_join(group, member, target_epoch):
         code = ErrorCode.REBALANCE_IN_PROGRESS
-        _call(update, member)
+        _require_rejoin(update, member)
     return update.result(HeartbeatResponse(error_code=code))
 
 
 def _must_join(group: ConsumerGroup, member: ConsumerMember, target_epoch: int) -> bool:
-    """Whether there is a step for it to take."""
+    """Whether the member has a step to take."""
     if member.member_epoch < target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     if member.state is not MemberState.UNRELEASED_PARTITIONS or holds_on(member, target_epoch):
@@ -297,15 +306,15 @@ def _must_join(group: ConsumerGroup, member: ConsumerMember, target_epoch: int) 
     )
 
 
-def _call(update: ConsumerUpdate, member: ConsumerMember) -> None:
-    """Told to join again: it has its rebalance timeout for it, from the first time it was told."""
+def _require_rejoin(update: ConsumerUpdate, member: ConsumerMember) -> None:
+    """Gives the member its rebalance timeout to rejoin, counted from the first response that asked it to."""
     if member.member_id not in update.group.soft.rejoin_pending:
         update.group.soft.rejoin_pending.add(member.member_id)
         update.arm(join_key(update.group_id, member.member_id), max(member.rebalance_timeout_ms, 0))
 
 
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """Raises UNKNOWN_MEMBER_ID, also for a member of the consumer protocol, and FENCED_INSTANCE_ID."""
+    """The member. Raises FENCED_INSTANCE_ID, and UNKNOWN_MEMBER_ID also for a member of the consumer protocol."""
     member = member_of(group, member_id) if instance_id is None else holder_of(group, member_id, instance_id)
     if member.classic is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -315,15 +324,17 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
 # --- LeaveGroup -------------------------------------------------------------------------------------------------------
 
 
-def leave_consumer_group(
-    groups: "Groups", group: ConsumerGroup, request: LeaveGroupRequest, context: RequestContext, now_ms: int
+def leave(
+    groups: Groups, group: ConsumerGroup, request: LeaveGroupRequest, context: RequestContext, now_ms: int
 ) -> Result:
-    is_batch = context.api_version >= LEAVE_BATCH_SINCE
-    leaving = request.members if is_batch else [_Identity(request.member_id, None, None)]
+    """Removes the named members. Results of single members: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+
+    Mirrors `GroupMetadataManager.classicGroupLeaveToConsumerGroup`.
+    """
     update = ConsumerUpdate(groups, group, now_ms)
     gone: dict[str, ConsumerMember] = {}
-    left: list[_Left] = []
-    for each in leaving:
+    results: list[MemberResult] = []
+    for each in identities(request, context.api_version):
         code = ErrorCode.NONE
         try:
             member = _leaving(group, each)
@@ -344,14 +355,12 @@ def leave_consumer_group(
             update.facts += fenced(
                 groups, group.group_id, each.member_id, each.group_instance_id, -1, code, "LeaveGroup"
             )
-        left.append(_Left(each.member_id, each.group_instance_id, code))
+        results.append(MemberResult(each.member_id, each.group_instance_id, code))
     update.remove(list(gone.values()), "a member left")
-    if is_batch:
-        return update.result(LeaveGroupResponse(error_code=ErrorCode.NONE, members=left))
-    return update.result(LeaveGroupResponse(error_code=left[0].error_code))
+    return update.result(leave_response(results, context.api_version))
 
 
-def _leaving(group: ConsumerGroup, each: _Identity) -> ConsumerMember:
+def _leaving(group: ConsumerGroup, each: Identity) -> ConsumerMember:
     if each.group_instance_id is None:
         return member_of(group, each.member_id)
     member_id = each.member_id or group.static_members.get(each.group_instance_id, "")

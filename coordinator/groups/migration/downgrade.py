@@ -1,23 +1,25 @@
-"""A consumer group becomes a classic group: when the last member of the consumer protocol goes and classic ones stay.
+"""A consumer group becomes a classic group when its last member of the consumer protocol goes and classic ones stay (KIP-848).
 
-The members' next generation is theirs to make: the group turns up in PreparingRebalance, in a generation that bears the number
-of the group epoch, and they are called to join. Until they do they hold what they hold, and that is what the group's record
-says: everything a member has, including what it was about to give up. Kafka writes the *target* instead. If a member of the
-consumer protocol then comes before the others have joined, the group is converted back, and what the target had taken from a
-member counts as free while it still reads it.
+The remaining members form the next generation themselves: the converted group is in PreparingRebalance, its generation has the
+number of the group epoch, and the members are called to rejoin. Until they do they keep what they hold, and the group's record
+says so: it lists everything a member holds, including what it was about to give up. Kafka writes the *target* instead. If a
+member of the consumer protocol then joins before the others have rejoined, the group is converted back, and
+whatever the target had taken from a member counts as free while that member still reads it.
 
-Only where every member has reached the target does the group stay as it is, without a rebalance: when a static member has
-gone back to the classic protocol, the last to do so, and took its own place.
+The group is converted without a rebalance only if every member has reached the target: a static member went back to the classic
+protocol, as the last one to do so, and took its own place. Mirrors `GroupMetadataManager.convertToClassicGroup`.
 """
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
-from coordinator.groups.classic.effects import Effects
-from coordinator.groups.classic.group import Cause, ClassicGroup, ClassicMember, State
+from coordinator.groups.catalog import Catalog
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.protocols import select_protocol
-from coordinator.groups.classic.rebalance import call_together, read_subscriptions
+from coordinator.groups.classic.rebalance import prepare_rebalance, read_subscriptions
 from coordinator.groups.classic.records import group_metadata
+from coordinator.groups.classic.round import Cause
+from coordinator.groups.classic.states import State
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import ConsumerGroup, regex_key
 from coordinator.groups.consumer.member import ConsumerMember
@@ -27,34 +29,39 @@ from coordinator.groups.events import event_only, group_converted
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import BIDIRECTIONAL, DOWNGRADE
+from coordinator.groups.state import Groups
+from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.subscription import Assignment, encode_assignment, parse_subscription
 
-if TYPE_CHECKING:
-    from coordinator.groups.state import Catalog, Groups
 
+def may_downgrade_without(groups: Groups, group: ConsumerGroup, leaving: Collection[ConsumerMember]) -> bool:
+    """Whether only classic members stay when these leave, and the group may be converted.
 
-def may_downgrade_without(groups: "Groups", group: ConsumerGroup, leaving: Collection[ConsumerMember]) -> bool:
-    """Whether those who stay when these leave are a classic group."""
+    Mirrors `GroupMetadataManager.validateOnlineDowngradeWithFencedMembers`.
+    """
     staying = len(group.members) - len(leaving)
     classic_staying = group.classic_members - sum(member.classic is not None for member in leaving)
     return 0 < staying == classic_staying and _is_allowed(groups, staying)
 
 
-def may_downgrade_replacing(groups: "Groups", group: ConsumerGroup, holder: ConsumerMember) -> bool:
-    """Whether the group is a classic one when this member is replaced by one of the classic protocol."""
+def may_downgrade_replacing(groups: Groups, group: ConsumerGroup, holder: ConsumerMember) -> bool:
+    """Whether only classic members are left when a classic member replaces this one, and the group may be converted.
+
+    Mirrors `GroupMetadataManager.validateOnlineDowngradeWithReplacedMember`.
+    """
     count = len(group.members)
     return holder.classic is None and group.classic_members == count - 1 and _is_allowed(groups, count)
 
 
-def _is_allowed(groups: "Groups", size: int) -> bool:
+def _is_allowed(groups: Groups, size: int) -> bool:
     config = groups.config
     policy = config.group_consumer_migration_policy
     return policy in (DOWNGRADE, BIDIRECTIONAL) and size <= config.group_max_size
 
 
 def downgrade_without(update: ConsumerUpdate, leaving: Sequence[ConsumerMember]) -> None:
-    """Members leave, and classic ones stay."""
+    """Converts the group; these members leave, and classic ones stay."""
     gone = {member.member_id for member in leaving}
     staying = [member for member_id, member in update.group.members.items() if member_id not in gone]
     cause = Cause("the last member of the consumer protocol left", leaving[0].member_id, None)
@@ -64,7 +71,7 @@ def downgrade_without(update: ConsumerUpdate, leaving: Sequence[ConsumerMember])
 def downgrade_replacing(
     update: ConsumerUpdate, holder: ConsumerMember, successor: ConsumerMember, *, rebalances: bool
 ) -> None:
-    """A classic member takes the place of the last member of the consumer protocol."""
+    """Converts the group; a classic member replaces the last member of the consumer protocol."""
     update.disarm_all_of(holder.member_id)
     members = [successor if member is holder else member for member in update.group.members.values()]
     cause = Cause("the last member of the consumer protocol turned classic", successor.member_id, None)
@@ -81,26 +88,26 @@ def _downgrade(update: ConsumerUpdate, members: Sequence[ConsumerMember], asked_
     for member in members:
         classic_member = classic.members[member.member_id]
         classic_member.assignment = _assignment(groups.catalog, classic, classic_member, member)
-    # A downgraded group has had its generations; it does not wait for more members as a new one does.
+    # The group is not new: it does not wait for more members (the initial rebalance delay).
     classic.state = State.STABLE
     read_subscriptions(classic)
     update.records += [*records.group_tombstones(group, group.members), group_metadata(classic)]
     for member_id in group.members:
         update.disarm_all_of(member_id)
     update.disarm(regex_key(group.group_id))
-    effects = Effects()
-    effects.timers.extend(member.session_timer for member in classic.members.values())
+    update.timers.extend(member.session_timer for member in classic.members.values())
     update.facts.append(
         event_only(
             group_converted(group.group_id, Kind.CONSUMER, Kind.CLASSIC, update.group_epoch, asked_by, len(members))
         )
     )
     if cause is not None:
-        call_together(groups, classic, cause, now_ms, effects)
-    assert effects.record is None
-    update.timers += effects.timers
-    update.replies += effects.replies
-    update.facts += effects.facts
+        rebalance = GroupUpdate(group.group_id)
+        prepare_rebalance(groups, classic, cause, now_ms, rebalance)
+        assert not rebalance.records
+        update.timers += rebalance.timers
+        update.replies += rebalance.replies
+        update.facts += rebalance.facts
     update.emit("group_downgraded", generation=classic.generation, members=len(members))
     update.on_result = lambda: groups.by_id.__setitem__(group.group_id, classic)
 
@@ -121,7 +128,7 @@ def _classic_member(group_id: str, member: ConsumerMember) -> ClassicMember:
 
 
 def _assignment(
-    catalog: "Catalog", classic: ClassicGroup, classic_member: ClassicMember, member: ConsumerMember
+    catalog: Catalog, classic: ClassicGroup, classic_member: ClassicMember, member: ConsumerMember
 ) -> bytes:
     """Everything the member holds, in the version of its subscription."""
     held: dict[bytes, set[int]] = {}
@@ -131,8 +138,8 @@ def _assignment(
     return encoded(catalog, held, classic_member.metadata(classic.protocol_name) or b"")
 
 
-def encoded(catalog: "Catalog", held: "dict[bytes, set[int]] | PartitionEpochs", metadata: bytes) -> bytes:
-    """Partitions as a classic member's assignment, in the version of its subscription. Topics that are gone are left out."""
+def encoded(catalog: Catalog, held: dict[bytes, set[int]] | PartitionEpochs, metadata: bytes) -> bytes:
+    """Encodes partitions as a classic member's assignment, in the version of its subscription; omits deleted topics."""
     try:
         version = parse_subscription(metadata).version
     except DecodeError:

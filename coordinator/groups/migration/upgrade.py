@@ -1,79 +1,66 @@
-"""A classic group becomes a consumer group: when the first member comes that speaks the consumer protocol.
+"""A classic group becomes a consumer group when the first member that speaks the consumer protocol joins (KIP-848).
 
-A group without members is simply replaced; its offsets stay. One with members is converted as it stands, whatever its round
-is at: the generation becomes the epoch, and every member a member that speaks the classic protocol. Calls that were waiting are
-told REBALANCE_IN_PROGRESS; joining again they come to the consumer group (classic_members.py).
+An empty group is replaced; its offsets stay. A group with members is converted as it stands, in whatever phase its round is:
+the generation becomes the group epoch, and every member becomes a member of the consumer group that speaks the classic
+protocol. Parked requests get REBALANCE_IN_PROGRESS; their clients rejoin and reach the consumer group (classic_members.py).
 
-What does a member hold at this moment? What its generation assigned, and also what it says it owns: in the middle of a
-cooperative rebalance there is no assignment yet, and it goes on reading what it had. Kafka takes the assignment alone and
-can so give away a partition that somebody is reading. A partition that two members claim goes to the one that was
-assigned it; such a claim is stale.
+At this moment a member holds what its generation assigned to it and also what it claims to own: in the middle of a
+cooperative rebalance there is no assignment yet, and the member keeps reading what it had. Kafka considers the assignment
+alone, and so can give away a partition that a member is reading. If two members claim a partition, the one it was assigned to
+keeps it; the other claim is stale.
 
-This cannot be done for members whose metadata are no subscriptions, nor where a custom assignor keeps data of its own in the
-assignments.
+A group cannot be converted if its members' metadata are not subscriptions, or if a custom assignor keeps data of its own in the
+assignments. Mirrors `GroupMetadataManager.convertToConsumerGroup` and `ConsumerGroup.fromClassicGroup`.
 """
 
-from typing import TYPE_CHECKING
-
-from coordinator.groups.classic.answers import join_refused, sync_refused
-from coordinator.groups.classic.group import (
-    ClassicGroup,
-    ClassicMember,
-    State,
-    find_classic_group,
-    pending_key,
-    session_key,
-    sync_key,
-)
+from coordinator.groups.catalog import Catalog
+from coordinator.groups.classic.group import ClassicGroup, find_classic_group
+from coordinator.groups.classic.member import ClassicMember, session_key
 from coordinator.groups.classic.records import group_metadata_tombstone
+from coordinator.groups.classic.responses import join_error, sync_error
+from coordinator.groups.classic.round import pending_key, sync_key
 from coordinator.groups.consumer import records
-from coordinator.groups.consumer.group import ConsumerGroup, find_consumer_group
+from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.group import session_key as consumer_session_key
 from coordinator.groups.consumer.member import ClassicPart, ConsumerMember
 from coordinator.groups.consumer.subscription import metadata_hash
 from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.epochs.group import EPOCH_AT_FIRST
-from coordinator.groups.events import event_only, group_converted
+from coordinator.groups.events import group_converted
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import BIDIRECTIONAL, UPGRADE
-from coordinator.groups.streams.group import find_streams_group
+from coordinator.groups.state import Groups
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.subscription import Subscription, TopicPartitions, parse_assignment, parse_subscription
 
-if TYPE_CHECKING:
-    from coordinator.groups.state import Catalog, Groups
 
+def group_to_join(groups: Groups, group_id: str, member_id: str, now_ms: int) -> ConsumerUpdate:
+    """An update of the consumer group that this member joins: existing, new, or converted from a classic group.
 
-def group_to_join(groups: "Groups", group_id: str, member_id: str, now_ms: int) -> ConsumerUpdate:
-    """The consumer group that this member of the consumer protocol joins: there already, new, or made of a classic one.
-
-    Raises GROUP_ID_NOT_FOUND for a classic group that cannot become one.
+    Raises: GROUP_ID_NOT_FOUND (a group of another kind that cannot be converted), GROUP_MAX_SIZE_REACHED (`limit.groups`).
+    Mirrors `GroupMetadataManager.getOrMaybeCreateConsumerGroup`.
     """
-    group = find_consumer_group(groups, group_id)
-    if group is not None:
-        return ConsumerUpdate(groups, group, now_ms)
-    if find_streams_group(groups, group_id) is not None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    known = ConsumerUpdate.find(groups, group_id, now_ms)
+    if known is not None:
+        return known
+    other = groups.by_id.get(group_id)
     classic = find_classic_group(groups, group_id)
-    if classic is None:
-        groups.admit()
-        return ConsumerUpdate(groups, ConsumerGroup(group_id), now_ms)
-    if classic.state is State.EMPTY:
+    if other is not None and classic is None:
+        raise groups.not_found(group_id, Kind.CONSUMER)
+    if classic is None or classic.is_empty:
         update = ConsumerUpdate(groups, ConsumerGroup(group_id), now_ms)
-        update.records.append(group_metadata_tombstone(group_id))
-        for pending_id in classic.pending_joins:
-            update.disarm(pending_key(group_id, pending_id))
-        if classic.stored is not None:
-            update.facts.append(
-                event_only(group_converted(group_id, Kind.CLASSIC, Kind.CONSUMER, update.group_epoch, member_id, 0))
-            )
+        if classic is None:
+            groups.admit()
+        else:
+            update.replace(groups, classic, Kind.CONSUMER, update.group_epoch, member_id)
         return update
-    _refuse_unless_possible(groups, classic)
+    _check_upgrade_allowed(groups, classic)
     return _upgrade(groups, classic, member_id, now_ms)
 
 
-def _refuse_unless_possible(groups: "Groups", classic: ClassicGroup) -> None:
+def _check_upgrade_allowed(groups: Groups, classic: ClassicGroup) -> None:
+    """Raises GROUP_ID_NOT_FOUND. Mirrors `GroupMetadataManager.validateOnlineUpgrade`."""
     if groups.config.group_consumer_migration_policy not in (UPGRADE, BIDIRECTIONAL):
         raise _refused(classic, "online upgrade is disabled")
     if not classic.uses_consumer_protocol:
@@ -89,7 +76,7 @@ def _refused(classic: ClassicGroup, why: str) -> KafkaError:
     )
 
 
-def _upgrade(groups: "Groups", classic: ClassicGroup, joining_id: str, now_ms: int) -> ConsumerUpdate:
+def _upgrade(groups: Groups, classic: ClassicGroup, joining_id: str, now_ms: int) -> ConsumerUpdate:
     group_id = classic.group_id
     group = ConsumerGroup(group_id)
     epoch = max(classic.generation, EPOCH_AT_FIRST)
@@ -120,16 +107,16 @@ def _upgrade(groups: "Groups", classic: ClassicGroup, joining_id: str, now_ms: i
 
 
 def _end_round(update: ConsumerUpdate, classic: ClassicGroup) -> None:
-    """Whoever waits joins again; the round of the classic group is over, and so are its timers."""
+    """Ends the round of the classic group: parked requests are answered so that clients rejoin, and timers are disarmed."""
     group_id = classic.group_id
     for member in list(classic.members.values()):
         context = classic.unpark_join(member)
         if context is not None:
-            refusal = join_refused(context.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+            refusal = join_error(context.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
             update.replies.append((context, refusal))
         context = classic.unpark_sync(member)
         if context is not None:
-            update.replies.append((context, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS)))
+            update.replies.append((context, sync_error(ErrorCode.REBALANCE_IN_PROGRESS)))
         update.disarm(session_key(group_id, member.member_id))
         classic.remove(member.member_id)
     for member_id in classic.pending_joins:
@@ -138,8 +125,8 @@ def _end_round(update: ConsumerUpdate, classic: ClassicGroup) -> None:
     update.disarm(sync_key(classic))
 
 
-def _members(catalog: "Catalog", classic: ClassicGroup, epoch: int) -> list[ConsumerMember]:
-    """The members, each with what it holds. A partition is held once."""
+def _members(catalog: Catalog, classic: ClassicGroup, epoch: int) -> list[ConsumerMember]:
+    """The members with the partitions that they hold; each partition is held by one member."""
     readings = []
     for member in classic.members.values():
         try:
@@ -165,13 +152,13 @@ def _members(catalog: "Catalog", classic: ClassicGroup, epoch: int) -> list[Cons
 
 
 def _metadata(classic: ClassicGroup, member: ClassicMember) -> bytes:
-    """What the member said under the chosen protocol; before one was chosen, under the first it offers."""
+    """The member's metadata under the chosen protocol; before one is chosen, under the first that it offers."""
     metadata = member.metadata(classic.protocol_name)
     return member.protocols[0][1] if metadata is None else metadata
 
 
 def _hold(
-    catalog: "Catalog",
+    catalog: Catalog,
     held: dict[bytes, dict[int, int]],
     partitions: TopicPartitions,
     taken: dict[bytes, set[int]],
@@ -191,7 +178,7 @@ def _hold(
 def _member(
     member: ClassicMember, subscription: Subscription, held: dict[bytes, dict[int, int]], epoch: int
 ) -> ConsumerMember:
-    """What it held before this epoch is not known: nothing that it did before counts."""
+    """The member of the consumer group. What it held before this epoch is unknown, so no earlier epoch may commit."""
     return ConsumerMember(
         member_id=member.member_id,
         instance_id=member.group_instance_id,

@@ -47,7 +47,7 @@ def commit(
     Raises the errors of `fence_commit`. A partition may be refused by itself with OFFSET_METADATA_TOO_LARGE.
     """
     try:
-        timers = fence_commit(groups, request, context.api_version)
+        origin, timers = fence_commit(groups, request, context.api_version)
     except KafkaError as error:
         error.facts = commit_facts(groups, request, context, error.code, missing=missing)
         raise
@@ -59,7 +59,9 @@ def commit(
     groups.counters.offsets += len(records)
     facts: tuple[Fact, ...] = ()
     if groups.emits_accepted or is_partly_refused or missing:
-        facts = commit_facts(groups, request, context, _NONE, partly_refused=is_partly_refused, missing=missing)
+        facts = commit_facts(
+            groups, request, context, _NONE, origin=origin, partly_refused=is_partly_refused, missing=missing
+        )
     return Result(answer, records, timers, (), facts)
 
 

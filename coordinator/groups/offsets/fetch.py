@@ -24,7 +24,8 @@ from coordinator.protocol.messages import OffsetCommitValue, OffsetFetchRequest,
 from coordinator.runtime.result import RequestContext, Result
 
 if TYPE_CHECKING:
-    from coordinator.groups.state import Catalog, Groups
+    from coordinator.groups.catalog import Catalog
+    from coordinator.groups.state import Groups
 
 _AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 _AskedTopic = OffsetFetchRequest.OffsetFetchRequestTopics

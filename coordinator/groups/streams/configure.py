@@ -1,37 +1,39 @@
-"""A topology as the topics allow it: how many tasks it has, which internal topics it needs, or what stands in its way.
+"""A topology as the topics allow it: how many tasks it has, which internal topics it needs, or what prevents it from running.
 
-Only source topics have a number of partitions of their own. All else follows from them, in Kafka's order:
+Only source topics have a number of partitions of their own. Everything else follows from them, in Kafka's order:
 
-    1. a repartition topic without a number has as many partitions as the largest topic that its writer reads; which may
-       be a repartition topic as well, so this is repeated until nothing is left
+    1. a repartition topic without a number has as many partitions as the largest topic that its writer reads; that may be a
+       repartition topic as well, so this is repeated until nothing is left
     2. repartition topics that are joined with other topics take the number of those
-    3. a changelog has as many as the largest topic that its subtopology reads, and so many tasks has the subtopology
+    3. a changelog has as many partitions as the largest topic that its subtopology reads, and the subtopology as many tasks
 
-Two kinds of things can be wrong. A topology that no topics could make right is refused (STREAMS_INVALID_TOPOLOGY). What is
-only wrong with the topics is a *problem*: it is told to the members as a status until somebody mends it, and the group
-waits. Internal topics that are missing are such a problem, too; whoever asked makes them (requests/
-streams_group_heartbeat.py), and the next heartbeat finds them.
+Two kinds of things can be wrong. A topology that no topics could make right is refused (STREAMS_INVALID_TOPOLOGY). If only the
+topics are wrong, that is a *problem*: members are told about it as a status until somebody mends it, and the group waits.
+Missing internal topics are such a problem, too; the caller creates them (requests/streams_group_heartbeat.py), and the next
+heartbeat finds them.
 
-Where several things could be named, they are taken in the order of their names.
+Where several things could be named, they are named in the order of their names.
+
+Kafka: `InternalTopicManager.configureTopics`, `RepartitionTopics`, `CopartitionedTopicsEnforcer`, `ChangelogTopics`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from coordinator.groups.state import Catalog
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.streams.status import Status, StatusCode
 from coordinator.groups.streams.topology import InternalTopic, Subtopology, Topology
 from coordinator.protocol.errors import ErrorCode, KafkaError
 
 TOPICS_NAMED_MAX = 3
-"""In a problem; of the others it says how many they are."""
+"""Topics that a problem names; of the others it gives the number."""
 
 _Count = Callable[[str], int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredSubtopology:
-    """A part of a topology whose topics have their numbers of partitions. Topics are sorted by name."""
+    """A subtopology whose topics have their numbers of partitions; topics are sorted by name (Kafka's class too)."""
 
     number_of_tasks: int
     source_topics: tuple[str, ...]
@@ -41,7 +43,7 @@ class ConfiguredSubtopology:
 
     @property
     def is_stateful(self) -> bool:
-        """Whether a standby of its tasks has something to keep."""
+        """Whether its tasks have state, which a standby task could keep a copy of."""
         return bool(self.state_changelog_topics)
 
     @property
@@ -51,10 +53,10 @@ class ConfiguredSubtopology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configured:
-    """What became of a topology."""
+    """A topology as the topics allow it (Kafka: `ConfiguredTopology`)."""
 
     subtopologies: Mapping[str, ConfiguredSubtopology]
-    """In the order of their ids; empty if not even the numbers of partitions can be told."""
+    """In the order of their ids; empty if not even the numbers of partitions are known."""
     internal_topics_to_create: tuple[InternalTopic, ...] = ()
     """In the order of their names."""
     problem: Status | None = None
@@ -65,7 +67,7 @@ class Configured:
 
 
 class _Problem(Exception):
-    """The topics are not as the topology needs them."""
+    """The topics are not what the topology needs."""
 
     def __init__(self, code: StatusCode, detail: str) -> None:
         super().__init__(detail)
@@ -73,7 +75,10 @@ class _Problem(Exception):
 
 
 def configure(topology: Topology, catalog: Catalog) -> Configured:
-    """Raises STREAMS_INVALID_TOPOLOGY."""
+    """The topology as the topics of the catalog allow it. Raises STREAMS_INVALID_TOPOLOGY.
+
+    Kafka: `InternalTopicManager.configureTopics`.
+    """
     try:
         return _configure(topology, catalog.partition_count)
     except _Problem as problem:
@@ -88,7 +93,7 @@ def _configure(topology: Topology, existing: _Count) -> Configured:
     decided = _repartition_counts(parts, existing)
 
     def count(topic: str) -> int:
-        """Of a topic that is there, its own; else the one that it will have."""
+        """The number of partitions that an existing topic has, or that a missing one will have."""
         found = existing(topic)
         return decided[topic] if found is None else found
 
@@ -121,7 +126,7 @@ def _configure(topology: Topology, existing: _Count) -> Configured:
 
 
 def _repartition_counts(parts: Mapping[str, Subtopology], existing: _Count) -> dict[str, int]:
-    """The partitions of all repartition topics. A number that the application gave counts for more than what is there."""
+    """The partitions of all repartition topics. A number given by the application overrides that of an existing topic."""
     decided = {
         topic.name: topic.partitions
         for part in parts.values()
@@ -156,7 +161,7 @@ def _repartition_counts(parts: Mapping[str, Subtopology], existing: _Count) -> d
 
 
 def _copartition(parts: Mapping[str, Subtopology], decided: dict[str, int], count: Callable[[str], int]) -> None:
-    """Gives topics that are joined the same number of partitions, as far as they may be given one."""
+    """Gives topics that are joined the same number of partitions, where they may be given one."""
     internal = {topic.name: topic for part in parts.values() for topic in part.repartition_source_topics}
     fixed = sorted(name for name, topic in internal.items() if topic.partitions)
     for group in (group for part in parts.values() for group in part.copartitioned() if group):
@@ -165,7 +170,7 @@ def _copartition(parts: Mapping[str, Subtopology], decided: dict[str, int], coun
         if given:
             number = _same(given, given)
         elif fixed:
-            # Kafka looks at those of the whole topology, not only at those of the group.
+            # As in Kafka: the fixed numbers of the whole topology count, not only those of this co-partition group.
             number = _same({topic: count(topic) for topic in fixed}, counts)
         else:
             number = max(counts.values())
@@ -180,7 +185,7 @@ def _copartition(parts: Mapping[str, Subtopology], decided: dict[str, int], coun
 
 
 def _same(counts: Mapping[str, int], named: Mapping[str, int]) -> int:
-    """The one number that all of `counts` are. `named`: what to name if they are not."""
+    """The number that all of `counts` have; `named` are the topics to name if they differ."""
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{topic}={number}" for topic, number in named.items())
         raise _Problem(
@@ -196,7 +201,7 @@ def _sized(topics: Iterable[InternalTopic], decided: Mapping[str, int]) -> tuple
 
 
 def _missing(parts: Iterable[ConfiguredSubtopology], existing: _Count) -> tuple[InternalTopic, ...]:
-    """The internal topics that are not there."""
+    """The internal topics that do not exist."""
     wanted = {
         topic.name: topic for part in parts for topic in (*part.repartition_source_topics, *part.state_changelog_topics)
     }

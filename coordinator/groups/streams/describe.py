@@ -8,14 +8,14 @@ is when all topics of the topology are there.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from coordinator.groups.epochs.describe import absent, group_view, listed, member_view, other_owners, progress_view
+from coordinator.groups.epochs.describe import absent, group_view, member_view, other_owners, progress_view
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.streams.group import StreamsGroup, find_streams_group
 from coordinator.groups.streams.member import NO_TASKS, HeldTasks, StreamsMember
 from coordinator.groups.streams.soft_state import NO_TASK_OFFSETS
 from coordinator.groups.streams.topology import InternalTopic
-from coordinator.protocol.messages import ListGroupsResponse, StreamsGroupDescribeResponse
+from coordinator.protocol.messages import StreamsGroupDescribeResponse
 
 _Described = StreamsGroupDescribeResponse.DescribedGroup
 _Topology = StreamsGroupDescribeResponse.Topology
@@ -29,15 +29,6 @@ _TaskOffset = StreamsGroupDescribeResponse.TaskOffset
 _Endpoint = StreamsGroupDescribeResponse.Endpoint
 
 _NOT_REQUESTED, _NOT_STORED = 0, 1
-_OTHER_NAMES = {"not_ready": "notready"}
-"""Kafka 4.4 filters this state by the first name, and finds nothing by the name that it shows."""
-
-
-def list_groups(groups: Groups, states: Iterable[str], types: Iterable[str]) -> list[ListGroupsResponse.ListedGroup]:
-    """The shard's streams groups. Filters as for classic ones. Kafka: `GroupMetadataManager.listGroups`."""
-    lowered = (state.strip().lower() for state in states)
-    named = [_OTHER_NAMES.get(state, state) for state in lowered]
-    return listed(groups, Kind.STREAMS, named, types)
 
 
 def describe_streams_group(groups: Groups, group_id: str, *, wants_description: bool) -> _Described:
@@ -62,7 +53,7 @@ def describe_streams_group(groups: Groups, group_id: str, *, wants_description: 
 
 
 def _topology(group: StreamsGroup) -> _Topology | None:
-    """None: a log that a crash of another server left without the topology's record."""
+    """None if a crash of another server left the log without the topology's record."""
     if group.topology is None:
         return None
     is_known = group.soft.configured is not None and group.soft.configured.is_ready
@@ -191,7 +182,7 @@ def _details(group: StreamsGroup, member: StreamsMember) -> dict[str, Any]:
 
 
 def _held(tasks: HeldTasks) -> dict[str, Any]:
-    """Active tasks with the epochs since which the member has them; of the others the numbers."""
+    """Active tasks with their assignment epochs; the numbers of the others."""
     return {
         "active": {part: dict(sorted(numbers.items())) for part, numbers in sorted(tasks.active.items())},
         "standby": {part: sorted(numbers) for part, numbers in sorted(tasks.standby.items())},

@@ -25,11 +25,14 @@ Kafka: `StreamsGroup`.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.kinds import Kind
+from coordinator.groups.settings import GroupSettings, StreamsSettings
 from coordinator.groups.state import Groups
+from coordinator.groups.streams.committer import StreamsCommitter, committer_of
 from coordinator.groups.streams.member import NO_TOPOLOGY_EPOCH, StreamsMember, Tasks, TasksTuple
 from coordinator.groups.streams.soft_state import StreamsSoftState
 from coordinator.groups.streams.topology import Topology
@@ -121,6 +124,13 @@ class StreamsGroup(ModernGroup[StreamsMember, TasksTuple, StreamsSoftState]):
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a subtopology of a group with members reads the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.readers
+
+    def find_committer(self, member_id: str, catalog: Catalog) -> StreamsCommitter | None:
+        member = self.members.get(member_id)
+        return None if member is None else committer_of(self.soft, member, self.topology, catalog)
+
+    def fencing_policies(self, settings: GroupSettings) -> StreamsSettings:
+        return settings.streams(self.group_id)
 
     def owner(self, subtopology_id: str, number: int) -> str | None:
         """The member that has the active task, which it may have to give up."""
@@ -250,3 +260,9 @@ def rebalance_key(group_id: str, member_id: str) -> TimerKey:
 def initial_delay_key(group_id: str) -> TimerKey:
     """The timer that makes a group's first target."""
     return ("streams-delay", group_id)
+
+
+def decided_streams_group(groups: Groups, group_id: str) -> StreamsGroup:
+    """The group as the operation that just ran saw it: in the state, or uncommitted if its records are not replayed yet."""
+    group = find_streams_group(groups, group_id)
+    return cast(StreamsGroup, groups.uncommitted_groups[group_id]) if group is None else group

@@ -18,9 +18,6 @@ time.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from coordinator.groups.classic.group import State as ClassicState
-from coordinator.groups.classic.group import find_classic_group, pending_disarmed
-from coordinator.groups.classic.records import group_metadata_tombstone
 from coordinator.groups.epochs.heartbeat import (
     UNCHANGED,
     check_epoch,
@@ -35,13 +32,14 @@ from coordinator.groups.epochs.leave import leave
 from coordinator.groups.epochs.member import JOINING_EPOCH
 from coordinator.groups.epochs.membership import fence_size
 from coordinator.groups.epochs.static_members import join_static
-from coordinator.groups.events import delivered, event_only, group_converted, owns_all
+from coordinator.groups.events import delivered, owns_all
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
+from coordinator.groups.streams.committer import committer_of
 from coordinator.groups.streams.configure import Configured
 from coordinator.groups.streams.group import StreamsGroup, find_streams_group, session_key
 from coordinator.groups.streams.member import Endpoint, MemberState, StreamsMember, Tasks, TasksTuple
-from coordinator.groups.streams.partitions import as_reader, partitions_by_endpoint
+from coordinator.groups.streams.partitions import partitions_by_endpoint
 from coordinator.groups.streams.soft_state import NO_TASK_OFFSETS, CachedHeartbeat, StreamsSoftState, TaskOffsets
 from coordinator.groups.streams.status import StatusCode
 from coordinator.groups.streams.topology import Topology, check_changelogs, check_regexes
@@ -160,7 +158,7 @@ def _answer(
     is_joining = request.member_epoch == JOINING_EPOCH
     before = group.members.get(new.member_id)
     if not update.emit_if_joined(new, context) and before is not None and not is_joining and _owns_all(request, before):
-        update.facts += owns_all(groups, group, as_reader(group, before, topology, groups.catalog), Kind.STREAMS)
+        update.facts += owns_all(groups, group, committer_of(soft, before, topology, groups.catalog))
     update.arm(session_key(update.group_id, new.member_id), settings.session_timeout_ms)
     answer = StreamsGroupHeartbeatResponse(
         member_id=new.member_id,
@@ -174,7 +172,7 @@ def _answer(
         answer.active_tasks = _to_response(new.assigned.active)
         answer.standby_tasks = _to_response(new.assigned.standby)
         answer.warmup_tasks = _to_response(new.assigned.warmup)
-        update.facts += delivered(groups, group, as_reader(group, new, topology, groups.catalog), Kind.STREAMS)
+        update.facts += delivered(groups, group, committer_of(soft, new, topology, groups.catalog))
     if old.user_endpoint != new.user_endpoint or (tasks_changed and new.user_endpoint is not None):
         soft.endpoint_epoch += 1
     if soft.endpoint_epoch != request.endpoint_information_epoch:
@@ -346,18 +344,14 @@ def _group_to_join(groups: Groups, group_id: str, member_id: str, now_ms: int) -
     known = StreamsUpdate.find(groups, group_id, now_ms)
     if known is not None:
         return known
-    if group_id not in groups.by_id:
-        groups.admit()
-        return StreamsUpdate(groups, StreamsGroup(group_id), now_ms)
-    classic = find_classic_group(groups, group_id)
-    if classic is None or classic.state is not ClassicState.EMPTY:
-        raise groups.not_found(group_id, Kind.STREAMS)
     update = StreamsUpdate(groups, StreamsGroup(group_id), now_ms)
-    update.records.append(group_metadata_tombstone(group_id))
-    update.timers += pending_disarmed(classic)
-    if classic.stored is not None:
-        event = group_converted(group_id, Kind.CLASSIC, Kind.STREAMS, update.group_epoch, member_id, 0)
-        update.facts.append(event_only(event))
+    other = groups.by_id.get(group_id)
+    if other is None:
+        groups.admit()
+    elif other.kind is Kind.CLASSIC and other.is_empty:
+        update.replace(groups, other, Kind.STREAMS, update.group_epoch, member_id)
+    else:
+        raise groups.not_found(group_id, Kind.STREAMS)
     return update
 
 

@@ -73,7 +73,7 @@ class StreamsMember(ModernMember):
 
     topology_epoch: int = NO_TOPOLOGY_EPOCH
     process_id: str = ""
-    """Of the process; the threads of one application instance are several members with one process id."""
+    """The id of its process. The threads of one application instance are several members with one process id."""
     user_endpoint: Endpoint | None = None
     client_tags: Mapping[str, str] = field(default_factory=dict)
 

@@ -1,20 +1,17 @@
-"""Which partitions a member's tasks read.
+"""The partitions that the tasks of members read, as the members with an endpoint learn them of each other.
 
-Task `n` of a subtopology reads partition `n` of each of its source topics, the user's and the internal ones; of those that have
-so many. Members with an endpoint are told this of each other, so that a query for a key can be sent to the process that has
-its state (Interactive Queries). And offsets are committed for partitions, not for tasks: to the rules about commits
-(fencing.py), and to the event log, a member of a streams group is a reader of partitions like one of a consumer group.
+Task `n` of a subtopology reads partition `n` of each of its source topics, the user's and the internal ones, as far as they
+have that many. With this a query for a key can be sent to the process that has its state (Interactive Queries).
+
+Kafka: `EndpointToPartitionsManager`. What a member's commits are checked by is in committer.py.
 """
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.groups.consumer.member import NO_REVOCATION_EPOCH, ConsumerMember
-from coordinator.groups.epochs.member import PartitionEpochs
-from coordinator.groups.state import Catalog
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.streams.configure import Configured
 from coordinator.groups.streams.group import StreamsGroup
-from coordinator.groups.streams.member import StreamsMember, TaskEpochs
-from coordinator.groups.streams.topology import Topology
+from coordinator.groups.streams.member import StreamsMember
 from coordinator.protocol.messages import StreamsGroupHeartbeatResponse
 
 _Entry = StreamsGroupHeartbeatResponse.EndpointToPartitions
@@ -25,7 +22,7 @@ _Partitions = StreamsGroupHeartbeatResponse.TopicPartition
 def partitions_of(
     tasks: Mapping[str, Iterable[int]], configured: Configured | None, catalog: Catalog
 ) -> dict[str, list[int]]:
-    """Topic -> partitions, both in order; none of subtopologies that are not (yet) as the topics allow."""
+    """Topic -> partitions, both in order; nothing for subtopologies that are not configured (yet)."""
     read: dict[str, list[int]] = {}
     for subtopology_id in sorted(tasks):
         subtopology = None if configured is None else configured.subtopologies.get(subtopology_id)
@@ -37,45 +34,10 @@ def partitions_of(
     return read
 
 
-def as_reader(
-    group: StreamsGroup, member: StreamsMember, topology: Topology | None, catalog: Catalog
-) -> ConsumerMember:
-    """The member with the partitions that its active tasks read, each with the assignment epoch of its task.
-
-    `topology`: the group's, None if there is none in the log: then it reads nothing.
-    """
-    known = group.soft.readers.get(member.member_id)
-    if known is not None and known[0] is member and known[1] == catalog.version:
-        return known[2]
-    reader = ConsumerMember(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        member_epoch=member.member_epoch,
-        previous_member_epoch=member.previous_member_epoch,
-        assigned=_read(topology, member.assigned.active, catalog),
-        pending_revocation=_read(topology, member.pending_revocation.active, catalog),
-        revocation_epoch=NO_REVOCATION_EPOCH,
-    )
-    group.soft.readers[member.member_id] = (member, catalog.version, reader)
-    return reader
-
-
-def _read(topology: Topology | None, active: TaskEpochs, catalog: Catalog) -> PartitionEpochs:
-    read: dict[bytes, Mapping[int, int]] = {}
-    for topic, subtopology_id in () if topology is None else topology.readers.items():
-        numbers = active.get(subtopology_id)
-        topic_id, count = catalog.topic_id(topic), catalog.partition_count(topic)
-        if numbers is not None and topic_id is not None and count is not None:
-            partitions = {number: epoch for number, epoch in numbers.items() if number < count}
-            if partitions:
-                read[topic_id] = partitions
-    return read
-
-
 def partitions_by_endpoint(
     group: StreamsGroup, member: StreamsMember, replaced: StreamsMember | None, catalog: Catalog
 ) -> list[_Entry]:
-    """Of every member with an endpoint; `member` as it will be, in the place of `replaced` if there is one."""
+    """The partitions of every member with an endpoint; `member` as it will be, in the place of `replaced` if there is one."""
     gone = None if replaced is None else replaced.member_id
     others = (each for each in group.members.values() if each.member_id not in (member.member_id, gone))
     entries = []

@@ -1,19 +1,19 @@
 """From the tasks that a member holds to those that it should hold, one step at a time (KIP-1071).
 
-A pure function, as for consumer groups: a member, the target, what the member says it owns, and who holds what; out comes the
-member as it is after this step. For each kind of task:
+A pure function, as for consumer groups: it takes a member, the target, what the member says it owns, and who holds what; it
+returns the member as it is after this step. For each kind of task:
 
     kept         what it holds and should hold
     lost         what it holds and should not
-    pending      what it should hold and does not, and nothing is in the way
-    unreleased   what it should hold, does not, and somebody is in the way
+    pending      what it should hold and does not, and nobody blocks
+    unreleased   what it should hold and does not, and somebody blocks
 
     anything lost that it still owns    UNREVOKED_TASKS, in its old epoch, until it says that it gave them up
     nothing lost                        the target's epoch; it gets what is pending and is UNRELEASED_TASKS
                                         if something is unreleased, else STABLE
 
-In the way of an active task is whoever has it, also a member that must give it up. In the way of every task is another
-member of the same process that has it in whatever role: the threads of a process share their state directory.
+An active task is blocked by the member that has it, which may have to give it up. Every task is blocked by another member of
+the same process that has it in any role: the threads of a process share their state directory.
 
 A task that only changes its role in one member need not be given up first (since Kafka 4.4):
 
@@ -23,8 +23,10 @@ A task that only changes its role in one member need not be given up first (sinc
       to active
     active to warm-up       only after it was given up
 
-Epochs: an active task has the epoch of the target by which it was given, as long as it is kept. A member that has given
-up what it had to is in a later epoch than before, always, so that a commit of before can be told from one of after.
+Epochs: an active task has the epoch of the target by which it was given, as long as it is kept. A member that gave up what it
+had to is always in a later epoch than before, so that a commit from before can be distinguished from one after.
+
+Kafka: `CurrentAssignmentBuilder` (streams).
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,7 +52,8 @@ def reconcile(
 ) -> StreamsMember:
     """The member after this step; the same object if nothing changes.
 
-    `owned`: what it says it owns, None if it does not say. `group` is asked who holds what.
+    `owned`: what it says it owns; None if it does not say. `group` knows who holds what.
+    Kafka: `CurrentAssignmentBuilder.build`.
     """
     epoch = member.member_epoch
     if member.state is MemberState.STABLE and epoch == target_epoch:
@@ -91,7 +94,7 @@ def _advance(
     unreleased = len(gained_active) + len(gained_standby) + len(gained_warmup) < len(to_be_active - active) + len(
         to_be_standby - standby
     ) + len(to_be_warmup - warmup)
-    # What changes its role in this member alone.
+    # Tasks that only change their role in this member.
     at_once_standby = gained_standby & (active | warmup)
     at_once_warmup = gained_warmup & standby
     lost = _tasks_of(
@@ -147,7 +150,7 @@ def _set(tasks: Mapping[str, Iterable[int]]) -> _Set:
 
 
 def _tasks_of(active: _Set, standby: _Set, warmup: _Set, before: StreamsMember, target_epoch: int) -> HeldTasks:
-    """Active tasks that the member had have the epoch that they had; others that of the target."""
+    """Active tasks that the member had keep their assignment epoch; others get that of the target."""
     return HeldTasks(_with_epochs(active, before.assigned.active, target_epoch), _by_id(standby), _by_id(warmup))
 
 

@@ -1,6 +1,8 @@
 """The log records of streams groups: key types 17 and 19 to 23, as Kafka writes them.
 
 Lists are sorted, so that equal states make equal bytes; but the topology is written as the first member sent it.
+
+Kafka: `StreamsCoordinatorRecordHelpers`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -60,7 +62,7 @@ def group_epoch(
     validated_topology_epoch: int,
     assignment_configs: Mapping[str, str],
 ) -> Record:
-    """Type 17: the group has moved on."""
+    """Type 17: the group epoch, and what it was raised for."""
     value = StreamsGroupMetadataValue(
         epoch=epoch,
         metadata_hash=metadata_hash,
@@ -73,7 +75,7 @@ def group_epoch(
 
 
 def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
-    """Type 20: the target is for this group epoch; follows the targets of the members that changed."""
+    """Type 20: the group epoch that the target is for; follows the targets of the members that changed."""
     value = StreamsGroupTargetAssignmentMetadataValue(epoch, timestamp_ms)
     return Record(StreamsGroupTargetAssignmentMetadataKey(group_id), value)
 
@@ -102,7 +104,7 @@ def current_assignment(group_id: str, member: StreamsMember) -> Record:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """A member is no more."""
+    """Removes a member."""
     return [
         Record(StreamsGroupCurrentMemberAssignmentKey(group_id, member_id), None),
         Record(StreamsGroupTargetAssignmentMemberKey(group_id, member_id), None),
@@ -111,7 +113,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 
 
 def group_tombstones(group_id: str) -> list[Record]:
-    """The group, which has no members, is no more."""
+    """Removes the group, which has no members."""
     return [
         Record(StreamsGroupTargetAssignmentMetadataKey(group_id), None),
         Record(StreamsGroupMetadataKey(group_id), None),

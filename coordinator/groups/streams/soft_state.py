@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.epochs.soft_state import SoftState
 from coordinator.groups.settings import StreamsSettings
+from coordinator.groups.streams.committer import StreamsCommitter
 from coordinator.groups.streams.configure import Configured
 from coordinator.groups.streams.member import StreamsMember
 from coordinator.runtime.result import Result
@@ -40,11 +40,11 @@ class StreamsSoftState(SoftState):
     """What a streams group remembers beyond its log."""
 
     __slots__ = (
+        "committers",
         "configured",
         "configured_version",
         "endpoint_epoch",
         "is_delayed",
-        "readers",
         "shutdown_by",
         "task_offsets",
     )
@@ -64,8 +64,8 @@ class StreamsSoftState(SoftState):
         """Raised when the tasks of a member with an endpoint change. A member whose request has another is sent all."""
         self.is_delayed = False
         """The first target is put off, so that it includes all members that start at the same time."""
-        self.readers: dict[str, tuple[StreamsMember, int, ConsumerMember]] = {}
-        """Member id -> the member, the catalog version, and the member as a reader of partitions (partitions.py)."""
+        self.committers: dict[str, tuple[StreamsMember, int, StreamsCommitter]] = {}
+        """Member id -> the member, the catalog version, and the member as a committer (committer.py)."""
 
     def take_over(self, uncommitted: Self) -> None:
         super().take_over(uncommitted)
@@ -78,11 +78,11 @@ class StreamsSoftState(SoftState):
     def on_member_removed(self, member_id: str) -> None:
         super().on_member_removed(member_id)
         self.task_offsets.pop(member_id, None)
-        self.readers.pop(member_id, None)
+        self.committers.pop(member_id, None)
 
     def on_topology_changed(self, *, is_first: bool) -> None:
         """`is_first`: there was none before. The operation that wrote it has configured it already."""
-        self.readers.clear()
+        self.committers.clear()
         if not is_first:
             self.configured = None
             self.configured_version = None

@@ -1,23 +1,25 @@
-"""The assignor "sticky", Kafka's only one for streams groups: who processes which task, and who keeps a copy of its state.
+"""The assignor "sticky", Kafka's only one for streams groups: who processes which task, and who keeps copies of its state.
 
-Moving a task costs its new member the time to make the state anew, so a task stays where it is as long as that member has
-not more than its share: the number of tasks by the number of members, rounded up, and for the members that are left the same
-again whenever one has got that many. In Kafka's order:
+Moving a task costs its new member the time to restore the state, so a task stays where it is as long as that member has no more
+than its share: the number of tasks divided by the number of members, rounded up. Whenever a member has got its share, that of
+the remaining members is computed again from what is left. In Kafka's order:
 
     active tasks   1. to the member that has it as an active one
-                   2. to a member with a standby of it, or that says it still has state of it (the most of it first)
-                   3. to the process with the least tasks by member, and there to the member with the least tasks
+                   2. to a member with a standby of it, or that reports to still have state of it (the most of it first)
+                   3. to the process with the fewest tasks per member, and there to the member with the fewest tasks
     standby tasks  as many as `num_standby_replicas` of each stateful task; never two copies in a process, since the threads
                    of a process share its disk
                    1. to the member that had it as an active one
                    2. to a member that had it as a standby
-                   3. as above; none if there is no process without it
+                   3. as above; to nobody if there is no process without it
 
-Between equals Kafka takes what a hash map or a heap brings up first, and so does this one: its answers are Kafka's. Only
-where two ids fall into the same place of such a map (the first to be put in counts, and Kafka puts them in as they joined,
-roughly) it is the smaller id, so that the same group always gets the same answer.
+Between equals Kafka takes what a hash map or a heap yields first, and so does this one: its answers are Kafka's. Only where two
+ids fall into the same bucket of such a map (Kafka: the first to be inserted, roughly in the order in which members joined) it
+takes the smaller id, so that the same group always gets the same answer.
 
-Warm-up tasks are not given: neither does Kafka 4.4.
+Warm-up tasks are not assigned: Kafka 4.4 does not do so either.
+
+Kafka: `StickyTaskAssignor`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,10 +39,10 @@ class MemberSpec:
 
     process_id: str
     active: Mapping[str, Iterable[int]] = field(default_factory=dict)
-    """Active tasks that it holds now: subtopology id -> numbers. May name tasks that are no more."""
+    """Active tasks that it holds now: subtopology id -> numbers. May name tasks that no longer exist."""
     standby: Mapping[str, Iterable[int]] = field(default_factory=dict)
     task_offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """How much it has of the state of tasks, as it said last: subtopology id -> number -> offset."""
+    """How much of the state of tasks it has, as it last reported: subtopology id -> number -> offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +56,12 @@ class GroupSpec:
 
 
 def assign(group: GroupSpec) -> dict[str, TasksTuple]:
-    """The tasks of each member; of a group without members, nothing."""
+    """The tasks of each member. Kafka: `StickyTaskAssignor.assign`."""
     return _Assignment(group).made() if group.members else {}
 
 
 class _Member:
-    """A member and what it is given."""
+    """A member and the tasks that it is given."""
 
     __slots__ = ("active", "count", "process", "standby")
 
@@ -80,7 +82,7 @@ class _Process:
         self.tasks: set[_Task] = set()
         self.count = 0
         self.by_count: PriorityQueue[_Member] | None = None
-        """The members as a heap; forgotten whenever a task is given to one of them that was not its least."""
+        """The members as a heap by their tasks; dropped when one that is not the first is given a task."""
 
     @property
     def load(self) -> float:
@@ -94,7 +96,7 @@ class _Process:
 
 
 class _Quota:
-    """How many tasks a member may be given before others have as many."""
+    """How many tasks a member may be given before it has its share."""
 
     __slots__ = ("members", "per_member", "tasks")
 
@@ -103,7 +105,7 @@ class _Quota:
         self.per_member = -(-tasks // members)
 
     def took(self, count: int) -> None:
-        """A member has so many tasks now. If that is its share, what is left is for the others."""
+        """A member has `count` tasks now. If that is its share, the rest is divided among the others."""
         if count == self.per_member:
             self.members -= 1
             self.tasks -= count
@@ -128,7 +130,7 @@ class _Assignment:
         self.processes: dict[str, _Process] = {}
         self.had_active: dict[_Task, _Member] = {}
         self.had_state: dict[_Task, list[_Member]] = {}
-        """Those with a standby first, and of these and the others who has most of the state."""
+        """Members with a standby first; among these, and among the others, those with the most state first."""
         self._look_back(group)
 
     def made(self) -> dict[str, TasksTuple]:
@@ -165,7 +167,7 @@ class _Assignment:
         return PriorityQueue((self.processes[each].load, self.processes[each]) for each in order)
 
     def _give_active(self) -> None:
-        # Tasks of equal numbers together: they read equal partitions, and most likely are where their likes are.
+        # Tasks with the same number together: they read the same partitions, and so probably are in the same place.
         left = sorted(self.tasks, key=lambda task: (task[1], task[0]))
         for had in (self.had_active.get, self._had_state):
             left = [task for task in left if not self._give_back(task, had(task))]
@@ -200,7 +202,7 @@ class _Assignment:
                     break
 
     def _takes_standby(self, task: _Task) -> _Member | None:
-        """Who had the task, has room and does not have it already in its process."""
+        """A member that had the task, has room, and whose process does not have the task already."""
         member = self.had_active.get(task)
         if member is not None and task not in member.process.tasks and member.count < self.quota.per_member:
             return member
@@ -208,7 +210,7 @@ class _Assignment:
         return member if member is not None and member.count < self.quota.per_member else None
 
     def _give_copy(self, task: _Task, processes: PriorityQueue[_Process]) -> bool:
-        """To the process with the least to do that has the task not; whether there is one."""
+        """Gives it to the least loaded process that does not have the task; returns whether there is one."""
         seen = []
         found = False
         while processes and not found:
@@ -246,7 +248,7 @@ class _Assignment:
 
 
 def _least_loaded(members: Iterable[_Member]) -> _Member | None:
-    """Whom the first one gives way to: a later one only if it *and* its process have less to do."""
+    """The first member, unless a later one *and* its process both have less to do."""
     chosen = None
     for member in members:
         if chosen is None or (member.process.load < chosen.process.load and member.count < chosen.count):

@@ -1,16 +1,18 @@
 """What a Kafka Streams application does, as its members say when they join.
 
-A *topology* is cut into subtopologies: the parts that share no state and talk to each other by topics only. Each says what
-it reads, what it writes for others to read, and where it keeps its state:
+A *topology* is cut into subtopologies: the parts that share no state and exchange data through topics only. Each names the
+topics it reads, those it writes for others to read, and those that keep its state:
 
-    source topics               of the user; must be there
+    source topics               the user's; must exist
     repartition source topics   internal: written by a subtopology (its *sink* topics), read by another
-    state changelog topics      internal: every change of its state; the state is made anew from them
+    state changelog topics      internal: every change of its state, from which the state is restored
     co-partition groups         topics that are joined, and so must have the same number of partitions
 
 A topology is a value: equal ones are the same application, and a group has one. It is in the log (record type 23) as the
-first member sent it, lists in their order, since Kafka compares them so. How many partitions internal topics must have
-is not here: that depends on the topics there are (configure.py).
+first member sent it, with its lists in their order, since Kafka compares them so. How many partitions internal topics must
+have is not here: that depends on the existing topics (configure.py).
+
+Kafka: `StreamsTopology`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,19 +27,19 @@ _Request = StreamsGroupHeartbeatRequest
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """A topic that belongs to the application and is made for it."""
+    """A topic that belongs to the application and is created for it."""
 
     name: str
     partitions: int
-    """0: as many as its readers and writers need."""
+    """0: as many as its readers and writers need (configure.py)."""
     replication_factor: int
-    """0: the server's own."""
+    """0: the server's default."""
     configs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CopartitionGroup:
-    """Topics of a subtopology that must have equal numbers of partitions, as places in the subtopology's lists."""
+    """Topics of a subtopology that must have equal numbers of partitions, as indexes into the subtopology's lists."""
 
     source_topics: tuple[int, ...]
     source_topic_regex: tuple[int, ...]
@@ -50,7 +52,7 @@ class Subtopology:
 
     source_topics: tuple[str, ...] = ()
     source_topic_regex: tuple[str, ...] = ()
-    """Always empty in a topology that was accepted; Kafka does not support it either."""
+    """Always empty in an accepted topology; Kafka does not support it either."""
     state_changelog_topics: tuple[InternalTopic, ...] = ()
     repartition_sink_topics: tuple[str, ...] = ()
     repartition_source_topics: tuple[InternalTopic, ...] = ()
@@ -58,12 +60,12 @@ class Subtopology:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The topics that it reads, of both kinds."""
+        """The topics it reads: source topics and repartition topics."""
         return (*self.source_topics, *(topic.name for topic in self.repartition_source_topics))
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """All topics that must be there for it to run."""
+        """All topics that must exist for it to run."""
         return (*self.inputs, *(topic.name for topic in self.state_changelog_topics))
 
     def copartitioned(self) -> tuple[frozenset[str], ...]:
@@ -80,12 +82,12 @@ class Topology:
     """An application, cut into parts."""
 
     epoch: int
-    """Its version, as its developer counts them."""
+    """Its version, as its developer counts versions."""
     subtopologies: Mapping[str, Subtopology]
     readers: Mapping[str, str] = field(init=False, compare=False, repr=False)
     """Topic -> id of a subtopology that reads it."""
     topics: frozenset[str] = field(init=False, compare=False, repr=False)
-    """All topics that must be there for it to run."""
+    """All topics that must exist for it to run."""
 
     def __post_init__(self) -> None:
         parts = self.subtopologies
@@ -94,7 +96,7 @@ class Topology:
 
     @classmethod
     def of_request(cls, sent: StreamsGroupHeartbeatRequest.Topology) -> "Topology":
-        """Raises STREAMS_INVALID_TOPOLOGY for what no topology can be; `check_topology` first for what ours may not be."""
+        """The topology that a member sent. Raises STREAMS_INVALID_TOPOLOGY if it contradicts itself."""
         topology = cls(sent.epoch, _subtopologies(sent.subtopologies))
         if len(topology.subtopologies) < len(sent.subtopologies):
             raise _invalid("Each subtopology must have an id of its own.")
@@ -139,13 +141,13 @@ class Topology:
 
 
 def check_regexes(sent: StreamsGroupHeartbeatRequest.Topology) -> None:
-    """Raises INVALID_REQUEST if topics are to be found by patterns. Kafka asks this before all else."""
+    """Raises INVALID_REQUEST if source topics are given by patterns. Kafka checks this before anything else."""
     if any(part.source_topic_regex for part in sent.subtopologies):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Regular expressions for source topics are not supported yet.")
 
 
 def check_changelogs(sent: StreamsGroupHeartbeatRequest.Topology) -> None:
-    """Raises STREAMS_INVALID_TOPOLOGY if a member wants to say how many partitions a changelog has."""
+    """Raises STREAMS_INVALID_TOPOLOGY if a member gives a number of partitions for a changelog."""
     for part in sent.subtopologies:
         for topic in part.state_changelog_topics:
             if topic.partitions:

@@ -1,4 +1,4 @@
-"""I13: what an assignor gives is complete, disjoint, subscribed to, balanced and sticky, and the same for the same group."""
+"""I13: a target is complete, disjoint, within subscriptions, balanced and sticky, and the same for the same group."""
 
 import pytest
 from hypothesis import given, settings
@@ -33,7 +33,7 @@ def sizes(answer):
 
 
 def moved(group, answer):
-    """Partitions that a member had, still subscribes to, and has no more."""
+    """Partitions that a member had, still subscribes to, and has lost."""
     return sum(
         len(parts - answer[member_id].get(topic_id, frozenset()))
         for member_id, each in group.members.items()
@@ -119,7 +119,7 @@ def test_uniform_leaves_no_partition_that_a_much_emptier_subscriber_could_take(g
 
 @settings(max_examples=100)
 @given(groups())
-def test_uniform_asked_again_changes_nothing(group):
+def test_uniform_changes_nothing_when_called_again(group):
     answer = run("uniform", UNIFORM, group)
     again = GroupSpec(
         members={
@@ -165,7 +165,7 @@ def test_members_without_a_subscription_get_nothing():
         {"a": {topic(1): {-1}}},
     ],
 )
-def test_an_answer_that_cannot_be_is_refused(answer):
+def test_an_impossible_answer_is_refused(answer):
     class Wrong:
         def assign(self, group):
             return answer
@@ -183,7 +183,7 @@ def test_an_assignor_that_fails_is_an_assignor_error():
         run("mine", Failing(), spec({"a": member([1])}, {1: 4}))
 
 
-def test_a_large_group_is_balanced_and_after_a_leave_the_others_keep_their_partitions():
+def test_a_large_group_is_balanced_and_stays_so_with_few_moves_after_a_leave():
     partitions = dict.fromkeys(range(10), 10_000)
     group = spec({f"m{i:04}": member(range(10)) for i in range(1_000)}, partitions)
     answer = run("uniform", UNIFORM, group)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator.groups.classic.describe import describe_group, list_groups
+from coordinator.groups.classic.describe import describe_group
+from coordinator.groups.list_groups import list_groups
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeGroupsResponse
 from tests.groups.harness import GroupHarness
@@ -41,7 +42,7 @@ def test_when_a_generation_breaks_off_before_it_is_assigned_nobody_holds_anythin
     leader, follower = h.stable()
     h.join(member_id=leader)
     h.join(member_id=follower)
-    h.enter()
+    h.join_new_member()
     group = describe_group(h.groups, "g", 6)
     assert group.group_state == "PreparingRebalance"
     assert [each.member_assignment for each in group.members] == [b"", b"", b""]

@@ -46,8 +46,8 @@ def test_with_the_current_generation_a_follower_gets_a_rebalance_ten_times_of_te
         assert h.heartbeat("g", leader, generation).error is ErrorCode.REBALANCE_IN_PROGRESS
         assert h.join(member_id=leader, instance=instances[0], generation=generation).ok
         assert asked.reply.generation_id == generation + 1
-        assert h.told("rebalance_started")[-1]["cause"] == "a member enforces a rebalance"
-        assert h.told("rebalance_started")[-1]["client_reason"] == "probing"
+        assert h.facts_named("rebalance_started")[-1]["cause"] == "a member enforces a rebalance"
+        assert h.facts_named("rebalance_started")[-1]["client_reason"] == "probing"
         h.settle()
 
 
@@ -62,7 +62,7 @@ def test_while_preparing_the_generation_before_is_right_and_an_older_one_fenced(
 
 def test_in_completing_a_repeated_join_of_the_current_generation_is_no_rebalance():
     h = GroupHarness()
-    _, follower = h.enter(), h.enter()
+    _, follower = h.join_new_member(), h.join_new_member()
     h.advance(0)
     assert h.join(member_id=follower, generation=1).reply.generation_id == 1
     assert h.group().state == "CompletingRebalance"
@@ -107,7 +107,7 @@ def test_the_fence_is_told():
     h = GroupHarness()
     _, follower = h.stable()
     h.join(member_id=follower, generation=0)
-    assert h.told("member_fenced") == [
+    assert h.facts_named("member_fenced") == [
         {"group_id": "g", "member_id": follower, "generation_claimed": 0, "generation": 1}
     ]
 

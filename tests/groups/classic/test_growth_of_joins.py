@@ -6,8 +6,7 @@ Time on a shared machine says little, so the test counts what the interpreter do
 import gc
 import sys
 
-from coordinator.groups.classic.join import join
-from coordinator.groups.classic.sync import sync
+from coordinator.groups.classic_protocol import join_group, sync_group
 from coordinator.protocol.messages import JoinGroupRequest, SyncGroupRequest
 from tests.groups.harness import GroupHarness, subscription
 
@@ -49,14 +48,16 @@ def test_no_join_and_no_sync_costs_more_than_the_one_before():
     costs = []
     for i in range(600):
         request = JoinGroupRequest("g", 30_000, 60_000, "", f"i{i}", "consumer", protocols)
-        result, count = cost(join, h.groups, request, Caller(str(i)), h.now_ms)
+        result, count = cost(join_group, h.groups, request, Caller(str(i)), h.now_ms)
         h._apply(type(result)(records=result.records, timers=result.timers))
         costs.append(count)
     assert len(set(costs[1:])) == 1, "all but the first, which makes the group, take the same steps"
     h.groups.fire(("classic-join", "g"), h.now_ms)
     h.groups.fire(("classic-join", "g"), h.now_ms)
     costs = [
-        cost(sync, h.groups, SyncGroupRequest("g", 1, member_id, None, "consumer", "range"), Caller(""), h.now_ms)[1]
+        cost(
+            sync_group, h.groups, SyncGroupRequest("g", 1, member_id, None, "consumer", "range"), Caller(""), h.now_ms
+        )[1]
         for member_id in list(h.group().members)[1:]
     ]
     assert len(set(costs)) == 1

@@ -13,7 +13,7 @@ def test_a_member_of_a_stable_group_is_told_that_all_is_well():
 
 def test_in_completing_all_is_well_too_even_for_a_member_whose_sync_is_parked():
     h = GroupHarness()
-    leader, follower = h.enter(), h.enter()
+    leader, follower = h.join_new_member(), h.join_new_member()
     h.advance(0)
     h.sync("g", follower, 1)
     assert h.heartbeat("g", leader, 1).ok

@@ -180,7 +180,7 @@ def test_a_leader_that_joins_again_in_stable_starts_a_rebalance_whatever_it_says
 
 def test_in_completing_a_repeated_join_is_given_the_current_generation():
     h = GroupHarness()
-    leader, follower = h.enter(), h.enter()
+    leader, follower = h.join_new_member(), h.join_new_member()
     h.advance(0)
     assert h.group().state == "CompletingRebalance"
     assert len(h.join(member_id=leader).reply.members) == 2
@@ -190,7 +190,7 @@ def test_in_completing_a_repeated_join_is_given_the_current_generation():
 
 def test_in_completing_other_metadata_is_a_rebalance_and_parked_syncs_are_sent_back():
     h = GroupHarness()
-    leader, follower = h.enter(), h.enter()
+    leader, follower = h.join_new_member(), h.join_new_member()
     h.advance(0)
     waiting = h.sync("g", follower, 1)
     joining = h.join(member_id=leader, protocols={"range": subscription(["other"])})
@@ -214,7 +214,7 @@ def test_a_reason_is_kept_and_told():
     h = GroupHarness()
     leader, _ = h.stable()
     h.join(member_id=leader, reason="because" * 100)
-    told = h.told("rebalance_started")[-1]
+    told = h.facts_named("rebalance_started")[-1]
     assert (told["cause"], told["member_id"]) == ("the leader joins again", leader)
     assert told["client_reason"] == ("because" * 100)[:255]
     assert h.group().members[leader].client_reason == told["client_reason"]

@@ -49,7 +49,7 @@ def test_a_batch_causes_one_rebalance():
     h.leave("g", second, third)
     assert h.join(member_id=leader).is_parked
     assert h.join(member_id=fourth).reply.generation_id == 2
-    assert len(h.told("rebalance_started")) == 2
+    assert len(h.facts_named("rebalance_started")) == 2
 
 
 def test_when_the_last_member_goes_the_group_is_empty_and_that_is_written():
@@ -88,9 +88,9 @@ def test_parked_calls_of_a_member_that_leaves_are_told_that_it_is_unknown():
     h.leave("g", leader)
     assert (joining.error, joining.reply.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
     h.join(member_id=follower)
-    newcomer = h.enter()
+    newcomer = h.join_new_member()
     h.settle()
-    h.enter()
+    h.join_new_member()
     for member_id in (follower, newcomer):
         h.join(member_id=member_id)
     syncing = h.sync("g", newcomer, h.group().generation)
@@ -118,6 +118,6 @@ def test_the_reason_is_told():
     h = GroupHarness()
     _, follower = h.stable()
     h.leave("g", follower, reason="bye")
-    assert h.told("members_left")[-1]["client_reason"] == "bye"
-    started = h.told("rebalance_started")[-1]
+    assert h.facts_named("members_left")[-1]["client_reason"] == "bye"
+    started = h.facts_named("rebalance_started")[-1]
     assert (started["cause"], started["member_id"], started["client_reason"]) == ("a member left", follower, "bye")

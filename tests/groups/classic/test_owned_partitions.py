@@ -13,7 +13,7 @@ def rebalanced(h, leader_claim, follower_claim):
     leader, follower = list(h.group().members)
     h.join(member_id=leader, protocols=leader_claim)
     h.join(member_id=follower, protocols=follower_claim)
-    reply = h.asked[-2].reply
+    reply = h.sent[-2].reply
     h.settle()
     return reply
 
@@ -23,7 +23,7 @@ def test_claims_of_the_last_generation_are_believed():
     h.stable()
     rebalanced(h, owning(0, generation=1), owning(1, generation=1))
     assert h.group().claims is None
-    assert h.told("owned_partitions_wrong") == []
+    assert h.facts_named("owned_partitions_wrong") == []
 
 
 def test_claims_of_an_older_generation_are_stale():
@@ -34,7 +34,7 @@ def test_claims_of_an_older_generation_are_stale():
     claims = h.group().claims
     assert claims.stale == ((follower, 1, (("t", 0), ("t", 1))),)
     assert (claims.stale_count, claims.contested_count) == (2, 0)
-    assert h.told("owned_partitions_wrong") == [
+    assert h.facts_named("owned_partitions_wrong") == [
         {
             "group_id": "g", "generation": 3, "stale": 2, "contested": 0, "cleared": 0, "members": [follower],
         }
@@ -110,7 +110,7 @@ def test_stale_claims_can_be_cleared_in_what_the_leader_sees():
     fresh, stale = owning(0, generation=1), owning(0, 2, generation=0)
     h.join(member_id=leader, protocols=fresh)
     h.join(member_id=follower, protocols=stale)
-    for reply in (h.asked[-2].reply, h.join(member_id=leader, protocols=fresh).reply):
+    for reply in (h.sent[-2].reply, h.join(member_id=leader, protocols=fresh).reply):
         seen = {member.member_id: member.metadata for member in reply.members}
         assert seen[leader] == fresh["range"]
         cleared = parse_subscription(seen[follower])
@@ -118,7 +118,7 @@ def test_stale_claims_can_be_cleared_in_what_the_leader_sees():
     h.settle()
     said = {member.member_id: member.subscription for member in h.records[-1].value.members}
     assert said[follower] == stale["range"], "the log keeps what the member said"
-    assert h.told("owned_partitions_wrong")[-1]["cleared"] == 1
+    assert h.facts_named("owned_partitions_wrong")[-1]["cleared"] == 1
 
 
 def test_other_protocol_types_are_not_read():
@@ -142,16 +142,16 @@ def test_a_group_knows_the_topics_of_its_generation():
 def test_every_version_of_a_subscription_is_read():
     h = GroupHarness()
     for version in range(4):
-        h.enter(protocols={"range": subscription([f"v{version}"], version=version)})
+        h.join_new_member(protocols={"range": subscription([f"v{version}"], version=version)})
     newer = b"\x00\x63" + subscription(["newer"])[2:] + b"what we do not know"
-    h.enter(protocols={"range": newer})
+    h.join_new_member(protocols={"range": newer})
     h.advance(0)
     assert h.group().subscribed_topics == {"v0", "v1", "v2", "v3", "newer"}
 
 
 def test_topics_are_found_even_if_what_follows_them_is_malformed():
     h = GroupHarness()
-    h.enter(protocols={"range": subscription(["a"], {"t": [1]}, 1)[:-9]})
+    h.join_new_member(protocols={"range": subscription(["a"], {"t": [1]}, 1)[:-9]})
     h.advance(0)
     assert h.group().subscribed_topics == {"a"}
 
@@ -160,7 +160,7 @@ def test_a_member_that_cannot_be_read_counts_as_subscribed_to_everything():
     h = GroupHarness()
     h.stable(members=1)
     for metadata in (b"", b"\x00", b"\xff\xff", b"\x00\x01\x00\x00\x00\x05"):
-        h.enter(protocols={"range": metadata})
+        h.join_new_member(protocols={"range": metadata})
         h.settle()
         assert h.group().subscribed_topics is None
         assert h.group().is_subscribed_to("anything")

@@ -10,7 +10,7 @@ from tests.groups.harness import GroupHarness
 def chosen(*preferences):
     h = GroupHarness()
     for names in preferences:
-        h.enter(protocols={name: name.encode() for name in names})
+        h.join_new_member(protocols={name: name.encode() for name in names})
     h.advance(0)
     return h.group().protocol_name
 
@@ -60,7 +60,7 @@ def test_a_member_cannot_take_away_the_last_protocol_in_common():
 def test_the_chosen_protocols_metadata_is_what_the_leader_gets():
     h = GroupHarness()
     asked = h.join(protocols={"a": b"of a", "b": b"of b"}, version=3)
-    h.enter(protocols={"b": b"of the other"})
+    h.join_new_member(protocols={"b": b"of the other"})
     h.advance(0)
     assert sorted(member.metadata for member in asked.reply.members) == [b"of b", b"of the other"]
 

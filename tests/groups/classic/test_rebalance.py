@@ -61,8 +61,8 @@ def test_a_rebalance_waits_for_a_member_that_was_only_given_an_id():
 
 def test_members_that_do_not_come_within_the_longest_rebalance_timeout_are_given_up():
     h = GroupHarness()
-    leader = h.enter(rebalance_ms=5_000, session_ms=300_000)
-    follower = h.enter(rebalance_ms=40_000, session_ms=300_000)
+    leader = h.join_new_member(rebalance_ms=5_000, session_ms=300_000)
+    follower = h.join_new_member(rebalance_ms=40_000, session_ms=300_000)
     h.advance(0)
     h.settle()
     asked = h.join(member_id=follower, protocols=CHANGED, rebalance_ms=5_000)
@@ -74,7 +74,7 @@ def test_members_that_do_not_come_within_the_longest_rebalance_timeout_are_given
     assert list(h.group().members) == [follower]
     assert h.group().leader_id == follower
     assert h.heartbeat("g", leader, 1).error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert h.told("generation_formed")[-1]["given_up_members"] == (leader,)
+    assert h.facts_named("generation_formed")[-1]["given_up_members"] == (leader,)
 
 
 def test_static_members_that_do_not_come_are_kept_until_their_session_ends():
@@ -92,7 +92,7 @@ def test_if_no_member_came_the_group_waits_once_more():
     assert h.leave("g", ("", "i0")).ok
     h.advance(5_000)
     assert h.group().state == "PreparingRebalance"
-    assert h.told("generation_postponed")
+    assert h.facts_named("generation_postponed")
     asked = h.join(member_id=two, instance="i1")
     assert asked.ok
     assert one not in h.group().members
@@ -115,10 +115,10 @@ def test_the_leader_stays_if_it_joins_and_is_replaced_if_it_does_not():
 
 def test_a_member_that_joins_during_completing_sends_the_others_back():
     h = GroupHarness()
-    leader, follower = h.enter(), h.enter()
+    leader, follower = h.join_new_member(), h.join_new_member()
     h.advance(0)
     parked = h.sync("g", follower, 1)
-    newcomer = h.enter()
+    newcomer = h.join_new_member()
     assert parked.error is ErrorCode.REBALANCE_IN_PROGRESS
     assert h.sync("g", leader, 1, {leader: b"late"}).error is ErrorCode.REBALANCE_IN_PROGRESS
     assert h.group().state == "PreparingRebalance"
@@ -134,9 +134,9 @@ def test_a_rebalance_tells_why_for_whom_and_how_long():
     h.advance(500)
     h.sync("g", leader, 2, {})
     started, formed, stable = (
-        h.told("rebalance_started")[-1],
-        h.told("generation_formed")[-1],
-        h.told("group_stable")[-1],
+        h.facts_named("rebalance_started")[-1],
+        h.facts_named("generation_formed")[-1],
+        h.facts_named("group_stable")[-1],
     )
     assert (started["cause"], started["member_id"]) == ("a member's metadata changed", follower)
     assert started["client_reason"] == "cooperative follow-up"

@@ -87,7 +87,7 @@ def test_the_old_id_is_fenced_everywhere():
 
 def test_in_completing_there_is_always_another_rebalance():
     h = GroupHarness()
-    leader, old = h.enter(instance="i0"), h.enter(instance="i1")
+    leader, old = h.join_new_member(instance="i0"), h.join_new_member(instance="i1")
     h.advance(0)
     parked = h.sync("g", old, 1, instance="i1")
     asked = h.join(instance="i1")
@@ -141,7 +141,10 @@ def test_a_static_member_keeps_its_place_over_a_restart_shorter_than_its_session
 
 def test_one_that_comes_back_before_it_synced_still_has_to_sync():
     h = GroupHarness()
-    leader, follower = h.enter(instance="i0", session_ms=600_000), h.enter(instance="i1", session_ms=600_000)
+    leader, follower = (
+        h.join_new_member(instance="i0", session_ms=600_000),
+        h.join_new_member(instance="i1", session_ms=600_000),
+    )
     h.advance(0)
     h.sync("g", leader, 1, {leader: b"L", follower: b"F"}, instance="i0")
     new = h.join(instance="i1", session_ms=600_000).reply.member_id

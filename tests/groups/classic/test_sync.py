@@ -7,7 +7,7 @@ from tests.groups.harness import GroupHarness
 
 
 def completing(h):
-    leader, follower = h.enter(), h.enter()
+    leader, follower = h.join_new_member(), h.join_new_member()
     h.advance(0)
     return leader, follower
 

@@ -20,7 +20,7 @@ def test_a_silent_member_is_removed_after_its_session_timeout():
     h.advance(1)
     assert silent not in h.group().members
     assert h.heartbeat("g", leader, 1).error is ErrorCode.REBALANCE_IN_PROGRESS
-    assert h.told("member_expired") == [{"group_id": "g", "member_id": silent, "timeout": "session"}]
+    assert h.facts_named("member_expired") == [{"group_id": "g", "member_id": silent, "timeout": "session"}]
 
 
 def test_heartbeats_keep_a_session_alive():
@@ -55,7 +55,7 @@ def test_a_member_whose_join_is_parked_does_not_run_out_of_its_session():
 
 def test_a_member_whose_sync_is_parked_does_not_run_out_of_its_session():
     h = GroupHarness()
-    leader, follower = h.enter(session_ms=10_000), h.enter(session_ms=10_000)
+    leader, follower = h.join_new_member(session_ms=10_000), h.join_new_member(session_ms=10_000)
     h.advance(0)
     waiting = h.sync("g", follower, 1)
     for _ in range(5):
@@ -83,8 +83,8 @@ def test_a_first_join_is_not_parked_for_ever():
 
 def test_the_generation_is_formed_when_the_one_who_was_waited_for_expires():
     h = GroupHarness()
-    leader = h.enter(session_ms=10_000)
-    follower = h.enter(session_ms=60_000)
+    leader = h.join_new_member(session_ms=10_000)
+    follower = h.join_new_member(session_ms=60_000)
     h.advance(0)
     h.settle()
     waiting = h.join(member_id=follower, protocols=CHANGED, session_ms=60_000)
@@ -125,7 +125,7 @@ def test_a_rebalance_goes_on_when_an_id_it_waited_for_is_forgotten():
 def test_a_leader_that_joined_and_does_not_sync_is_replaced_after_the_rebalance_timeout():
     h = GroupHarness()
     timeouts = {"rebalance_ms": 5_000, "session_ms": 600_000}
-    leader, follower = h.enter(**timeouts), h.enter(**timeouts)
+    leader, follower = h.join_new_member(**timeouts), h.join_new_member(**timeouts)
     h.advance(0)
     waiting = h.sync("g", follower, 1)
     h.advance(4_999)
@@ -140,14 +140,14 @@ def test_a_leader_that_joined_and_does_not_sync_is_replaced_after_the_rebalance_
 def test_a_follower_that_never_fetches_its_assignment_is_removed_too():
     h = GroupHarness()
     timeouts = {"rebalance_ms": 5_000, "session_ms": 600_000}
-    leader, follower = h.enter(**timeouts), h.enter(**timeouts)
+    leader, follower = h.join_new_member(**timeouts), h.join_new_member(**timeouts)
     h.advance(0)
     h.sync("g", leader, 1, {})
     assert h.group().state == "Stable"
     h.advance(5_000)
     assert list(h.group().members) == [leader]
     assert h.group().state == "PreparingRebalance"
-    assert h.told("member_expired")[-1] == {"group_id": "g", "member_id": follower, "timeout": "sync"}
+    assert h.facts_named("member_expired")[-1] == {"group_id": "g", "member_id": follower, "timeout": "sync"}
 
 
 def test_nobody_is_removed_when_everybody_synced_in_time():

@@ -1,6 +1,6 @@
-"""Consumer groups in miniature: a shard (groups/harness.py), and clients that behave as Kafka's do.
+"""Consumer groups in miniature: a shard (groups/harness.py), and clients that behave like Kafka's.
 
-`Modern` speaks the consumer protocol: it reads what it was told it has, gives up what it was told to give up before it says
+`Modern` speaks the consumer protocol: it reads what it was assigned, gives up what it must give up before it says
 so, repeats everything about itself after an answer got lost, and starts anew when it is fenced. `Classic` speaks the classic
 protocol, eager or cooperative. Both keep what they are reading in `owned`: no two clients that the coordinator counts as
 members may read the same partition at the same time.
@@ -20,7 +20,7 @@ from coordinator.protocol.subscription import Subscription, encode_assignment, e
 from coordinator.requests import consumer_group_heartbeat as heartbeat_api
 from coordinator.requests import offset_commit as commit_api
 from coordinator.runtime.result import Result
-from tests.groups.harness import Asked, GroupHarness
+from tests.groups.harness import GroupHarness, SentRequest
 
 INTERVAL_MS = 1_000
 SESSION_MS = 45_000
@@ -71,7 +71,7 @@ class ConsumerHarness(GroupHarness):
         rebalance_ms: int = -1,
         version: int = 1,
         client_id: str | None = "client",
-    ) -> Asked:
+    ) -> SentRequest:
         """A heartbeat; `owned` is topic name -> partitions."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=group_id,
@@ -93,10 +93,12 @@ class ConsumerHarness(GroupHarness):
         return self.call(consumer_group_heartbeat, request, version, heartbeat_api.API, client_id=client_id)
 
     def id_of(self, name: str) -> bytes:
-        """Also of a topic that is gone."""
+        """Works for deleted topics, too."""
         return self.catalog.topic_id(name) or name.encode().ljust(16, b"\0")
 
-    def join_modern(self, group_id: str = "g", member_id: str = "m", *, topics: Any = ("t",), **how: Any) -> Asked:
+    def join_modern(
+        self, group_id: str = "g", member_id: str = "m", *, topics: Any = ("t",), **how: Any
+    ) -> SentRequest:
         how = {"rebalance_ms": 60_000, "owned": {}} | how
         return self.beat(group_id, member_id, 0, topics=topics, **how)
 
@@ -127,7 +129,7 @@ class ConsumerHarness(GroupHarness):
                 for name, parts in by_topic.items()
             ],
         )
-        asked = Asked(commit_api.API, version, "client", "/127.0.0.1", "")
+        asked = SentRequest(commit_api.API, version, "client", "/127.0.0.1", "")
         from coordinator.protocol.errors import KafkaError
 
         try:
@@ -144,15 +146,15 @@ class ConsumerHarness(GroupHarness):
     def member(self, member_id: str = "m", group_id: str = "g") -> Any:
         return self.consumer(group_id).members[member_id]
 
-    def assigned(self, asked: Asked) -> dict[str, list[int]] | None:
-        """The assignment of an answer by topic name; None if there is none in it."""
+    def assigned(self, asked: SentRequest) -> dict[str, list[int]] | None:
+        """The assignment in an answer, by topic name; None if it has none."""
         assignment = asked.reply.assignment
         if assignment is None:
             return None
         return {self.catalog.topic_name(each.topic_id): each.partitions for each in assignment.topic_partitions}
 
     def kinds(self, since: int = 0) -> list[str]:
-        """The kinds of the records written since, tombstones with a minus."""
+        """The types of the records written since then; tombstones have a minus."""
         return [("-" if record.value is None else "") + str(record.key.API_KEY) for record in self.records[since:]]
 
 
@@ -185,8 +187,8 @@ class Modern:
         self.topics, self.regex, self.instance, self.assignor = tuple(topics), regex, instance, assignor
         self.epoch = 0
         self.owned: set[tuple[str, int]] = set()
-        self.told: set[tuple[str, int]] | None = None
-        """What it was told to have, if that differs from what it has."""
+        self.received: set[tuple[str, int]] | None = None
+        """The last assignment it received, if it has not yet applied all of it."""
         self.says_all = True
         self.says_owned = True
         self.fenced = 0
@@ -196,7 +198,7 @@ class Modern:
         group = find_consumer_group(self.h.groups, self.group)
         return group is not None and self.id in group.members
 
-    def beat(self, *, lose_answer: bool = False) -> Asked:
+    def beat(self, *, lose_answer: bool = False) -> SentRequest:
         self._revoke()
         full = self.says_all or self.epoch == 0
         asked = self.h.beat(
@@ -217,11 +219,11 @@ class Modern:
         return asked
 
     def _revoke(self) -> None:
-        """Gives up what it was told to give up, before it says so."""
-        if self.told is not None:
-            self.owned &= self.told
+        """Gives up what it must give up, before it confirms it."""
+        if self.received is not None:
+            self.owned &= self.received
 
-    def _hear(self, asked: Asked) -> None:
+    def _hear(self, asked: SentRequest) -> None:
         if not asked.ok:
             if asked.error in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED):
                 return
@@ -231,24 +233,24 @@ class Modern:
         self.says_all = False
         self.says_owned = False
         self.epoch = asked.reply.member_epoch
-        told = self.h.assigned(asked)
-        if told is not None:
-            self.told = {(name, partition) for name, partition in pairs(told) if name is not None}
-        if self.told is not None:
-            lost = self.owned - self.told
+        answered = self.h.assigned(asked)
+        if answered is not None:
+            self.received = {(name, partition) for name, partition in pairs(answered) if name is not None}
+        if self.received is not None:
+            lost = self.owned - self.received
             if lost:
                 self.says_owned = True
-            elif self.told != self.owned:
-                self.owned = set(self.told)
+            elif self.received != self.owned:
+                self.owned = set(self.received)
                 self.says_owned = True
-                self.told = None
+                self.received = None
 
     def forget(self) -> None:
-        """It was fenced, or restarts: it has nothing and knows nothing."""
-        self.epoch, self.owned, self.told = 0, set(), None
+        """It was fenced or restarts: it owns nothing and knows nothing."""
+        self.epoch, self.owned, self.received = 0, set(), None
         self.says_all = self.says_owned = True
 
-    def leave(self) -> Asked:
+    def leave(self) -> SentRequest:
         asked = self.h.beat(self.group, self.id, -1, instance=self.instance)
         self.forget()
         return asked
@@ -258,7 +260,7 @@ class Modern:
 
 
 class Classic:
-    """A client of the classic protocol. It is driven by `beat`, which joins and syncs where it must."""
+    """A client of the classic protocol. It is driven by `beat`, which joins and syncs where necessary."""
 
     def __init__(
         self,
@@ -279,7 +281,7 @@ class Classic:
         self.id = ""
         self.generation = -1
         self.owned: set[tuple[str, int]] = set()
-        self.waiting: Asked | None = None
+        self.waiting: SentRequest | None = None
         self.what = "join"
         self.leads = False
 
@@ -325,14 +327,14 @@ class Classic:
         )
         self._wait("sync", asked)
 
-    def _wait(self, what: str, asked: Asked) -> None:
+    def _wait(self, what: str, asked: SentRequest) -> None:
         self.what = what
         self.waiting = asked
         if not asked.is_parked:
             self.waiting = None
             self._hear(asked)
 
-    def _hear(self, asked: Asked) -> None:
+    def _hear(self, asked: SentRequest) -> None:
         if asked.error is ErrorCode.MEMBER_ID_REQUIRED:
             self.id = asked.reply.member_id
         elif not asked.ok:
@@ -343,14 +345,14 @@ class Classic:
             self.members = asked.reply.members
             self.what = "sync"
         else:
-            told = parse_assignment(asked.reply.assignment).partitions if asked.reply.assignment else {}
-            assigned = pairs(told)
+            answered = parse_assignment(asked.reply.assignment).partitions if asked.reply.assignment else {}
+            assigned = pairs(answered)
             lost = self.owned - assigned
             self.owned = assigned
             # A cooperative client that gave something up joins again to say so.
             self.what = "join" if self.cooperative and lost else "heartbeat"
 
-    def _heard_heartbeat(self, asked: Asked) -> None:
+    def _heard_heartbeat(self, asked: SentRequest) -> None:
         if not asked.ok:
             self._refused(asked.error)
 
@@ -363,7 +365,7 @@ class Classic:
         self.what = "join"
 
     def _assign(self) -> dict[str, bytes]:
-        """As a cooperative leader does: nobody is given what another still has."""
+        """Assigns like a cooperative leader: nobody gets what another member still owns."""
         from coordinator.protocol.subscription import Assignment, parse_subscription
 
         claims = {member.member_id: parse_subscription(member.metadata) for member in self.members}
@@ -387,7 +389,7 @@ class Classic:
 
 
 def settle(h: ConsumerHarness, clients: Any, rounds: int = 40, step_ms: int = 600) -> None:
-    """Everybody is heard of again and again."""
+    """All members send heartbeats again and again."""
     for _ in range(rounds):
         for client in clients:
             client.beat()
@@ -406,7 +408,8 @@ def assert_one_owner(clients: Any) -> None:
 
 
 def assert_sound(h: ConsumerHarness) -> None:
-    """I1, I8 and the order of the epochs, seen from inside."""
+    """Checks I1, I8 and the order of the epochs, from inside."""
+    assert not h.groups.uncommitted_groups, "a group that was never created is kept"
     for group in h.groups.of_kind(Kind.CONSUMER):
         owners: dict[bytes, dict[int, str]] = {}
         for member in group.members.values():
@@ -434,7 +437,7 @@ def assert_sound(h: ConsumerHarness) -> None:
 
 
 def cleaned(h: ConsumerHarness, random: Any) -> list[Any]:
-    """What a reader may meet of a log that has been cleaned a few times and is being cleaned: see `coordinator.log.compaction`.
+    """What a reader may find in a log that was cleaned a few times and is being cleaned (see `coordinator.log.compaction`).
 
     A cleaning looks for what is newer from where the last one ended, up to some batch, and rewrites from the start of the
     log, up to that batch or to where it crashed. It drops a tombstone that an earlier one met long ago, if it kept no value
@@ -446,7 +449,7 @@ def cleaned(h: ConsumerHarness, random: Any) -> list[Any]:
         return random.choice([end for end in h.batch_ends if first <= end <= last])
 
     def clean(log: Any, dirty_from: int, met_to: int, expired_to: int) -> tuple[list[tuple[int, Any]], int, int]:
-        """One cleaning: the log, where the next one begins to look, and how far tombstones have been met by now."""
+        """One cleaning: the log, where the next one starts, and how far tombstones have been seen so far."""
         clean_to = batch(dirty_from, h.batch_ends[-1])
         looked_to = random.choice([clean_to, batch(dirty_from, clean_to)])
         crashed_at = random.choice([clean_to, batch(0, clean_to)])
@@ -476,6 +479,6 @@ def cleaned(h: ConsumerHarness, random: Any) -> list[Any]:
 
 
 def compacted(records: Any) -> list[Any]:
-    """What compaction leaves at the least: the last record of each key, tombstones too."""
+    """The least that compaction leaves: the last record of each key, tombstones included."""
     last = {repr(record.key): index for index, record in enumerate(records)}
     return [record for index, record in enumerate(records) if last[repr(record.key)] == index]

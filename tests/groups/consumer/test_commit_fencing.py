@@ -1,4 +1,4 @@
-"""Which commits a consumer group takes, under each policy."""
+"""Which commits a consumer group accepts, under each policy."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def world(policy, **settings):
 
 
 def halved(policy, **settings):
-    """a had t0-3 at epoch 2 and has t0 and t1 at epoch 3."""
+    """Member a had t0-3 at epoch 2 and has t0 and t1 at epoch 3."""
     h = world(policy, **settings)
     a, b = Modern(h, "a"), Modern(h, "b")
     settle(h, [a], 3)
@@ -38,7 +38,7 @@ def halved(policy, **settings):
 
 
 def bumped(policy):
-    """a has had t0-3 since epoch 2 and is at epoch 3; nothing was taken from it."""
+    """Member a has had t0-3 since epoch 2 and is at epoch 3; it has lost nothing."""
     h = world(policy)
     a, b = Modern(h, "a"), Modern(h, "b", topics=("u",))
     settle(h, [a], 3)
@@ -129,7 +129,7 @@ def test_strangers_and_simple_consumers():
     assert h.groups.by_id.get("g").state == "Empty"
 
 
-def test_classic_members_are_told_illegal_generation():
+def test_classic_members_are_refused_with_illegal_generation():
     h = world(REVOCATION_EPOCH)
     a, c = Modern(h, "a"), Classic(h)
     settle(h, [a, c], 15)
@@ -184,7 +184,7 @@ def storm(policy, *, by_the_recipe, rebalances=200):
     """Two members commit every 100 ms while a third comes and goes; returns (commits, failed commits).
 
     A commit carries the epoch known when it was sent, and is judged up to a heartbeat later. By the recipe a client commits
-    when it is told to give up partitions, remembers the epoch, and does not commit with it again.
+    when it must give up partitions, remembers the epoch, and does not commit with it again.
     """
     h = world(policy)
     h.groups.settings.set("g", consumer_assignment_interval_ms="0")
@@ -208,7 +208,7 @@ def storm(policy, *, by_the_recipe, rebalances=200):
             if not (by_the_recipe and member.epoch == spent[member.id])
         ]
         for member in [*members, guest] if guest else members:
-            losing = set() if member.told is None else member.owned - member.told
+            losing = set() if member.received is None else member.owned - member.received
             if losing and member in members:
                 # The revoke callback: what it gives up is committed before it says that it gave it up.
                 commits += 1
@@ -224,7 +224,7 @@ def storm(policy, *, by_the_recipe, rebalances=200):
     return commits, failed
 
 
-def test_two_hundred_rebalances_fail_no_commit_of_who_follows_the_recipe(capsys):
+def test_two_hundred_rebalances_fail_no_commit_of_members_that_follow_the_recipe(capsys):
     counts = {
         (policy, by_the_recipe): storm(policy, by_the_recipe=by_the_recipe)
         for policy in FENCING_POLICIES

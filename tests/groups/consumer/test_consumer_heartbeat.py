@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: epochs, answers, errors and records, as Kafka 4.4 has them."""
+"""ConsumerGroupHeartbeat: epochs, answers, errors and records are those of Kafka 4.4."""
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_a_partition_moves_when_it_was_given_up_and_not_before():
     assert (asked.reply.member_epoch, h.assigned(asked)) == (3, {"t": [2, 3]})
 
 
-def test_an_assignment_is_told_again_to_who_tells_everything():
+def test_a_full_heartbeat_is_answered_with_the_assignment_again():
     h = ConsumerHarness()
     h.join_modern()
     assert h.assigned(h.beat(epoch=2)) is None
@@ -82,7 +82,7 @@ def test_an_assignment_is_told_again_to_who_tells_everything():
     assert h.consumer().group_epoch == 2
 
 
-def test_the_answer_to_a_steady_member_is_made_once_and_writes_nothing():
+def test_the_answer_to_a_member_without_news_is_built_once_and_writes_nothing():
     h = ConsumerHarness()
     h.join_modern()
     h.beat(epoch=2)
@@ -91,13 +91,13 @@ def test_the_answer_to_a_steady_member_is_made_once_and_writes_nothing():
     from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest
 
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2)
-    first = consumer_group_heartbeat(h.groups, request, h.asked[0], h.now_ms)
-    assert consumer_group_heartbeat(h.groups, request, h.asked[0], h.now_ms) is first
+    first = consumer_group_heartbeat(h.groups, request, h.sent[0], h.now_ms)
+    assert consumer_group_heartbeat(h.groups, request, h.sent[0], h.now_ms) is first
     assert len(h.records) == before
     assert [timer.delay_ms for timer in first.timers] == [SESSION_MS]
 
 
-def test_a_lost_answer_is_repeated_to_who_has_no_more_than_it_is_assigned():
+def test_a_lost_answer_is_repeated_to_a_member_that_owns_no_more_than_its_assignment():
     h = ConsumerHarness()
     h.join_modern(member_id="a")
     h.advance(INTERVAL_MS)
@@ -155,7 +155,7 @@ def test_wrong_epochs_are_fenced_in_kafkas_words():
         ),
     ],
 )
-def test_a_join_that_cannot_be_right_leaves_no_trace(how, error, message):
+def test_an_invalid_join_leaves_no_trace(how, error, message):
     h = ConsumerHarness()
     asked = h.join_modern(**how)
     assert (asked.error.name, asked.reply.error_message) == (error, message)
@@ -184,7 +184,7 @@ def test_a_join_that_cannot_be_right_leaves_no_trace(how, error, message):
         ({"group_id": "c", "epoch": -1}, "GROUP_ID_NOT_FOUND", "Group c is not a consumer group."),
     ],
 )
-def test_who_is_not_a_member_is_told_so(how, error, message):
+def test_a_stranger_is_refused(how, error, message):
     h = ConsumerHarness()
     h.join_modern()
     h.stable("c", 1)
@@ -211,12 +211,12 @@ def test_a_full_group_takes_nobody_new():
     assert h.join_modern(member_id="n", instance="i").ok
 
 
-def test_an_unheard_member_is_removed_and_what_it_had_is_given_away():
+def test_a_silent_member_is_removed_and_its_partitions_are_reassigned():
     h = ConsumerHarness()
     a, b = Modern(h, "a"), Modern(h, "b")
     settle(h, [a, b], 10)
     settle(h, [b], 80)
-    assert h.told("member_expired")[0]["member_id"] == "a"
+    assert h.facts_named("member_expired")[0]["member_id"] == "a"
     assert len(b.owned) == 4
 
 
@@ -228,7 +228,7 @@ def test_a_member_that_does_not_give_up_in_its_rebalance_timeout_is_removed():
     for _ in range(5):
         h.beat(member_id="a", epoch=2, owned={"t": [0, 1, 2, 3]})
         h.advance(1_000)
-    assert h.told("member_expired") == [{"group_id": "g", "member_id": "a", "timeout": "rebalance"}]
+    assert h.facts_named("member_expired") == [{"group_id": "g", "member_id": "a", "timeout": "rebalance"}]
 
 
 def test_topics_made_grown_and_deleted_move_the_group_at_the_next_heartbeat():
@@ -246,7 +246,7 @@ def test_topics_made_grown_and_deleted_move_the_group_at_the_next_heartbeat():
     assert h.assigned(h.beat(epoch=4)) == {}
 
 
-def test_a_topic_that_nobody_wants_moves_nobody():
+def test_a_topic_without_subscribers_does_not_raise_the_epoch():
     h = ConsumerHarness()
     h.join_modern()
     h.catalog.topics["other"] = 3
@@ -268,7 +268,7 @@ def test_a_pattern_is_matched_beside_the_heartbeat_and_again_when_topics_come():
     assert h.assigned(h.beat(epoch=2)) == {"t1": [0], "t2": [0]}
 
 
-def test_a_pattern_that_nobody_has_any_more_is_taken_back():
+def test_a_pattern_without_members_is_removed():
     h = ConsumerHarness()
     h.join_modern(topics=None, regex="t.*")
     h.advance(0)
@@ -285,7 +285,7 @@ def test_a_pattern_must_match_the_whole_name():
     assert h.assigned(h.beat(epoch=1)) == {"t": [0]}
 
 
-def test_the_preferred_assignor_raises_the_epoch_other_news_do_not():
+def test_another_preferred_assignor_raises_the_epoch_and_another_rack_does_not():
     h = ConsumerHarness()
     h.join_modern()
     h.advance(INTERVAL_MS)
@@ -316,7 +316,7 @@ def test_an_assignor_that_fails_fails_the_heartbeat_and_nothing_else():
 # --- static members ---------------------------------------------------------------------------------------------------
 
 
-def test_an_instance_id_is_taken_over_after_its_holder_stepped_aside():
+def test_an_instance_id_is_taken_over_after_its_holder_left_for_a_while():
     h = ConsumerHarness()
     h.join_modern(member_id="a", instance="i")
     asked = h.join_modern(member_id="b", instance="i")
@@ -365,7 +365,7 @@ def test_settings_of_a_group_are_in_force_at_its_next_heartbeat():
     assert h.join_modern(member_id="c").reply.member_epoch == 4
 
 
-def test_what_a_restart_keeps_members_epochs_and_assignments_without_a_rebalance():
+def test_a_restart_keeps_members_epochs_and_assignments_without_a_rebalance():
     h = ConsumerHarness()
     a, b = Modern(h, "a"), Modern(h, "b", instance="i")
     settle(h, [a, b], 10)
@@ -376,7 +376,7 @@ def test_what_a_restart_keeps_members_epochs_and_assignments_without_a_rebalance
     assert a.fenced == b.fenced == 0
 
 
-def test_why_a_group_rebalanced_and_whom_it_waited_for_is_kept_and_told():
+def test_the_causes_of_rebalances_and_the_members_waited_for_are_kept_and_emitted():
     h = ConsumerHarness()
     a, b = Modern(h, "a"), Modern(h, "b")
     settle(h, [a], 3)
@@ -384,5 +384,5 @@ def test_why_a_group_rebalanced_and_whom_it_waited_for_is_kept_and_told():
     rebalance = h.consumer().soft.rebalances[-1]
     assert (rebalance.cause, rebalance.member_id, rebalance.last_reconciled) == ("a member joined", "b", "b")
     assert rebalance.started_ms <= rebalance.assigned_ms <= rebalance.ended_ms
-    assert h.told("rebalance_started")[-1]["cause"] == "a member joined"
-    assert h.told("rebalance_ended")[-1]["last_reconciled"] == "b"
+    assert h.facts_named("rebalance_started")[-1]["cause"] == "a member joined"
+    assert h.facts_named("rebalance_ended")[-1]["last_reconciled"] == "b"

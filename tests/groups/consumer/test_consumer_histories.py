@@ -51,14 +51,14 @@ RETENTION_MS = 60_000
 
 
 class Seen:
-    """What was seen of one member id over the history."""
+    """What the history has shown of one member id."""
 
     def __init__(self):
         self.epochs = set()
         self.lost = {}
         """Partition -> the last epoch in which the member had a partition that it then lost."""
         self.was_away = 0
-        """The last epoch it had before it was no member."""
+        """The last epoch it had before it stopped being a member."""
 
 
 class ConsumerHistories(RuleBasedStateMachine):
@@ -112,7 +112,7 @@ class ConsumerHistories(RuleBasedStateMachine):
 
     @rule(i=clients)
     def dies(self, i):
-        """The process is gone; its member is not."""
+        """The process is gone; its member is still in the group."""
         client = self.pick(i)
         if client is not None and len(self.clients) > 3:
             self.clients.remove(client)
@@ -161,7 +161,7 @@ class ConsumerHistories(RuleBasedStateMachine):
 
     @rule(i=clients, data=st.data())
     def commits(self, i, data):
-        """With the epoch it has, or an earlier one of its own."""
+        """Commits with the epoch it has, or an earlier one of its own."""
         client = self.pick(i)
         if not isinstance(client, Modern) or not client.owned:
             return
@@ -178,7 +178,7 @@ class ConsumerHistories(RuleBasedStateMachine):
 
     @rule(i=clients, back=st.integers(1, 4), owned=st.booleans())
     def a_ghost_knocks(self, i, back, owned):
-        """A heartbeat from before: of one that is a member no more, or in an epoch long gone."""
+        """A delayed heartbeat: of a former member, or with an old epoch."""
         if not self.seen:
             return
         member_id = sorted(self.seen)[i % len(self.seen)]
@@ -289,20 +289,20 @@ class ConsumerHistories(RuleBasedStateMachine):
             (each.fencing_policy, each.require_ownership): stale_because(member, epoch, [partition], each) is None
             for each in POLICIES
         }
-        told = (
+        explanation = (
             f"{member.member_id} {member.state.name} at {member.member_epoch} (before {member.previous_member_epoch}, "
             f"revocation {member.revocation_epoch}) commits {partition[0][:1]}{partition[1]} with {epoch}; "
             f"lost {[(t[:1], p, e) for (t, p), e in seen.lost.items()]}, away {seen.was_away}, taken {taken}"
         )
         if epoch <= seen.lost.get(partition, -1):
-            assert not any(taken.values()), told
+            assert not any(taken.values()), explanation
         if not has_it:
-            assert not any(is_taken for (_, ownership), is_taken in taken.items() if ownership), told
+            assert not any(is_taken for (_, ownership), is_taken in taken.items() if ownership), explanation
         since = member.assignment_epoch(*partition)
         if has_it and since <= epoch <= member.member_epoch and epoch > seen.was_away:
-            assert taken[ASSIGNMENT_EPOCH, False], told
+            assert taken[ASSIGNMENT_EPOCH, False], explanation
             if epoch == member.member_epoch or epoch > max(seen.lost.values(), default=0):
-                assert taken[REVOCATION_EPOCH, False], told
+                assert taken[REVOCATION_EPOCH, False], explanation
         if epoch == member.member_epoch:
             assert taken[STRICT, False]
 

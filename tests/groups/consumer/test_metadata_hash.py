@@ -1,4 +1,4 @@
-"""The hash of a group's topics is Kafka's own, so that a log can go from one to the other without a rebalance.
+"""The hash of a group's topics is Kafka's own, so that a log can move between the two without a rebalance.
 
 The figures were computed with the library that Kafka uses (hash4j), by Kafka's rule; a live Kafka is asked in
 tests/compatibility/test_log_formats.py.

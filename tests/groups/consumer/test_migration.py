@@ -1,11 +1,12 @@
-"""Classic groups that become consumer groups, and back, with members in both; no partition is read twice meanwhile."""
+"""Classic groups become consumer groups, and back, with members of both; meanwhile no partition is read twice."""
 
 import pytest
 
 from coordinator.groups.classic.describe import describe_group
 from coordinator.groups.classic.group import find_classic_group
-from coordinator.groups.consumer.describe import describe_consumer_group, list_groups
+from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.consumer.group import find_consumer_group
+from coordinator.groups.list_groups import list_groups
 from coordinator.protocol.errors import ErrorCode
 from tests.groups.consumer.consumer_world import (
     INTERVAL_MS,
@@ -52,8 +53,8 @@ def test_up_and_down_again_with_live_members(cooperative):
     assert sorted(len(client.owned) for client in classics) == [2, 2]
 
 
-def test_a_member_that_comes_back_before_the_others_joined_gets_nothing_that_they_hold():
-    """Kafka 4.4 writes the target as what classic members hold, and then gives away what they are reading."""
+def test_a_member_that_returns_before_the_others_joined_gets_nothing_that_they_hold():
+    """Kafka 4.4 writes the target as the holdings of classic members, and then gives away what they are reading."""
     h = ConsumerHarness()
     classic = Classic(h)
     live(h, [classic])
@@ -73,7 +74,7 @@ def test_a_member_that_comes_back_before_the_others_joined_gets_nothing_that_the
     assert sorted(len(client.owned) for client in (classic, second)) == [2, 2]
 
 
-def test_a_rebalance_that_is_on_is_joined_anew_and_claims_count_as_held():
+def test_an_upgrade_in_mid_rebalance_counts_claimed_partitions_as_held():
     h = ConsumerHarness()
     old = Classic(h)
     live(h, [old])
@@ -126,7 +127,7 @@ def test_what_cannot_be_upgraded_stays_as_it_is(how, config, why):
     assert h.group().state.value == "Stable"
 
 
-def test_a_refused_join_leaves_the_round_of_the_classic_group_alone():
+def test_a_refused_join_does_not_disturb_the_rebalance_of_the_classic_group():
     h = ConsumerHarness()
     live(h, [Classic(h)])
     offer = {"a": subscription()}
@@ -167,7 +168,7 @@ def test_a_classic_member_of_a_consumer_group():
 @pytest.mark.parametrize(
     "how", [{"protocol_type": "connect"}, {"protocols": {"a": b"\x01"}}, {"protocols": [("a", b""), ("a", b"")]}]
 )
-def test_who_cannot_be_a_classic_member_of_a_consumer_group_is_refused(how):
+def test_an_incompatible_classic_member_is_refused(how):
     h = ConsumerHarness()
     h.join_modern()
     assert h.join(version=9, **how).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -181,7 +182,7 @@ def test_with_migration_disabled_neither_kind_takes_the_other():
     assert h.join_modern("c").error is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_removed_classic_member_that_still_reads_is_told_so():
+def test_a_removed_classic_member_that_still_owns_partitions_is_refused():
     h = ConsumerHarness()
     h.join_modern()
     metadata = subscription(owned={"t": [0]}, generation=2)
@@ -202,7 +203,7 @@ def test_a_join_to_an_empty_consumer_group_makes_a_classic_one_of_generation_1()
     assert_sound(h)
 
 
-def test_a_classic_member_that_was_called_and_does_not_come_is_removed():
+def test_a_classic_member_that_does_not_rejoin_in_time_is_removed():
     h = ConsumerHarness()
     modern, classic = Modern(h, "m"), Classic(h)
     settle(h, [modern, classic], 15)
@@ -216,10 +217,10 @@ def test_a_classic_member_that_was_called_and_does_not_come_is_removed():
             ErrorCode.UNKNOWN_MEMBER_ID,
         )
         h.advance(2_000)
-    assert {"group_id": "g", "member_id": classic.id, "timeout": "join"} in h.told("member_expired")
+    assert {"group_id": "g", "member_id": classic.id, "timeout": "join"} in h.facts_named("member_expired")
 
 
-def test_a_static_member_goes_back_to_the_classic_protocol_and_takes_the_group_with_it():
+def test_a_static_member_that_returns_to_the_classic_protocol_takes_the_group_along():
     h = ConsumerHarness()
     modern = Modern(h, "m", instance="i")
     settle(h, [modern], 4)
@@ -231,7 +232,7 @@ def test_a_static_member_goes_back_to_the_classic_protocol_and_takes_the_group_w
     assert_sound(h)
 
 
-def test_what_others_see_of_a_consumer_group():
+def test_a_consumer_group_is_listed_and_described():
     h = ConsumerHarness()
     h.join_modern()
     assert describe_group(h.groups, "g", 6).error_message == "Group g is not a classic group."
@@ -241,14 +242,15 @@ def test_what_others_see_of_a_consumer_group():
     assert describe_consumer_group(h.groups, "c").error_message == "Group c is not a consumer group."
     assert describe_consumer_group(h.groups, "").error_code == ErrorCode.INVALID_GROUP_ID
     assert [each.group_id for each in list_groups(h.groups, ["stable"], ["CONSUMER"])] == ["g"]
-    assert list_groups(h.groups, [], ["classic"]) == list_groups(h.groups, ["Empty"], []) == []
+    assert [each.group_id for each in list_groups(h.groups, [], ["classic"])] == ["c"]
+    assert list_groups(h.groups, ["Empty"], []) == []
 
 
 # --- a crash at every record boundary ---------------------------------------------------------------------------------
 
 
 def story(h):
-    """A join, a revocation, an upgrade, a classic member in the mix and a downgrade; yields who is there after each step."""
+    """A join, a revocation, an upgrade, a classic member among others, a downgrade; yields the members after each step."""
     classic = Classic(h)
     yield from steps(h, [classic], 6)
     modern = Modern(h, "m1")
@@ -271,8 +273,10 @@ def steps(h, clients, count):
 
 
 def test_from_a_crash_at_any_record_the_same_clients_converge():
-    """Also inside an operation, whose records are one batch and come whole or not at all. With one exception: a member gone
-    and the group's epoch not raised would leave its partitions to nobody."""
+    """The crash may also be inside an operation, though its records are one batch, which is written as a whole or not at all.
+
+    There is one exception: a member that is gone without a new group epoch would leave its partitions to nobody.
+    """
     h = ConsumerHarness()
     lengths = [len(h.records) for _ in story(h)]
     total = lengths[-1]

@@ -1,4 +1,4 @@
-"""Which commits in transactions a consumer group takes, under each policy, and what is told of them."""
+"""Which commits in transactions a consumer group accepts, under each policy, and the events of them."""
 
 import pytest
 
@@ -20,7 +20,7 @@ _Partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
 
 
 def stage(h, epoch, *partitions, member="a", version=6):
-    """The error of a TxnOffsetCommit; nothing of it is applied but what is told."""
+    """The error of a TxnOffsetCommit; only its events are kept, nothing is applied."""
     topics = [_Topic(name, h.catalog.topic_id(name), [_Partition(index, 1, -1, "")]) for name, index in partitions]
     request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, member, None, topics)
 
@@ -38,7 +38,7 @@ def stage(h, epoch, *partitions, member="a", version=6):
 
 @pytest.mark.parametrize(("version", "stale"), [(3, ILLEGAL), (5, ILLEGAL), (6, STALE)])
 @pytest.mark.parametrize("policy", FENCING_POLICIES)
-def test_what_was_taken_is_refused_at_an_earlier_epoch_in_the_words_of_the_version(policy, version, stale):
+def test_a_lost_partition_is_refused_at_an_earlier_epoch_with_the_versions_error(policy, version, stale):
     h = halved(policy)
     assert stage(h, 2, LOST, version=version) == stale
     assert stage(h, 2, KEPT, LOST, version=version) == stale
@@ -49,18 +49,18 @@ def test_what_was_taken_is_refused_at_an_earlier_epoch_in_the_words_of_the_versi
     assert sum(h.groups.counters.fenced.values()) == 3
 
 
-def test_what_was_kept_is_taken_by_the_partitions_own_epoch_only():
+def test_only_the_assignment_epoch_accepts_a_kept_partition_at_an_earlier_epoch():
     for policy, error in ((STRICT, STALE), (REVOCATION_EPOCH, STALE), (ASSIGNMENT_EPOCH, NONE)):
         assert stage(halved(policy), 2, KEPT) == error
 
 
-def test_an_epoch_from_before_a_rebalance_that_took_nothing_is_refused_by_strict_alone():
+def test_only_strict_refuses_an_epoch_from_before_a_rebalance_that_took_nothing():
     for policy, error in ((STRICT, STALE), (REVOCATION_EPOCH, NONE), (ASSIGNMENT_EPOCH, NONE)):
         assert stage(bumped(policy), 2, KEPT) == error
 
 
 @pytest.mark.parametrize("policy", FENCING_POLICIES)
-def test_who_names_nobody_is_taken_unless_a_member_is_required(policy):
+def test_a_commit_that_names_no_member_is_accepted_unless_one_is_required(policy):
     h = halved(policy)
     assert stage(h, -1, LOST, member="") == NONE
     assert stage(h, -1, LOST, member="", version=2) == NONE
@@ -79,7 +79,7 @@ def test_ownership_may_be_required_here_too():
     assert h.groups.counters.fenced == {NOT_OWNED: 1, NOT_OWNED_THEN: 1}
 
 
-def test_an_empty_group_takes_commits_of_nobody_and_of_no_former_member():
+def test_an_empty_group_accepts_commits_without_a_member_and_none_of_former_members():
     h = world(STRICT)
     assert h.join_modern("g", "a").ok
     assert h.beat("g", "a", -1).ok
@@ -88,7 +88,7 @@ def test_an_empty_group_takes_commits_of_nobody_and_of_no_former_member():
     assert stage(h, 2, KEPT, member="a") == UNKNOWN
 
 
-def test_each_decision_is_told_with_what_every_policy_says_of_it():
+def test_each_decision_is_emitted_with_the_verdict_of_every_policy():
     h = halved(STRICT)
     h.groups.emits_accepted = h.groups.emits_refused = True
     h.events.clear()
@@ -101,8 +101,13 @@ def test_each_decision_is_told_with_what_every_policy_says_of_it():
         (-1, LOST, "", NONE, (accepts, accepts, accepts)),
     ):
         assert stage(h, epoch, partition, member=member) == error
-        told = h.events[-1].value
-        assert (told.member_id, told.error_code, told.transactional_id, told.producer_id) == (member, error, "tx", 7)
-        said = (told.strict_verdict, told.revocation_epoch_verdict, told.assignment_epoch_verdict)
+        event = h.events[-1].value
+        assert (event.member_id, event.error_code, event.transactional_id, event.producer_id) == (
+            member,
+            error,
+            "tx",
+            7,
+        )
+        said = (event.strict_verdict, event.revocation_epoch_verdict, event.assignment_epoch_verdict)
         assert said == verdicts, (epoch, partition, member)
     assert len(h.events) == 5

@@ -1,7 +1,9 @@
 """Classic groups in a given state, as the operations of classic groups would leave them."""
 
-from coordinator.groups.classic.group import ClassicGroup, ClassicMember, State
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.records import group_metadata
+from coordinator.groups.classic.states import State
 from coordinator.protocol.subscription import Subscription, encode_subscription
 from tests.groups.offsets.offset_coordinator import OffsetCoordinator
 

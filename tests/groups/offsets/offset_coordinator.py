@@ -1,17 +1,21 @@
-"""A coordinator in memory, on virtual time: real API files, real router, real codec; only log, sockets and clock are ours.
+"""A coordinator on real shards, router, API files and codec; only sockets, disks and clock are simulated.
 
-`ask("OffsetCommit", 8, group_id=..., ...)` goes the way a frame goes: the request is encoded and decoded in its version,
-handled by its API file, decided and replayed by the shard of its group, and the answer is encoded and decoded. Records are
-kept as bytes; `restart` replays them, all or those a compaction would leave. Whether a transaction may take part is asked of
-`Verification`, which says what a test wants, when it wants.
+`ask("OffsetCommit", 8, group_id=..., ...)` takes the path of a frame: the request is encoded and decoded in its version,
+handled by its API file, decided and replayed by the shard of its group, and the response is encoded and decoded. Each turn of
+the loop is finished at once. `restart` kills the shards and loads their logs, entire or as a compaction may leave them.
+Whether a transaction may take part is decided by `Verification`, as the test wants and when it wants.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from coordinator.groups.machine import GroupMachine
+from coordinator.faults.clock import ManualClock
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.settings import GroupsConfig
+from coordinator.log.batch import key_values
+from coordinator.log.batch_builder import BatchBuilder
+from coordinator.log.log import Log
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -19,6 +23,7 @@ from coordinator.requests import delete_groups, offset_commit, offset_delete, of
 from coordinator.runtime.result import Marker, Producer, Record, Result
 from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde
+from tests.runtime.event_world import STATE, EventWorld
 from tests.support.catalog import Catalog
 
 MODULES = (offset_commit, offset_fetch, offset_delete, delete_groups, txn_offset_commit)
@@ -28,77 +33,81 @@ CODEC = Codec.of()
 MINUTE_MS = 60_000
 
 
-class MemoryShard:
-    """One shard: what runtime/shard.py does, minus the disk."""
+class CoordinatorShard:
+    """A shard with its event log, as `EventWorld` has it, that finishes every turn of the loop at once."""
 
     def __init__(self, index: int, coordinator: "OffsetCoordinator") -> None:
         self.index = index
         self.coordinator = coordinator
-        self.log: list[Any] = []
-        """Key and value of each record; of a transaction's its producer, too; and markers."""
-        self.serde = Serde(CODEC, KEYS)
-        self.timers: dict[Any, int] = {}
-        self.facts: list[Any] = []
-        self.events: list[Record] = []
-        self.state: GroupMachine
-        self.load(self.log)
+        self.serde = Serde(CODEC, RECORD_KEYS)
+        config, catalog, clock = coordinator.config, coordinator.catalog, coordinator.clock
+        self.world: Any = EventWorld(
+            "write", config.coordinator_events, config=config, catalog=catalog, clock=clock, index=index
+        )
+        self.world.settle()
 
-    def load(self, log: Iterable[tuple[bytes, bytes | None]]) -> None:
-        self.state = GroupMachine(self.coordinator.config, self.coordinator.catalog)
-        self.timers.clear()
-        for entry in log:
-            if isinstance(entry, Marker):
-                self.state.replay_marker(entry)
-                continue
-            record = self.serde.decode(*entry[:2])
-            assert record is not None
-            if entry[2:]:
-                self.state.replay_pending(record, entry[2])
-            else:
-                self.state.replay(record)
-        self.apply(self.state.loaded(self.coordinator.now_ms))
+    @property
+    def state(self) -> GroupMachine:
+        return self.world.shard.state
+
+    @property
+    def log(self) -> list[tuple[bytes, bytes | None]]:
+        """Key and value of each record; markers are left out."""
+        return [
+            (key, value)
+            for buffer, position, header in self.world.shard.log.batches()
+            if not header.is_control
+            for _, key, value in key_values(buffer, position, header)
+        ]
+
+    @property
+    def facts(self) -> list[Any]:
+        return self.world.facts
+
+    @property
+    def events(self) -> list[Record]:
+        """The events of groups in the event log."""
+        return [record for record in self.world.event_records() if hasattr(record.key, "group")]
+
+    @property
+    def timers(self) -> dict[Any, int]:
+        """Wall clock time of each armed timer."""
+        skew_ms = self.world.clock.wall_ms() - self.world.clock.monotonic_ms()
+        return {key: entry.deadline + skew_ms for key, entry in self.world.shard._timers._entries.items()}
 
     def submit(self, operation: Any, exchange: Any) -> None:
         if self.coordinator.refusing is not None:
             exchange.send(exchange.encode(exchange.refusal(KafkaError(self.coordinator.refusing))))
             return
-        try:
-            result = operation(self.state, exchange.request, exchange, self.coordinator.now_ms)
-        except KafkaError as error:
-            self.apply(Result(facts=error.facts))
-            exchange.send(exchange.encode(exchange.refusal(error)))
-        else:
-            self.apply(result)
-            if result.reply is not None:
-                exchange.send(exchange.encode(result.reply))
+        self.world.shard.submit(operation, exchange)
+        self.world.settle()
 
     def run_internal(self, change: Any) -> None:
-        self.apply(change(self.state, self.coordinator.now_ms))
+        self.world.shard.run_internal(change)
+        self.world.settle()
 
     def apply(self, result: Result) -> None:
-        state_offset = len(self.log)
-        for record in result.records:
-            self.append(record, result.producer)
-        if result.marker is not None:
-            self.state.replay_marker(result.marker)
-            self.log.append(result.marker)
-        for key, delay_ms in result.timers:
-            if delay_ms is None:
-                self.timers.pop(key, None)
-            else:
-                self.timers[key] = self.coordinator.now_ms + delay_ms
-        self.facts += [fact for fact in result.facts if fact.name]
-        for fact in result.facts:
-            if fact.event is not None:
-                self.events.append(fact.event.record(state_offset, self.coordinator.now_ms))
+        self.run_internal(lambda _state, _now_ms: result)
 
-    def append(self, record: Record, producer: Producer | None = None) -> None:
-        if producer is None:
-            self.state.replay(record)
-            self.log.append(self.serde.encode(record))
-        else:
-            self.state.replay_pending(record, producer)
-            self.log.append((*self.serde.encode(record), producer))
+    def append(self, record: Record) -> None:
+        self.apply(Result(records=[record]))
+
+    def restart(self, clean: Callable[[list[Any]], list[Any]] | None) -> None:
+        """SIGKILL and a new start; with `clean`, on a log that has only the records which it returns."""
+        self.world.restart(self.world.disk.kill if clean is None else lambda: self._rewrite(clean(self.log)))
+        self.world.settle()
+
+    def _rewrite(self, records: list[tuple[bytes, bytes | None]]) -> None:
+        log = self.world.shard.log
+        assert not any(header.is_transactional for _, _, header in log.batches())
+        self.world.use_new_disk()
+        log = Log.open(self.world.disk, STATE, self.world.log_settings())
+        for key, value in records:
+            batch = BatchBuilder()
+            batch.add(key, value)
+            log.append(batch.build(log.end_offset, self.coordinator.now_ms), 1, self.coordinator.now_ms)
+        log.sync()
+        log.close()
 
 
 class Exchange:
@@ -114,6 +123,9 @@ class Exchange:
         self.request = request
         self.answers: list[Any] = []
 
+    def wait(self) -> None:
+        pass
+
     def encode(self, message: Any) -> bytes:
         return CODEC.encoder(f"{self.api.name}Response", self.api_version)(message)
 
@@ -122,6 +134,10 @@ class Exchange:
 
     def reply(self, message: Any) -> None:
         self.send(self.encode(message))
+
+    def with_request(self, request: Any) -> "Exchange":
+        self.request = request
+        return self
 
     def refusal(self, error: KafkaError) -> Any:
         return self.api.refuse(self.request, error, self.api_version)
@@ -161,16 +177,24 @@ class OffsetCoordinator:
     def __init__(self, shards: int = 1, **config: Any) -> None:
         self.config = GroupsConfig(**config)
         self.catalog = self.topics = Catalog()
-        self.now_ms = 1_000_000_000_000
+        self.clock = ManualClock(wall_ms=1_000_000_000_000)
         self.refusing: Any = None
         """The error with which every shard refuses everything, or None."""
-        self.shards = [MemoryShard(index, self) for index in range(shards)]
+        self.shards = [CoordinatorShard(index, self) for index in range(shards)]
         self.groups = Router(self.shards)  # type: ignore[arg-type]
         self.verification = Verification()
 
     @property
+    def now_ms(self) -> int:
+        return self.clock.wall_ms()
+
+    @now_ms.setter
+    def now_ms(self, value: int) -> None:
+        self.clock.advance(value - self.now_ms)
+
+    @property
     def state(self) -> GroupMachine:
-        """Of the only shard."""
+        """The state of the only shard."""
         (shard,) = self.shards
         return shard.state
 
@@ -182,7 +206,7 @@ class OffsetCoordinator:
     def records(self) -> list[Record]:
         """The only shard's log, decoded."""
         (shard,) = self.shards
-        return [shard.serde.decode(*entry[:2]) for entry in shard.log]  # type: ignore[misc]
+        return [shard.serde.decode(*entry) for entry in shard.log]  # type: ignore[misc]
 
     def ask(self, name: str, version: int, **fields: Any) -> Any:
         """The answer to a request; exactly one must come."""
@@ -203,26 +227,27 @@ class OffsetCoordinator:
         return exchange
 
     def pass_time(self, ms: int) -> None:
-        """Time goes by; timers fire on the way, each at its moment. Members send heartbeats, so no session ends."""
+        """Advances time; timers fire on the way, each when it is due. Members send heartbeats, so no session ends."""
         for shard in self.shards:
-            shard.timers = {key: at for key, at in shard.timers.items() if key[0] != "classic-session"}
-        end_ms = self.now_ms + ms
+            for key in [key for key in shard.timers if key[0] == "classic-session"]:
+                shard.world.shard._timers.disarm(key)
+        end_ms = self.clock.monotonic_ms() + ms
         while True:
-            due = [(at, shard.index, key) for shard in self.shards for key, at in shard.timers.items() if at <= end_ms]
+            due = [
+                (timer[0], shard.index) for shard in self.shards for timer in shard.world.timers if timer[0] <= end_ms
+            ]
             if not due:
                 break
-            at, index, key = min(due, key=lambda each: each[:2])
-            self.now_ms = max(self.now_ms, at)
-            shard = self.shards[index]
-            del shard.timers[key]
-            shard.apply(shard.state.fire(key, self.now_ms))
-        self.now_ms = end_ms
+            at_ms, index = min(due)
+            self.clock.advance(max(0, at_ms - self.clock.monotonic_ms()))
+            self.shards[index].world.advance(0)
+            self.shards[index].world.settle()
+        self.clock.advance(end_ms - self.clock.monotonic_ms())
 
-    def restart(self, clean: Callable[[list[Any]], list[Any]] = list) -> None:
-        """Every shard forgets its memory and loads its log, after `clean` has removed what a compaction may."""
+    def restart(self, clean: Callable[[list[Any]], list[Any]] | None = None) -> None:
+        """Every shard is killed and loads its log, after `clean` has removed what a compaction may remove."""
         for shard in self.shards:
-            shard.log[:] = clean(shard.log)
-            shard.load(shard.log)
+            shard.restart(clean)
 
     # --- the usual requests, short --------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.groups.classic.group import State
+from coordinator.groups.classic.states import State
 from coordinator.groups.fencing import MEMBER as MEMBER_CHECKED
 from coordinator.groups.fencing import NAMES_NO_MEMBER, NO_MEMBER, OLD_VERSION
 from coordinator.protocol.errors import ErrorCode, KafkaError

@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator.groups.classic.group import State, session_key
+from coordinator.groups.classic.member import session_key
+from coordinator.groups.classic.states import State
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitRequest
 from tests.groups.offsets.group_states import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.groups.classic.group import State
+from coordinator.groups.classic.states import State
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.protocol.errors import ErrorCode
 from tests.groups.offsets.group_states import emptied_group, live_group

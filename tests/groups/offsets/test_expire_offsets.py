@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.groups.classic.group import State
+from coordinator.groups.classic.states import State
 from coordinator.groups.offsets import expire
 from tests.groups.offsets.group_states import GENERATION, MEMBER, all_leave, emptied_group, live_group
 from tests.groups.offsets.offset_coordinator import MINUTE_MS, OffsetCoordinator

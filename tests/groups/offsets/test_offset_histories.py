@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from coordinator.groups.classic.group import State
+from coordinator.groups.classic.states import State
 from tests.groups.offsets.group_states import MEMBER, all_leave, live_group
 from tests.groups.offsets.offset_coordinator import MINUTE_MS, OffsetCoordinator
 
@@ -138,7 +138,7 @@ class OffsetHistory(RuleBasedStateMachine):
     @rule(seed=st.one_of(st.none(), st.integers(0, 2**32)))
     def restart(self, seed: int | None) -> None:
         before = self.digest()
-        self.coordinator.restart(list if seed is None else lambda log: compacted(log, random.Random(seed)))
+        self.coordinator.restart(None if seed is None else lambda log: compacted(log, random.Random(seed)))
         assert self.digest() == before
 
     # --- what holds always --------------------------------------------------------------------------------------------

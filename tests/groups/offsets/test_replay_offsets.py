@@ -4,8 +4,8 @@ import tracemalloc
 
 import pytest
 
-from coordinator.groups.classic.group import State
 from coordinator.groups.classic.records import group_metadata_tombstone, new_group_metadata
+from coordinator.groups.classic.states import State
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets.records import NO_TIMESTAMP, VERSION, offset_commit_tombstone
 from coordinator.protocol.messages import (

@@ -1,6 +1,6 @@
-"""Streams groups in miniature: a shard (groups/harness.py), and members that behave as those of Kafka Streams do.
+"""Streams groups in miniature: a shard (groups/harness.py), and members that behave like those of Kafka Streams.
 
-`Thread` is one of an application's threads: it sends its topology when it joins, works on what it was told it has, stops
+`Thread` is one of an application's threads: it sends its topology when it joins, works on what it was assigned, stops
 working before it says so, says what it has only when that changed, and starts anew when it is fenced. Threads of one process
 share a process id. What each works on is in `active` and `copies`: no two threads that the coordinator counts as members may
 process the same task, and no two of one process may have the same task at all.
@@ -15,7 +15,7 @@ from coordinator.groups.streams.member import MemberState
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from coordinator.requests import streams_group_heartbeat as heartbeat_api
-from tests.groups.harness import Asked, GroupHarness
+from tests.groups.harness import GroupHarness, SentRequest
 
 DELAY_MS = 3_000
 INTERVAL_MS = 1_000
@@ -54,7 +54,7 @@ TWO_PARTS = topology(part("0", ("t",)), part("1", ("u",), changelogs=("u-log",))
 
 
 class StreamsHarness(GroupHarness):
-    """A shard with the topics t (4 partitions) and u (2), and their changelogs. No initial delay unless asked for."""
+    """A shard with the topics t (4 partitions) and u (2), and their changelogs; by default without an initial delay."""
 
     def __init__(self, topics: Any = None, **config: Any) -> None:
         known = {"t": 4, "u": 2, "t-log": 4, "u-log": 2} if topics is None else topics
@@ -82,8 +82,8 @@ class StreamsHarness(GroupHarness):
         end_offsets: Any = None,
         version: int = 1,
         client_id: str | None = "client",
-    ) -> Asked:
-        """A heartbeat. Tasks and offsets are by subtopology id; one kind of tasks given, the others are empty."""
+    ) -> SentRequest:
+        """A heartbeat. Tasks and offsets are by subtopology id; if one kind of tasks is given, the others are empty."""
         if active is not None or standby is not None or warmup is not None:
             active, standby, warmup = active or {}, standby or {}, warmup or {}
         request = _Request(
@@ -107,8 +107,8 @@ class StreamsHarness(GroupHarness):
         )
         return self.call(streams_group_heartbeat, request, version, heartbeat_api.API, client_id=client_id)
 
-    def arrive(self, member_id: str = "m", **how: Any) -> Asked:
-        """A join with all that it needs."""
+    def arrive(self, member_id: str = "m", **how: Any) -> SentRequest:
+        """A complete join."""
         how = {"sent": PLAIN, "process": f"p-{member_id}", "rebalance_ms": 60_000, "active": {}} | how
         return self.beat(member_id, 0, **how)
 
@@ -119,7 +119,7 @@ class StreamsHarness(GroupHarness):
         return self.streams(group_id).members[member_id]
 
     def kinds(self, since: int = 0) -> list[str]:
-        """The kinds of the records written since, tombstones with a minus."""
+        """The types of the records written since then; tombstones have a minus."""
         return [("-" if record.value is None else "") + str(record.key.API_KEY) for record in self.records[since:]]
 
 
@@ -132,20 +132,20 @@ def _offsets(offsets: Any) -> list[StreamsGroupHeartbeatRequest.TaskOffset] | No
     return None if offsets is None else [_Request.TaskOffset(*each) for each in offsets]
 
 
-def told(tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None) -> _Tasks | None:
+def tasks_in(tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None) -> _Tasks | None:
     return None if tasks is None else {each.subtopology_id: each.partitions for each in tasks}
 
 
-def active(asked: Asked) -> _Tasks | None:
-    """The active tasks of an answer; None if it says nothing of tasks."""
-    return told(asked.reply.active_tasks)
+def active(asked: SentRequest) -> _Tasks | None:
+    """The active tasks in an answer; None if it has none."""
+    return tasks_in(asked.reply.active_tasks)
 
 
-def standby(asked: Asked) -> _Tasks | None:
-    return told(asked.reply.standby_tasks)
+def standby(asked: SentRequest) -> _Tasks | None:
+    return tasks_in(asked.reply.standby_tasks)
 
 
-def statuses(asked: Asked) -> list[int]:
+def statuses(asked: SentRequest) -> list[int]:
     return [each.status_code for each in asked.reply.status]
 
 
@@ -179,13 +179,13 @@ class Thread:
         self.forget()
 
     def forget(self) -> None:
-        """It was fenced, or restarts: it has nothing and knows nothing."""
+        """It was fenced or restarts: it owns nothing and knows nothing."""
         self.epoch = 0
         self.active: set[tuple[str, int]] = set()
         self.standby: set[tuple[str, int]] = set()
         self.warmup: set[tuple[str, int]] = set()
-        self.told: list[set[tuple[str, int]]] | None = None
-        """What it was told to have, if it has not yet come to it."""
+        self.received: list[set[tuple[str, int]]] | None = None
+        """The last assignment it received, if it has not yet applied it."""
         self.says_tasks = True
         self.says_all = True
 
@@ -198,10 +198,10 @@ class Thread:
         group = find_streams_group(self.h.groups, "g")
         return group is not None and self.id in group.members
 
-    def beat(self, *, lose_answer: bool = False) -> Asked:
-        if self.told is not None:
-            self.active, self.standby, self.warmup = (set(each) for each in self.told)
-            self.told = None
+    def beat(self, *, lose_answer: bool = False) -> SentRequest:
+        if self.received is not None:
+            self.active, self.standby, self.warmup = (set(each) for each in self.received)
+            self.received = None
         full = self.says_all or self.epoch == 0
         says = full or self.says_tasks
         asked = self.h.beat(
@@ -222,7 +222,7 @@ class Thread:
             self._hear(asked)
         return asked
 
-    def _hear(self, asked: Asked) -> None:
+    def _hear(self, asked: SentRequest) -> None:
         if not asked.ok:
             if asked.error not in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED):
                 self.fenced += 1
@@ -231,21 +231,23 @@ class Thread:
         self.says_all = self.says_tasks = False
         self.epoch = asked.reply.member_epoch
         if asked.reply.active_tasks is not None:
-            self.told = [pairs(each) for each in (active(asked), standby(asked), told(asked.reply.warmup_tasks))]
+            self.received = [
+                pairs(each) for each in (active(asked), standby(asked), tasks_in(asked.reply.warmup_tasks))
+            ]
             # What it must stop it stops now; what it gets it has when it says so.
-            self.active &= self.told[0]
-            self.standby &= self.told[1]
-            self.warmup &= self.told[2]
+            self.active &= self.received[0]
+            self.standby &= self.received[1]
+            self.warmup &= self.received[2]
             self.says_tasks = True
 
-    def leave(self, epoch: int = -1) -> Asked:
+    def leave(self, epoch: int = -1) -> SentRequest:
         asked = self.h.beat(self.id, epoch, instance=self.instance)
         self.forget()
         return asked
 
 
 def settle(h: StreamsHarness, threads: Any, rounds: int = 20, step_ms: int = 600) -> None:
-    """Everybody is heard of again and again."""
+    """All members send heartbeats again and again."""
     for _ in range(rounds):
         for thread in threads:
             thread.beat()
@@ -269,7 +271,8 @@ def assert_one_owner(threads: Any) -> None:
 
 
 def assert_sound(h: StreamsHarness) -> None:
-    """The same from inside, the order of the epochs, what states mean, and what is kept beside the members."""
+    """The same from inside; the order of the epochs, the meaning of states, and what is derived from the members."""
+    assert not h.groups.uncommitted_groups, "a group that was never created is kept"
     for group in h.groups.of_kind(Kind.STREAMS):
         held: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
         processes: dict[tuple[str, str, int], str] = {}

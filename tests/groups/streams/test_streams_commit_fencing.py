@@ -1,4 +1,4 @@
-"""Which commits and reads of offsets a streams group takes: a member has the partitions that its active tasks read."""
+"""Which commits and reads of offsets a streams group accepts: a member owns the partitions that its active tasks read."""
 
 import pytest
 
@@ -45,7 +45,7 @@ class Harness(StreamsHarness):
 
 
 def halved(sent=PLAIN, **settings):
-    """a had all tasks at epoch 2 and has two of them at epoch 3; the others are b's. Returns (harness, kept, lost)."""
+    """Member a had all tasks at epoch 2 and has two at epoch 3; b has the others. Returns (harness, kept, lost)."""
     h = Harness()
     h.groups.settings = ChangeableSettings(h.config)
     h.groups.settings.set("g", **settings)
@@ -63,7 +63,7 @@ def test_at_its_epoch_a_member_may_commit_anything():
     assert h.commit("g", "a", 3, [*kept, *lost]) == [NONE] * 4
 
 
-def test_at_an_earlier_epoch_what_it_has_had_since_then():
+def test_at_an_earlier_epoch_a_member_may_commit_what_it_has_had_since_then():
     h, kept, _ = halved()
     assert h.commit("g", "a", 2, kept) == [NONE, NONE]
 
@@ -79,7 +79,7 @@ def test_what_it_got_later_is_refused_at_an_earlier_epoch():
     assert h.commit("g", "b", 2, lost[:1]) == [STALE]
 
 
-def test_under_the_strict_policy_no_earlier_epoch_is_good_enough():
+def test_the_strict_policy_accepts_no_earlier_epoch():
     h, kept, _ = halved(streams_fencing_policy=STRICT)
     assert h.commit("g", "a", 2, kept[:1]) == [STALE]
     assert h.groups.counters.fenced == {BEHIND: 1}
@@ -92,7 +92,7 @@ def test_ownership_can_be_required_at_the_members_epoch_too():
     assert h.groups.counters.fenced == {NOT_OWNED: 1}
 
 
-def test_a_topic_that_is_not_in_the_topology_is_no_members():
+def test_nobody_owns_a_topic_that_is_not_in_the_topology():
     h, _, _ = halved()
     assert h.commit("g", "a", 2, [("u", 0)]) == [STALE]
     assert h.commit("g", "a", 3, [("u", 0)]) == [NONE]
@@ -115,7 +115,7 @@ def test_a_repartition_topic_is_read_by_the_tasks_of_its_part():
         ("a", 3, 8, ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_who_cannot_be_right_is_refused(member_id, epoch, version, error):
+def test_a_commit_with_a_wrong_member_or_epoch_is_refused(member_id, epoch, version, error):
     h, kept, _ = halved()
     assert h.commit("g", member_id, epoch, kept[:1], version=version) == [error]
 
@@ -128,7 +128,7 @@ def test_anybody_may_commit_to_a_group_without_members():
 
 
 @pytest.mark.parametrize(("version", "stale"), [(3, ErrorCode.ILLEGAL_GENERATION), (6, STALE)])
-def test_commits_in_transactions_are_judged_alike_in_the_words_of_their_version(version, stale):
+def test_commits_in_transactions_follow_the_same_rules_with_their_versions_errors(version, stale):
     h, kept, lost = halved()
     assert h.stage("a", 3, lost[0], version=version) == NONE
     assert h.stage("a", 2, kept[0], version=version) == NONE
@@ -137,7 +137,7 @@ def test_commits_in_transactions_are_judged_alike_in_the_words_of_their_version(
     assert h.stage("nobody", 3, kept[0], version=version) == UNKNOWN
 
 
-def test_a_transaction_that_names_nobody_is_let_through_unless_that_is_forbidden():
+def test_a_transaction_that_names_no_member_is_accepted_unless_one_is_required():
     h, kept, _ = halved()
     assert h.stage("", -1, kept[0]) == NONE
     h.groups.settings.set("g", fencing_require_member="true")
@@ -145,7 +145,7 @@ def test_a_transaction_that_names_nobody_is_let_through_unless_that_is_forbidden
     assert h.groups.counters.fenced == {NAMES_NO_MEMBER: 1}
 
 
-def test_offsets_are_read_with_the_members_epoch_or_by_nobody():
+def test_offsets_are_read_with_the_members_epoch_or_without_a_member():
     h, _, _ = halved()
     assert h.fetch("a", 3) == NONE
     assert h.fetch("a", 2) == STALE
@@ -153,10 +153,10 @@ def test_offsets_are_read_with_the_members_epoch_or_by_nobody():
     assert h.fetch(None, -1) == NONE
 
 
-def test_the_event_of_a_commit_says_by_which_right_it_was_made():
+def test_the_event_of_a_commit_has_the_epochs_that_decided_it():
     h, kept, lost = halved()
     h.commit("g", "a", 2, [kept[0], lost[0]])
-    told = h.events_of("CommitDecided")[-1]
-    assert (told.group_kind, told.error_code, told.policy) == (2, STALE, ASSIGNMENT_EPOCH)
-    assert (told.member_epoch, told.strict_verdict) == (3, Verdict.REFUSES)
-    assert [each.assignment_epoch for topic in told.topics for each in topic.partitions] == [2, -1]
+    event = h.events_of("CommitDecided")[-1]
+    assert (event.group_kind, event.error_code, event.policy) == (2, STALE, ASSIGNMENT_EPOCH)
+    assert (event.member_epoch, event.strict_verdict) == (3, Verdict.REFUSES)
+    assert [each.assignment_epoch for topic in event.topics for each in topic.partitions] == [2, -1]

@@ -1,4 +1,4 @@
-"""Numbers of partitions follow from the source topics as Kafka lets them; what the topics lack is told, not raised."""
+"""Numbers of partitions follow from the source topics as in Kafka; problems of topics are reported, not raised."""
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_a_repartition_topic_is_as_large_as_what_its_writer_reads():
     assert found.problem == (StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: c, r")
 
 
-def test_numbers_go_through_many_repartition_topics_in_whatever_order_they_are_listed():
+def test_partition_counts_pass_through_chains_of_repartition_topics_in_any_order():
     chain = [
         part(repartition=internal("r3"), changelogs=["c"]),
         part(repartition=internal("r2"), sinks=["r3"]),
@@ -92,13 +92,13 @@ def test_a_given_number_decides_for_those_joined_with_it():
     assert created(found) == {"r": 2, "s": 2}
 
 
-def test_internal_topics_that_are_there_and_right_are_not_made():
+def test_existing_internal_topics_are_not_created():
     found = configured(topics_of(a=3, c=3), part("a", changelogs=["c", "d"]))
     assert created(found) == {"d": 3}
     assert configured(topics_of(a=3, c=3, d=3), part("a", changelogs=["c", "d"])).is_ready
 
 
-def test_what_an_application_wants_of_an_internal_topic_is_kept():
+def test_the_configs_of_an_internal_topic_are_kept():
     wanted = InternalTopic("c", 0, 1, (("cleanup.policy", "compact"),))
     found = configured(topics_of(a=3), Subtopology(source_topics=("a",), state_changelog_topics=(wanted,)))
     assert found.internal_topics_to_create == (InternalTopic("c", 3, 1, (("cleanup.policy", "compact"),)),)
@@ -154,7 +154,7 @@ def test_what_an_application_wants_of_an_internal_topic_is_kept():
         ),
     ],
 )
-def test_what_is_wrong_with_the_topics_is_told(topics, parts, code, detail):
+def test_a_problem_with_the_topics_is_reported(topics, parts, code, detail):
     found = configured(topics, *parts)
     assert not found.is_ready
     assert found.problem == (code, detail)

@@ -1,4 +1,4 @@
-"""Kafka's own classes read our record of a topology, and make of it and of the topics what we make of them."""
+"""Kafka's own classes read our record of a topology, and configure it with the topics as we do."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ _Topics = dict[str, int]
 
 
 def made_up(random: Random) -> tuple[Topology, _Topics]:
-    """A topology of up to four parts, often nonsense, and topics: most of those that it reads, some internal ones."""
+    """A topology of up to four parts, often nonsense; most of the topics that it reads, and some internal ones."""
     topics = {name: random.choice([1, 2, 3, 3, 4]) for name in "abc" if random.random() < 0.97}
     internal = {f"r{each}": random.choice([0, 0, 0, 2, 3]) for each in range(random.randrange(4))}
     count = random.randint(1, 4)
@@ -77,14 +77,14 @@ def said(topology: Topology, topics: _Topics) -> str:
 
 
 def without_choice(text: str) -> str:
-    """Of several topics that are wrong Kafka names the first of a hash map, and lists missing ones in its order."""
+    """Of several wrong topics Kafka names the first of a hash map, and it lists missing ones in that order."""
     if text.startswith(("2 Existing topic", "2 Number of partitions")):
         return text[:9]
     return re.sub(r"^3 Internal topics are missing: [^#]*", "3", text)
 
 
 @pytest.mark.java
-def test_kafkas_own_classes_come_to_the_same_topics_and_tasks() -> None:
+def test_kafkas_own_classes_find_the_same_topics_and_tasks() -> None:
     random = Random(1071)
     cases = [made_up(random) for _ in range(TOPOLOGIES)]
     encode = Codec.of().encoder("StreamsGroupTopologyValue", 0)

@@ -1,4 +1,4 @@
-"""What others see of streams groups: lists, descriptions, the view for people; and what ends such a group."""
+"""Views of streams groups: lists, descriptions, everything for people; and how such a group ends."""
 
 import json
 
@@ -7,11 +7,12 @@ import pytest
 from coordinator.groups.classic.describe import describe_group
 from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.delete_groups import delete_groups
+from coordinator.groups.list_groups import list_groups
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets.delete import delete
 from coordinator.groups.settings import GroupsConfig
 from coordinator.groups.streams.configure import configure
-from coordinator.groups.streams.describe import describe_streams_group, details, list_groups
+from coordinator.groups.streams.describe import describe_streams_group, details
 from coordinator.groups.streams.group import StreamsGroup
 from coordinator.groups.streams.member import Endpoint, HeldTasks, MemberState, StreamsMember, TasksTuple
 from coordinator.groups.streams.soft_state import TaskOffsets
@@ -50,7 +51,7 @@ def committed(topic: str) -> Record:
 
 @pytest.fixture
 def groups():
-    """One shard with a streams group of two members: what `b` should have `a` must give up."""
+    """One shard with a streams group of two members: `a` must give up what `b` should have."""
     groups = GroupMachine(GroupsConfig(), Catalog({"t": 4, "u": 2, "rp": 4, "log": 4}))
     group = groups.by_id["g"] = StreamsGroup("g")
     group.topology = TOPOLOGY
@@ -141,7 +142,7 @@ def test_each_kind_of_group_is_described_by_its_own_request(groups):
         (("Stable",), (), False),
     ],
 )
-def test_lists_can_be_narrowed(groups, states, types, is_found):
+def test_lists_can_be_filtered(groups, states, types, is_found):
     (found,) = list_groups(groups, states, types) or [None]
     assert (found is not None) == is_found
     if found:
@@ -151,7 +152,7 @@ def test_lists_can_be_narrowed(groups, states, types, is_found):
 
 
 @pytest.mark.parametrize("name", ["NotReady", "not_ready", "notready", "NOT_READY"])
-def test_a_group_whose_topics_are_not_ready_is_found_by_that_state_however_it_is_written(groups, name):
+def test_a_group_that_is_not_ready_is_found_by_either_spelling_of_that_state(groups, name):
     groups.by_id["g"].validated_topology_epoch = -1
     assert [group.group_state for group in list_groups(groups, [name], [])] == ["NotReady"]
 

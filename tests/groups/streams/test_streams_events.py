@@ -1,4 +1,4 @@
-"""What the event log is told of streams groups."""
+"""The events of streams groups."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def _of(h, kind, *fields):
     return [tuple(getattr(value, field) for field in fields) for value in h.events_of(kind)]
 
 
-def test_who_came_and_went(h):
+def test_members_that_join_and_leave_are_emitted(h):
     h.arrive("a", instance="i", process="p")
     h.beat("a", -2, instance="i")
     h.arrive("b", instance="i", process="p")
@@ -29,13 +29,13 @@ def test_who_came_and_went(h):
     assert _of(h, "MemberLeft", "group_kind", "member_id", "epoch") == [(STREAMS, "a", -2), (STREAMS, "b", 2)]
 
 
-def test_who_was_given_up(h):
+def test_members_that_time_out_are_emitted(h):
     h.arrive()
     h.advance(SESSION_MS)
     assert _of(h, "MemberExpired", "group_kind", "member_id", "epoch", "timeout") == [(STREAMS, "m", 2, "session")]
 
 
-def test_who_was_fenced(h):
+def test_fenced_members_are_emitted(h):
     h.arrive()
     h.beat("m", 5)
     assert _of(h, "MemberFenced", "group_kind", "member_id", "epoch", "error_code", "api") == [
@@ -56,7 +56,7 @@ def test_a_rebalance_begins_and_ends_when_the_last_member_has_reached_the_target
     assert {each.member_id for each in ended[1].waited_for} == {"a", "b"}
 
 
-def test_members_are_told_and_say_which_partitions_they_read(h):
+def test_assignments_are_emitted_when_delivered_and_when_acknowledged(h):
     a, b = Thread(h, "a"), Thread(h, "b")
     a.beat()
     settle(h, [a, b], 6)
@@ -73,7 +73,7 @@ def test_members_are_told_and_say_which_partitions_they_read(h):
     assert ("b", 3, [("t", sorted(number for _, number in b.active))]) in acknowledged
 
 
-def test_why_a_group_rebalanced(h):
+def test_the_cause_of_a_rebalance_is_emitted(h):
     h.arrive()
     h.advance(INTERVAL_MS)
     h.catalog.topics["t"] = 5
@@ -88,7 +88,7 @@ def test_why_a_group_rebalanced(h):
     ]
 
 
-def test_what_led_to_a_new_group_is_remembered_in_it():
+def test_a_new_group_keeps_the_cause_of_its_first_rebalance():
     h = StreamsHarness(group_streams_initial_rebalance_delay_ms=DELAY_MS)
     h.arrive()
     h.advance(DELAY_MS)
@@ -96,7 +96,7 @@ def test_what_led_to_a_new_group_is_remembered_in_it():
     assert (rebalance.cause, rebalance.assigned_ms - rebalance.started_ms) == ("a member joined", DELAY_MS)
 
 
-def test_a_classic_group_that_is_replaced_is_told(h):
+def test_the_replacement_of_a_classic_group_is_emitted(h):
     (member_id,) = h.stable(members=1)
     h.leave("g", member_id)
     h.arrive()

@@ -1,4 +1,4 @@
-"""What a member of a streams group is told: epochs, tasks, statuses, and what is refused."""
+"""StreamsGroupHeartbeat: epochs, tasks, statuses and refusals."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_the_first_member_gets_every_task_at_once_without_an_initial_delay(h):
     assert (asked.reply.member_epoch, active(asked), standby(asked)) == (2, ALL_OF_T, {})
 
 
-def test_an_answer_tells_the_intervals_and_the_recovery_lag(h):
+def test_an_answer_has_the_intervals_and_the_recovery_lag(h):
     reply = h.arrive().reply
     assert (reply.heartbeat_interval_ms, reply.task_offset_interval_ms, reply.acceptable_recovery_lag) == (
         5_000,
@@ -52,14 +52,14 @@ def test_the_records_of_a_first_join_are_in_kafkas_order(h):
     assert h.kinds() == ["19", "23", "17", "21", "20", "22"]
 
 
-def test_with_an_initial_delay_members_join_at_epoch_1_and_are_told_why_they_have_no_tasks():
+def test_with_an_initial_delay_members_join_at_epoch_1_with_a_status_and_no_tasks():
     h = StreamsHarness(group_streams_initial_rebalance_delay_ms=DELAY_MS)
     asked = h.arrive()
     assert (asked.reply.member_epoch, active(asked), statuses(asked)) == (1, {}, [StatusCode.ASSIGNMENT_DELAYED])
     assert h.streams().state is State.ASSIGNING
 
 
-def test_one_target_is_made_for_all_who_come_within_the_delay():
+def test_one_target_is_made_for_all_members_that_join_within_the_delay():
     h = StreamsHarness(group_streams_initial_rebalance_delay_ms=DELAY_MS)
     h.arrive("a")
     h.arrive("b")
@@ -87,12 +87,12 @@ def test_a_group_that_was_emptied_waits_again():
     assert (asked.reply.member_epoch, active(asked), statuses(asked)) == (3, {}, [StatusCode.ASSIGNMENT_DELAYED])
 
 
-def test_tasks_are_told_once(h):
+def test_tasks_are_sent_once(h):
     h.arrive()
     assert active(h.beat("m", 2, active=ALL_OF_T)) is None
 
 
-def test_a_member_that_joins_again_is_told_everything_in_its_epoch(h):
+def test_a_member_that_joins_again_is_sent_everything_in_its_epoch(h):
     h.arrive()
     asked = h.arrive()
     assert (asked.reply.member_epoch, active(asked)) == (2, ALL_OF_T)
@@ -106,7 +106,7 @@ def test_a_new_target_is_not_made_within_the_assignment_interval(h):
     assert h.beat("b", 2, active={}).reply.member_epoch == 3
 
 
-def test_who_comes_back_within_the_interval_does_not_get_the_epoch_in_which_it_left(h):
+def test_a_member_that_returns_within_the_interval_gets_another_epoch_than_it_left(h):
     h.arrive("a")
     h.arrive("b")
     h.advance(INTERVAL_MS)
@@ -142,7 +142,7 @@ def test_a_stateful_task_has_a_standby_in_another_process():
 # --- topologies -------------------------------------------------------------------------------------------------------
 
 
-def test_each_part_of_a_topology_has_as_many_tasks_as_its_largest_source_topic_has_partitions(h):
+def test_a_subtopology_has_as_many_tasks_as_its_largest_source_has_partitions(h):
     assert active(h.arrive(sent=TWO_PARTS)) == {"0": [0, 1, 2, 3], "1": [0, 1]}
 
 
@@ -177,7 +177,7 @@ def test_a_source_topic_that_grows_makes_another_target(h):
     assert (asked.reply.member_epoch, active(asked)) == (3, {"0": [0, 1, 2, 3, 4]})
 
 
-def test_another_topic_that_changes_is_nothing_to_the_group(h):
+def test_a_change_of_an_unrelated_topic_does_not_concern_the_group(h):
     h.arrive()
     h.catalog.topics["other"] = 5
     written = len(h.records)
@@ -185,7 +185,7 @@ def test_another_topic_that_changes_is_nothing_to_the_group(h):
     assert len(h.records) == written
 
 
-def test_a_topology_that_is_behind_the_groups_is_told_as_a_status(h):
+def test_a_topology_that_is_behind_the_groups_is_reported_as_a_status(h):
     h.arrive("a", sent=topology(epoch=3))
     asked = h.arrive("b", sent=topology(part("0", ("u",)), epoch=2))
     assert statuses(asked)[0] == StatusCode.STALE_TOPOLOGY
@@ -204,10 +204,10 @@ def test_another_topology_than_the_groups_is_refused(h, other):
     )
 
 
-# --- what else is told ------------------------------------------------------------------------------------------------
+# --- statuses and endpoints --------------------------------------------------------------------------------------------
 
 
-def test_a_shutdown_of_the_application_is_told_to_everybody_until_the_group_is_empty(h):
+def test_a_shutdown_is_reported_to_all_members_until_the_group_is_empty(h):
     h.arrive("a")
     h.arrive("b")
     h.beat("a", -1, shutdown=True)
@@ -216,23 +216,23 @@ def test_a_shutdown_of_the_application_is_told_to_everybody_until_the_group_is_e
     assert StatusCode.SHUTDOWN_APPLICATION not in statuses(h.arrive("c"))
 
 
-def test_members_with_an_endpoint_are_told_who_has_which_partitions(h):
+def test_members_with_an_endpoint_are_sent_the_partitions_of_all_endpoints(h):
     asked = h.arrive(endpoint=("here", 1), seen_endpoints=-1)
-    (told,) = asked.reply.partitions_by_user_endpoint
-    assert (told.user_endpoint.host, told.user_endpoint.port) == ("here", 1)
-    assert [(each.topic, each.partitions) for each in told.active_partitions] == [("t", [0, 1, 2, 3])]
-    assert told.standby_partitions == []
+    (entry,) = asked.reply.partitions_by_user_endpoint
+    assert (entry.user_endpoint.host, entry.user_endpoint.port) == ("here", 1)
+    assert [(each.topic, each.partitions) for each in entry.active_partitions] == [("t", [0, 1, 2, 3])]
+    assert entry.standby_partitions == []
 
 
 def test_an_endpoint_in_a_group_whose_topics_are_missing_has_no_partitions(h):
     """Kafka 4.4.0 answers UNKNOWN_SERVER_ERROR."""
     asked = h.arrive(sent=topology(part("0", ("nothing",))), endpoint=("here", 1), seen_endpoints=-1)
-    (told,) = asked.reply.partitions_by_user_endpoint
-    assert (told.user_endpoint.host, told.active_partitions, told.standby_partitions) == ("here", [], [])
+    (entry,) = asked.reply.partitions_by_user_endpoint
+    assert (entry.user_endpoint.host, entry.active_partitions, entry.standby_partitions) == ("here", [], [])
     assert statuses(asked) == [StatusCode.MISSING_SOURCE_TOPICS]
 
 
-def test_endpoints_are_told_again_only_when_they_changed(h):
+def test_endpoints_are_sent_again_only_when_they_changed(h):
     h.arrive(endpoint=("here", 1))
     asked = h.beat("m", 2, endpoint=("there", 2))
     epoch = asked.reply.endpoint_information_epoch
@@ -240,7 +240,7 @@ def test_endpoints_are_told_again_only_when_they_changed(h):
     assert h.beat("m", 2, seen_endpoints=epoch).reply.partitions_by_user_endpoint is None
 
 
-def test_task_offsets_are_kept_until_others_are_told(h):
+def test_task_offsets_are_kept_until_the_next_report(h):
     h.arrive()
     h.beat("m", 2, offsets=[("0", 1, 5)], end_offsets=[("0", 1, 9)])
     h.beat("m", 2, offsets=[("0", 1, 6)])
@@ -248,7 +248,7 @@ def test_task_offsets_are_kept_until_others_are_told(h):
     assert (kept.offsets, kept.end_offsets) == ({"0": {1: 6}}, {"0": {1: 9}})
 
 
-def test_a_task_whose_offset_is_there_twice_is_refused(h):
+def test_a_duplicate_task_offset_is_refused(h):
     h.arrive()
     asked = h.beat("m", 2, offsets=[("0", 1, 5), ("0", 1, 6)])
     assert (asked.error, asked.reply.error_message) == (
@@ -258,7 +258,7 @@ def test_a_task_whose_offset_is_there_twice_is_refused(h):
 
 
 @pytest.mark.parametrize(("version", "expected"), [(1, [StatusCode.MISSING_CLIENT_TAGS]), (0, [])])
-def test_missing_client_tags_are_told_to_clients_that_know_this_status(version, expected):
+def test_missing_client_tags_are_reported_to_clients_that_know_this_status(version, expected):
     h = StreamsHarness(group_streams_rack_aware_assignment_tags=("zone", "rack"))
     asked = h.arrive(tags={"zone": "z"}, version=version)
     assert statuses(asked) == expected
@@ -277,7 +277,7 @@ def test_another_number_of_standbys_makes_another_target(h):
 
 
 def _steady(h):
-    """A member that has said nothing new twice; returns the heartbeat that it repeats."""
+    """A member whose last two heartbeats had no news; returns the heartbeat that it repeats."""
     h.arrive(tags={"zone": "z"})
 
     def again(**how):
@@ -289,7 +289,7 @@ def _steady(h):
     return again
 
 
-def test_a_heartbeat_that_says_nothing_is_answered_as_if_it_were_the_first(h):
+def test_a_heartbeat_without_news_is_answered_as_if_it_were_the_first(h):
     again = _steady(h)
     made_before = again().reply
     h.streams().soft.cached_heartbeats.clear()
@@ -297,7 +297,7 @@ def test_a_heartbeat_that_says_nothing_is_answered_as_if_it_were_the_first(h):
     assert (made_before.member_epoch, made_before.status, made_before.active_tasks) == (2, [], None)
 
 
-def test_it_keeps_the_session(h):
+def test_a_heartbeat_without_news_keeps_the_session(h):
     again = _steady(h)
     for _ in range(3):
         h.advance(40_000)
@@ -315,19 +315,19 @@ def test_it_keeps_the_session(h):
         ({"rebalance_ms": 5}, lambda h: h.member().rebalance_timeout_ms == 5),
         ({"endpoint": ("here", 1)}, lambda h: h.member().user_endpoint == ("here", 1)),
         ({"client_id": "other"}, lambda h: h.member().client_id == "other"),
-        ({"instance": "other"}, lambda h: h.asked[-1].error is ErrorCode.UNKNOWN_MEMBER_ID),
-        ({"active": {"9": [0]}}, lambda h: h.asked[-1].error is ErrorCode.INVALID_REQUEST),
-        ({"seen_endpoints": 7}, lambda h: h.asked[-1].reply.partitions_by_user_endpoint == []),
-        ({"sent": PLAIN}, lambda h: h.asked[-1].error is ErrorCode.INVALID_REQUEST),
+        ({"instance": "other"}, lambda h: h.sent[-1].error is ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"active": {"9": [0]}}, lambda h: h.sent[-1].error is ErrorCode.INVALID_REQUEST),
+        ({"seen_endpoints": 7}, lambda h: h.sent[-1].reply.partitions_by_user_endpoint == []),
+        ({"sent": PLAIN}, lambda h: h.sent[-1].error is ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_heartbeat_that_says_something_is_heard(h, how, what):
+def test_a_heartbeat_with_news_is_not_answered_from_the_cache(h, how, what):
     again = _steady(h)
     again(**how)
     assert what(h)
 
 
-def test_what_happens_in_the_group_is_told_to_a_member_that_says_nothing(h):
+def test_changes_of_the_group_reach_a_member_whose_heartbeats_have_no_news(h):
     again = _steady(h)
     h.catalog.topics["t"] = 5
     assert statuses(again()) == [StatusCode.ASSIGNMENT_DELAYED]
@@ -339,7 +339,7 @@ def test_what_happens_in_the_group_is_told_to_a_member_that_says_nothing(h):
 
 
 def _two_members(h):
-    """`a` has reached epoch 3 with half of the tasks, which are returned."""
+    """Member `a` has reached epoch 3 with half of the tasks, which are returned."""
     h.arrive("a")
     h.arrive("b")
     h.advance(INTERVAL_MS)
@@ -370,7 +370,7 @@ def test_a_greater_epoch_is_fenced(h):
     assert h.beat("m", 3).error is ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_unknown_members_and_groups_are_told_so(h):
+def test_unknown_members_and_groups_are_refused(h):
     assert h.beat("m", 1).error is ErrorCode.GROUP_ID_NOT_FOUND
     assert h.beat("m", -1).error is ErrorCode.GROUP_ID_NOT_FOUND
     h.arrive()
@@ -395,7 +395,7 @@ def test_unknown_members_and_groups_are_told_so(h):
         ({"sent": None}, "Topology must be non-null when (re-)joining."),
     ],
 )
-def test_a_join_that_cannot_be_right_is_refused(h, how, text):
+def test_an_invalid_join_is_refused(h, how, text):
     asked = h.arrive(**how)
     assert (asked.error, asked.reply.error_message) == (ErrorCode.INVALID_REQUEST, text)
     assert h.records == []
@@ -415,13 +415,13 @@ def test_a_join_that_cannot_be_right_is_refused(h, how, text):
         ),
     ],
 )
-def test_a_heartbeat_that_cannot_be_right_is_refused(h, epoch, how, text):
+def test_an_invalid_heartbeat_is_refused(h, epoch, how, text):
     h.arrive()
     asked = h.beat("m", epoch, **how)
     assert (asked.error, asked.reply.error_message) == (ErrorCode.INVALID_REQUEST, text)
 
 
-def test_patterns_of_source_topics_are_refused_before_all_else(h):
+def test_patterns_of_source_topics_are_refused_before_anything_else(h):
     sent = topology(StreamsGroupHeartbeatRequest.Subtopology("0", source_topic_regex=["t.*"]))
     asked = h.arrive(member_id="", sent=sent)
     assert asked.reply.error_message == "Regular expressions for source topics are not supported yet."

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from coordinator.groups.fencing import policies_of, reader_of, stale_because
+from coordinator.groups.fencing import stale_because
 from coordinator.groups.streams import sticky, update
 from coordinator.groups.streams.group import State, find_streams_group
 from coordinator.groups.streams.member import TasksTuple
@@ -38,7 +38,7 @@ BOTH = topology(part("0", ("t",), changelogs=("t-log",)), part("1", ("u", "v")))
 
 
 def thrown(random, spec):
-    """Tasks by chance: every active one to somebody, copies and warm-ups to some other processes."""
+    """A random target: every active task to some member, copies and warm-ups to some other processes."""
     given = {member_id: ({}, {}, {}) for member_id in sorted(spec.members)}
     processes = {}
     for member_id in given:
@@ -109,7 +109,7 @@ class StreamsHistories(RuleBasedStateMachine):
 
     @rule(i=threads)
     def dies(self, i):
-        """The thread is gone; its member is not."""
+        """The thread is gone; its member is still in the group."""
         thread = self.pick(i)
         if thread is not None and len(self.threads) > 2:
             self.threads.remove(thread)
@@ -124,7 +124,7 @@ class StreamsHistories(RuleBasedStateMachine):
 
     @rule(i=threads)
     def forgets(self, i):
-        """It starts anew under the same id."""
+        """It starts again under the same id."""
         thread = self.pick(i)
         if thread is not None and thread.instance is None:
             thread.forget()
@@ -155,13 +155,13 @@ class StreamsHistories(RuleBasedStateMachine):
 
     @rule(random=st.randoms(use_true_random=False))
     def log_is_cleaned(self, random):
-        """A log that was cleaned in part says the same."""
+        """A partly cleaned log holds the same state."""
         assert self.h.durable(compacted(self.h.records)) == self.h.durable()
         assert self.h.durable(cleaned(self.h, random)) == self.h.durable()
 
     @rule(name=st.sampled_from(["u", "v"]), count=st.integers(0, 4))
     def topic_changes(self, name, count):
-        """A topic grows, or goes and comes."""
+        """A topic grows, or is deleted and created again."""
         if count:
             self.h.catalog.topics[name] = max(count, self.h.catalog.topics.get(name, 0))
         else:
@@ -177,7 +177,7 @@ class StreamsHistories(RuleBasedStateMachine):
             self.follow()
 
     def follow(self):
-        """Epochs only grow; what was lost is never committed with an epoch in which it was not lost yet."""
+        """Epochs only grow; a lost task is never committed with an epoch from before the loss."""
         group = find_streams_group(self.h.groups, "g")
         members = {} if group is None else group.members
         if group is not None:
@@ -187,14 +187,14 @@ class StreamsHistories(RuleBasedStateMachine):
             del self.epochs[member_id], self.held[member_id]
             self.lost.pop(member_id, None)
         for member_id, member in members.items():
-            reader = reader_of(self.h.groups, group, member_id)
+            committer = group.find_committer(member_id, self.h.catalog)
             epochs = self.epochs.setdefault(member_id, [])
             if member.member_epoch >= 0:
                 assert not epochs or member.member_epoch >= epochs[-1]
                 epochs.append(member.member_epoch)
             held = {
                 (topic_id, partition)
-                for tasks in (reader.assigned, reader.pending_revocation)
+                for tasks in (committer.assigned, committer.pending_revocation)
                 for topic_id, partitions in tasks.items()
                 for partition in partitions
             }
@@ -202,18 +202,18 @@ class StreamsHistories(RuleBasedStateMachine):
             lost = self.lost.setdefault(member_id, {})
             lost.update(dict.fromkeys(before - held, epoch))
             self.held[member_id] = (held, member.member_epoch)
-            self.judge(group, member, reader, lost)
+            self.check_policies(group, member, committer, lost)
 
-    def judge(self, group, member, reader, lost):
-        settings = policies_of(self.h.groups, group)
+    def check_policies(self, group, member, committer, lost):
+        settings = group.fencing_policies(self.h.groups.settings)
         for epoch in range(1, member.member_epoch):
             for each, lost_in in lost.items():
                 if epoch <= lost_in and epoch in self.epochs[member.member_id]:
-                    assert stale_because(reader, epoch, [each], settings) is not None, (each, epoch, member)
-            for topic_id, partitions in reader.assigned.items():
+                    assert stale_because(committer, epoch, [each], settings) is not None, (each, epoch, member)
+            for topic_id, partitions in committer.assigned.items():
                 for partition, since in partitions.items():
                     if since <= epoch:
-                        assert stale_because(reader, epoch, [(topic_id, partition)], settings) is None
+                        assert stale_because(committer, epoch, [(topic_id, partition)], settings) is None
 
     def teardown(self):
         try:

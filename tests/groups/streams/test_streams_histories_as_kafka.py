@@ -3,7 +3,7 @@
 Every heartbeat goes to Kafka and to the core, and after each of them Kafka is asked for the whole group: all answers are
 equal, and so are epochs, states, assignments and targets. Three things are not compared. Between members that are equal to it
 Kafka's assignor chooses by the order of hash tables, so the core is given Kafka's target where it asks for one. A member that
-does not name all tasks that it was given is told them again here, and not in Kafka (`_told_again`). And a member that waits for
+does not name all tasks that it was given is sent them again here, and not in Kafka (`_sent_again`). And a member that waits for
 a task may lose two answers in a row and stay one here, not in Kafka; so none does.
 """
 
@@ -58,7 +58,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
 
 
 class Both(StreamsHarness):
-    """The core, and a group of Kafka's beside it that is asked the same."""
+    """The core, and a group of Kafka's that gets the same requests."""
 
     def __init__(self, kafka: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(TOPICS, group_streams_assignment_interval_ms=0, group_streams_num_standby_replicas=1)
@@ -73,7 +73,7 @@ class Both(StreamsHarness):
         self.targets = {each["member_id"]: _tasks(each["target_assignment"]) for each in group["members"]}
         ours = super().call(operation, request, version, api, **how)
         self.said.append((request, ours.reply))
-        assert _told_again(request, _plain(ours.reply), _plain(theirs)) == _plain(theirs), self.said[-5:]
+        assert _sent_again(request, _plain(ours.reply), _plain(theirs)) == _plain(theirs), self.said[-5:]
         assert self.seen() == _seen(group), self.said[-5:]
         return ours
 
@@ -103,7 +103,7 @@ class Both(StreamsHarness):
 
 
 def _seen(group: Any) -> Any:
-    """Of Kafka's description, what `Both.seen` sees."""
+    """The part of Kafka's description that `Both.seen` has."""
     if group["error_code"]:
         return None
     members = {
@@ -113,8 +113,8 @@ def _seen(group: Any) -> Any:
     return group["group_state"], group["group_epoch"], group["assignment_epoch"], members
 
 
-def _told_again(request: Any, ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    """Our answer without the tasks that a member is told again, because it does not name all of them; Kafka leaves that out."""
+def _sent_again(request: Any, ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    """Our answer without the tasks that are sent again to a member that does not name all of them; Kafka does not do that."""
     if request.member_epoch > 0 and request.active_tasks is not None and theirs["active_tasks"] is None:
         return ours | dict.fromkeys(KINDS)
     return ours
@@ -136,15 +136,15 @@ def _plain(answer: Any) -> dict[str, Any]:
     for kind in KINDS:
         if fields[kind] is not None:
             fields[kind] = sorted((each.subtopology_id, sorted(each.partitions)) for each in fields[kind])
-    told = fields["partitions_by_user_endpoint"]
-    if told is not None:
+    entries = fields["partitions_by_user_endpoint"]
+    if entries is not None:
         fields["partitions_by_user_endpoint"] = sorted(
             (
                 each.user_endpoint.host,
                 sorted((topic.topic, topic.partitions) for topic in each.active_partitions),
                 sorted((topic.topic, topic.partitions) for topic in each.standby_partitions),
             )
-            for each in told
+            for each in entries
         )
     return fields
 
@@ -211,7 +211,7 @@ class History:
             thread.beat(lose_answer=True)
 
     def talks_nonsense(self) -> None:
-        """With an epoch and tasks that may be right."""
+        """A heartbeat with an epoch and tasks that may be right."""
         thread, chance = self.some(), self.random
         if thread.says_all:
             return

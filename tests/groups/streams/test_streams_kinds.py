@@ -1,4 +1,4 @@
-"""Group ids that change hands between streams groups and groups of other kinds, and what each says to the other's requests."""
+"""Group ids that pass between streams groups and groups of other kinds; requests of the wrong kind."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_a_simple_group_becomes_a_streams_group(h):
     assert find_classic_group(h.groups, "g") is None
 
 
-def test_a_classic_group_with_members_does_not(h):
+def test_a_classic_group_with_members_does_not_become_a_streams_group(h):
     h.stable(members=1)
     asked = h.arrive()
     assert (asked.error, asked.reply.error_message) == (
@@ -56,7 +56,7 @@ def test_a_classic_group_with_members_does_not(h):
     )
 
 
-def test_a_consumer_group_does_not_even_without_members(h):
+def test_a_consumer_group_does_not_become_a_streams_group_even_without_members(h):
     h.join_consumer()
     assert h.arrive().error is ErrorCode.GROUP_ID_NOT_FOUND
     assert h.beat("m", 1).reply.error_message == "Group g is not a streams group."
@@ -95,7 +95,7 @@ def test_an_empty_streams_group_is_replaced_by_a_classic_one(h):
 @pytest.mark.parametrize(
     "end", [lambda h: h.stable(members=1), lambda h: h._apply(delete_groups(h.groups, ["g"], None, h.now_ms))]
 )
-def test_a_delay_that_is_running_does_not_outlive_its_group(end):
+def test_a_running_initial_delay_does_not_outlive_its_group(end):
     h = Harness(group_streams_initial_rebalance_delay_ms=DELAY_MS)
     h.arrive()
     h.beat("m", -1)

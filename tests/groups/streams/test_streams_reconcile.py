@@ -1,4 +1,4 @@
-"""One step of a member towards its target: what it keeps, gives up, gets, and must wait for."""
+"""One step of a member towards its target: what it keeps, gives up, gets, and waits for."""
 
 import pytest
 
@@ -84,7 +84,7 @@ def test_what_it_gave_up_is_free_for_others_only_after_the_step():
 
 
 def test_a_later_target_that_takes_more_is_waited_for_in_a_new_epoch():
-    """So a commit of before the first loss is told from one of after it."""
+    """A commit from before the first loss differs from one after it by its epoch."""
     before = member(state=MemberState.UNREVOKED_TASKS, assigned=held({0: 3}), pending=held({1: 4}))
     after = step(before, tasks([2]), owned=tasks([0]), target_epoch=9)
     assert (after.member_epoch, after.state) == (6, MemberState.UNREVOKED_TASKS)

@@ -1,4 +1,4 @@
-"""The log of a streams group: what memory holds is what it says, in whatever order and however much was cleaned."""
+"""The log of a streams group brings its state back, in any order of records and however much was cleaned."""
 
 import random
 from itertools import permutations
@@ -29,7 +29,7 @@ _Tasks = StreamsGroupCurrentMemberAssignmentValue.TaskIds
 
 @pytest.fixture
 def h():
-    """A group in which something of everything has happened."""
+    """A group whose log has a record of every type."""
     h = StreamsHarness(group_streams_num_standby_replicas=1)
     threads = [
         Thread(h, "a", process="p", sent=STATEFUL, endpoint=("here", 9)),
@@ -79,13 +79,13 @@ def test_records_of_a_first_join_may_come_in_any_order():
         StreamsGroupTopologyKey("g"),
     ],
 )
-def test_a_tombstone_of_something_unknown_is_no_matter(key):
+def test_a_tombstone_of_something_unknown_has_no_effect(key):
     groups = GroupMachine(GroupsConfig(), Catalog({}))
     groups.replay(Record(key, None))
     assert groups.by_id == {}
 
 
-def test_what_a_member_had_is_free_with_the_tombstone_of_its_metadata_alone():
+def test_the_tombstone_of_a_members_metadata_alone_frees_its_tasks():
     h = StreamsHarness()
     h.arrive()
     h.groups.replay(Record(StreamsGroupMemberMetadataKey("g", "m"), None))

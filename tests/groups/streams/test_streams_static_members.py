@@ -15,7 +15,7 @@ def h():
     return h
 
 
-def test_the_instance_id_of_a_member_that_lives_is_not_to_be_had(h):
+def test_the_instance_id_of_a_live_member_is_not_available(h):
     asked = h.arrive("b", instance="i", process="p")
     assert (asked.error, asked.reply.error_message) == (
         ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -31,7 +31,7 @@ def test_a_member_that_leaves_for_a_while_keeps_its_tasks(h):
     assert h.streams().group_epoch == 2
 
 
-def test_its_successor_has_its_tasks_at_once_in_the_same_group_epoch(h):
+def test_a_successor_has_its_tasks_at_once_in_the_same_group_epoch(h):
     h.beat("a", -2, instance="i")
     asked = h.arrive("b", instance="i", process="p")
     assert (asked.reply.member_epoch, active(asked), h.streams().group_epoch) == (2, ALL_OF_T, 2)
@@ -39,7 +39,7 @@ def test_its_successor_has_its_tasks_at_once_in_the_same_group_epoch(h):
     assert h.streams().target.keys() == {"b"}
 
 
-def test_it_may_come_back_under_its_own_id(h):
+def test_a_static_member_may_return_under_its_own_id(h):
     """Kafka 4.4.0 gives it no tasks then, and nobody processes them until the next rebalance."""
     h.beat("a", -2, instance="i")
     asked = h.arrive("a", instance="i", process="p")
@@ -59,7 +59,7 @@ def test_another_client_id_of_a_static_member_makes_no_other_target(h):
     assert h.streams().group_epoch == 2
 
 
-def test_another_client_id_of_another_member_does(h):
+def test_another_client_id_of_a_dynamic_member_makes_another_target(h):
     h.advance(INTERVAL_MS)
     h.arrive("b")
     h.beat("b", 3, client_id="other")
@@ -78,7 +78,7 @@ def test_an_instance_id_that_nobody_has_is_unknown(h):
     assert h.beat("a", 2, instance="other").error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_does_not_come_back_within_its_session_is_removed(h):
+def test_a_member_that_does_not_return_within_its_session_is_removed(h):
     h.beat("a", -2, instance="i")
     h.advance(SESSION_MS)
     assert h.streams().members == {}

@@ -1,4 +1,4 @@
-"""The sticky assignor: every active task once, copies in other processes, even loads, and tasks stay where they may."""
+"""The sticky assignor: every active task once, copies in other processes, even loads, few moves."""
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +24,7 @@ def tasks(assigned):
 
 
 def with_answer(group, answer, *, without=()):
-    """The group when its members have what they were given; some have left."""
+    """The group once its members hold what they were assigned; some have left."""
     return GroupSpec(
         members={
             member_id: MemberSpec(
@@ -93,7 +93,7 @@ def test_every_active_task_is_given_once(group):
 
 @settings(max_examples=80)
 @given(groups())
-def test_copies_are_of_stateful_tasks_in_different_processes_and_as_many_as_there_can_be(group):
+def test_stateful_tasks_have_as_many_copies_as_fit_into_different_processes(group):
     answer = assign(group)
     processes = {member.process_id for member in group.members.values()}
     holders = {}
@@ -120,7 +120,7 @@ def test_the_order_in_which_members_are_listed_does_not_matter(group, random):
 
 @settings(max_examples=50)
 @given(groups())
-def test_who_has_what_it_was_given_keeps_its_active_tasks(group):
+def test_members_keep_the_active_tasks_that_they_hold(group):
     answer = assign(group)
     loads = [len(tasks(each.active)) for each in answer.values()]
     again = assign(with_answer(group, answer))
@@ -153,7 +153,7 @@ def test_a_new_member_takes_only_its_share():
     assert [len(tasks(answer[each].active)) for each in "abc"] == [2, 2, 2]
 
 
-def test_whoever_has_a_copy_takes_over_when_the_owner_is_gone():
+def test_a_member_with_a_copy_takes_over_when_the_owner_is_gone():
     group_ = group({"a": "p", "b": "q", "c": "r"}, {"0": subtopology(3)}, replicas=1)
     answer = assign(group_)
     heir = next(each for each in "bc" if tasks(answer[each].standby) & tasks(answer["a"].active))
@@ -161,7 +161,7 @@ def test_whoever_has_a_copy_takes_over_when_the_owner_is_gone():
     assert tasks(answer["a"].active) <= tasks(again[heir].active)
 
 
-def test_of_those_that_say_they_have_state_the_one_with_the_most_is_asked_first():
+def test_the_member_that_reports_the_most_state_comes_first():
     members = {
         "a": MemberSpec(process_id="p", task_offsets={"0": {0: 5}}),
         "b": MemberSpec(process_id="q", task_offsets={"0": {0: 7}}),
@@ -171,7 +171,7 @@ def test_of_those_that_say_they_have_state_the_one_with_the_most_is_asked_first(
     assert answer["b"].active == {"0": {0}}
 
 
-def test_a_standby_counts_for_more_than_what_a_member_says_it_still_has():
+def test_a_standby_comes_before_reported_state():
     members = {
         "a": MemberSpec(process_id="p", task_offsets={"0": {0: 900}}),
         "b": MemberSpec(process_id="q", standby={"0": {0}}, task_offsets={"0": {0: 7}}),
@@ -201,7 +201,7 @@ def test_there_are_no_more_copies_than_processes():
     assert not any(each.standby for each in answer.values())
 
 
-def test_tasks_that_are_no_more_are_nobodys():
+def test_tasks_that_no_longer_exist_are_not_assigned():
     members = {"a": MemberSpec(process_id="p", active={"0": {0, 5}, "9": {0}}, standby={"9": {1}})}
     assert tasks(assign(group(members, {"0": subtopology(1)}))["a"].active) == {("0", 0)}
 

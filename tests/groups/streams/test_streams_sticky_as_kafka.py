@@ -1,4 +1,4 @@
-"""Kafka's own assignor gives the same tasks to the same members, whatever the group."""
+"""Kafka's own assignor gives the same tasks to the same members, for random groups."""
 
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ ARTIFACTS = [f"org.apache.kafka:kafka-group-coordinator:{KAFKA_VERSION}", "org.s
 
 
 def made_up_group(random: Random) -> GroupSpec:
-    """Members in processes of many sizes, with tasks that nobody has, that are no more, and copies of their own."""
+    """Members in processes of many sizes, with tasks that do not exist any more, unassigned ones, and copies."""
     parts = {
         str(place): subtopology(random.choice([1, 2, 3, 4, 6, 8]), is_stateful=random.random() < 0.6)
         for place in range(random.choice([1, 1, 2, 3, 12]))

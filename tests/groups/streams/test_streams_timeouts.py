@@ -1,4 +1,4 @@
-"""Members of streams groups that are not heard of, or do not give up what they should; and leaving."""
+"""Members of streams groups that are silent, give up their tasks too late, or leave."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def h():
 
 
 def _two(h):
-    """`a` has been told to give up half of its tasks."""
+    """Member `a` must give up half of its tasks."""
     h.arrive("a", rebalance_ms=10_000)
     h.arrive("b")
     h.advance(INTERVAL_MS)
@@ -32,7 +32,7 @@ def test_a_silent_member_is_removed_after_its_session(h):
     assert (h.streams().state, h.streams().group_epoch, h.streams().target_epoch) == (State.EMPTY, 3, 3)
 
 
-def test_sessions_start_anew_after_a_crash(h):
+def test_sessions_start_again_after_a_crash(h):
     h.arrive()
     h.advance(SESSION_MS - 1)
     h.restart()
@@ -42,7 +42,7 @@ def test_sessions_start_anew_after_a_crash(h):
     assert h.streams().members == {}
 
 
-def test_who_does_not_give_up_its_tasks_in_time_is_removed_though_it_is_heard_of(h):
+def test_a_member_that_gives_up_its_tasks_too_late_is_removed_despite_heartbeats(h):
     _two(h)
     h.advance(9_999)
     h.beat("a", 2)
@@ -51,14 +51,14 @@ def test_who_does_not_give_up_its_tasks_in_time_is_removed_though_it_is_heard_of
     assert h.streams().active == {}
 
 
-def test_that_time_is_counted_after_a_crash_too(h):
+def test_the_time_to_give_up_tasks_also_runs_after_a_crash(h):
     _two(h)
     h.restart()
     h.advance(10_000)
     assert "a" not in h.streams().members
 
 
-def test_who_gives_up_in_time_stays(h):
+def test_a_member_that_gives_up_its_tasks_in_time_stays(h):
     _two(h)
     kept = {"0": sorted(h.member("a").assigned.active["0"])}
     assert h.beat("a", 2, active=kept).reply.member_epoch == 3
@@ -66,7 +66,7 @@ def test_who_gives_up_in_time_stays(h):
     assert h.streams().members.keys() == {"a", "b"}
 
 
-def test_what_a_member_that_leaves_had_goes_to_the_others(h):
+def test_the_tasks_of_a_member_that_leaves_go_to_the_others(h):
     _two(h)
     h.beat("a", -1)
     h.advance(INTERVAL_MS)
@@ -79,7 +79,7 @@ def test_the_last_member_leaves_a_target_of_its_epoch_behind(h):
     assert (h.streams().group_epoch, h.streams().target_epoch, h.streams().target_timestamp_ms) == (3, 3, 0)
 
 
-def test_a_member_of_an_unknown_state_starts_anew_without_tasks(h):
+def test_a_member_in_an_unknown_state_must_start_again_without_tasks(h):
     """Its record was written by a newer Kafka."""
     h.arrive()
     record = h.records[-1]

@@ -1,4 +1,4 @@
-"""A topology is what the first member sent, to the last list, in memory and in the log."""
+"""A topology stays what the first member sent, in memory and in the log."""
 
 import pytest
 from hypothesis import given, settings
@@ -94,7 +94,7 @@ def test_the_order_of_subtopologies_does_not_matter():
     assert Topology.of_request(Request.Topology(1, parts)) == Topology.of_request(Request.Topology(1, parts[::-1]))
 
 
-def test_a_copartition_group_names_topics_by_their_places():
+def test_a_copartition_group_names_topics_by_index():
     sent = simple(
         source_topics=["a", "b", "c"],
         repartition_source_topics=[Request.TopicInfo("r", 0, 0), Request.TopicInfo("s", 0, 0)],
@@ -125,7 +125,7 @@ def test_a_copartition_group_names_topics_by_their_places():
         "setting twice",
     ],
 )
-def test_what_cannot_be_a_topology_is_refused(sent):
+def test_an_invalid_topology_is_refused(sent):
     with pytest.raises(KafkaError) as refused:
         Topology.of_request(sent)
     assert refused.value.code is ErrorCode.STREAMS_INVALID_TOPOLOGY
@@ -138,7 +138,7 @@ def test_patterns_are_refused():
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_nobody_may_say_how_many_partitions_a_changelog_has():
+def test_a_number_of_partitions_for_a_changelog_is_refused():
     check_changelogs(simple(state_changelog_topics=[Request.TopicInfo("c", 0, 0)]))
     with pytest.raises(KafkaError, match="Changelog topic c must") as refused:
         check_changelogs(simple(state_changelog_topics=[Request.TopicInfo("c", 2, 0)]))

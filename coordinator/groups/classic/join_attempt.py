@@ -1,18 +1,18 @@
-"""A JoinGroup request as the operations of a classic group see it: what differs between versions is settled here."""
+"""A JoinGroup request as the operations see it; differences between versions are settled here."""
 
 from collections.abc import Sequence
 
-from coordinator.groups.classic.group import ClassicMember, Protocols
+from coordinator.groups.classic.member import ClassicMember, Protocols
 from coordinator.protocol.messages import JoinGroupRequest
 from coordinator.runtime.result import RequestContext
 
 REBALANCE_TIMEOUT_SINCE = 1
 REASON_CHARS_MAX = 255
-"""Longer reasons are cut when they are kept; clients cut them before they send them (KIP-800)."""
+"""Longer reasons are cut when they are kept; Kafka's clients cut them before they send them (KIP-800)."""
 
 
-class Joining:
-    """Who joins, how it may be answered, and when."""
+class JoinAttempt:
+    """The request, the caller's context, and the time."""
 
     __slots__ = ("client_reason", "context", "now_ms", "protocols", "rebalance_timeout_ms", "request")
 
@@ -27,11 +27,12 @@ class Joining:
             if context.api_version >= REBALANCE_TIMEOUT_SINCE
             else request.session_timeout_ms
         )
-        """Version 0 knows one timeout for both."""
+        """Version 0 has one timeout for both."""
 
     def protocol_names(self) -> Sequence[str]:
         return [name for name, _ in self.protocols]
 
-    def set_timeouts(self, member: ClassicMember) -> None:
+    def apply_to(self, member: ClassicMember) -> None:
+        """Gives the member the timeouts and the reason of this request."""
         member.set_timeouts(self.request.session_timeout_ms, self.rebalance_timeout_ms)
         member.client_reason = self.client_reason

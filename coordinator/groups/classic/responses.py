@@ -1,10 +1,10 @@
-"""The answers to JoinGroup and SyncGroup that several operations give.
+"""The JoinGroup and SyncGroup responses that several operations give.
 
-Contents are the same for all versions, with one exception that is Kafka's own: an error's ProtocolName is null since v7 and
-"" before, where the field cannot be null. Fields that a version does not have are dropped by its encoder.
-"""
+Contents are the same for all versions, with one exception of Kafka's own: an error's ProtocolName is null since v7 and ""
+before, where the field cannot be null. The encoder drops fields that a version does not have."""
 
-from coordinator.groups.classic.group import ClassicGroup, ClassicMember
+from coordinator.groups.classic.member import ClassicMember
+from coordinator.groups.classic.round import Round
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import JoinGroupResponse, SyncGroupResponse
 
@@ -13,7 +13,7 @@ _JoinedMember = JoinGroupResponse.JoinGroupResponseMember
 _NULL_PROTOCOL_NAME_SINCE = 7
 
 
-def join_refused(api_version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:
+def join_error(api_version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=error,
         protocol_name=None if api_version >= _NULL_PROTOCOL_NAME_SINCE else "",
@@ -21,8 +21,8 @@ def join_refused(api_version: int, error: ErrorCode, member_id: str) -> JoinGrou
     )
 
 
-def joined(
-    group: ClassicGroup, member_id: str, members: list[_JoinedMember], *, leader_id: str | None, skip_assignment: bool
+def join_response(
+    group: Round, member_id: str, members: list[_JoinedMember], *, leader_id: str | None, skip_assignment: bool
 ) -> JoinGroupResponse:
     """A place in the current generation. `members` is for the leader; a follower's is empty."""
     return JoinGroupResponse(
@@ -37,14 +37,14 @@ def joined(
     )
 
 
-def current_generation(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
+def current_generation(group: Round, member_id: str) -> JoinGroupResponse:
     """The current generation as this member may see it: the leader with the members' metadata, a follower without."""
-    members = for_leader(group) if group.is_leader(member_id) else []
-    return joined(group, member_id, members, leader_id=group.leader_id, skip_assignment=False)
+    members = members_for_leader(group) if group.is_leader(member_id) else []
+    return join_response(group, member_id, members, leader_id=group.leader_id, skip_assignment=False)
 
 
-def for_leader(group: ClassicGroup) -> list[_JoinedMember]:
-    """All members with what each said about itself; stale claims cleared where that is switched on."""
+def members_for_leader(group: Round) -> list[_JoinedMember]:
+    """All members with their metadata; stale claims are cleared where `group.classic.sanitize.owned.partitions` is on."""
     name = group.protocol_name
     cleared = group.claims.cleared if group.claims is not None else {}
     return [
@@ -53,7 +53,8 @@ def for_leader(group: ClassicGroup) -> list[_JoinedMember]:
     ]
 
 
-def assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
+def sync_response(group: Round, member: ClassicMember) -> SyncGroupResponse:
+    """The member's assignment in the current generation."""
     return SyncGroupResponse(
         error_code=ErrorCode.NONE,
         protocol_type=group.protocol_type,
@@ -62,5 +63,5 @@ def assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
     )
 
 
-def sync_refused(error: ErrorCode) -> SyncGroupResponse:
+def sync_error(error: ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=error)

@@ -1,4 +1,4 @@
-"""Only replay changes what the log holds of a group with epochs; everything else is in the group's soft state."""
+"""Only replay changes what the log holds of a group; everything else is in the group's soft state."""
 
 import ast
 from collections.abc import Iterator
@@ -92,3 +92,13 @@ def test_a_lost_soft_state_is_a_new_one():
         soft = kind("g").soft
         for name in {name for each in type(soft).__mro__ for name in getattr(each, "__slots__", ())}:
             assert not getattr(soft, name), f"{name} of a new group is not empty"
+
+
+def test_the_stored_half_of_a_classic_group_is_assigned_by_its_replay_only():
+    assigning = {
+        path.name
+        for path in (GROUPS / "classic").glob("*.py")
+        for node in attributes_changed(ast.parse(path.read_text()))
+        if node.attr == "stored" and not is_self(node)
+    }
+    assert assigning == {"replay.py"}

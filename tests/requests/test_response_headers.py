@@ -1,4 +1,4 @@
-"""What stands before an answer's body is as the definition says, except that of ApiVersions."""
+"""Response headers are as defined, except that of ApiVersions."""
 
 from coordinator import requests
 from coordinator.api.dispatch import API_VERSIONS, Dispatcher, supported_apis
@@ -9,7 +9,7 @@ CODEC = Codec.of()
 SIZE_BYTES = 4
 
 
-def test_answers_have_the_header_of_their_version():
+def test_responses_have_the_header_of_their_version():
     """A client that does not know our ApiVersions must be able to read its answer: no tagged fields (KIP-511)."""
     apis = supported_apis(requests)
     dispatcher = Dispatcher(None, apis, CODEC)

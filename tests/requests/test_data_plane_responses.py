@@ -1,4 +1,4 @@
-"""The APIs of the data plane and of the cluster: the answers in every version, as Kafka 4.4 gives them."""
+"""The APIs of the data plane and of the cluster: responses in every version, as of Kafka 4.4."""
 
 from dataclasses import replace
 
@@ -151,7 +151,7 @@ def test_every_version_can_be_refused(server, name, version):
 # --- ApiVersions ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_advertised_is_what_is_there(server):
+def test_api_versions_lists_the_supported_apis(server):
     ranges = {key.api_key: (key.min_version, key.max_version) for key in answer(server, "ApiVersions", 0).api_keys}
     assert list(ranges) == sorted(server.apis)
     assert ranges[0] == (0, 13), "librdkafka looks for Produce 0 and never sends it"
@@ -170,7 +170,7 @@ def test_the_levels_of_transactions_and_of_streams_groups_are_the_features(serve
     assert given.finalized_features_epoch == (0 if version >= 3 else -1)
 
 
-def test_a_server_without_streams_groups_does_not_have_their_level(server):
+def test_a_server_without_streams_groups_has_no_streams_version(server):
     groups = GroupsConfig(group_coordinator_rebalance_protocols=("classic", "consumer"))
     server.config = replace(server.config, groups=groups)
     given = answer(server, "ApiVersions", 4, client_software_name="a", client_software_version="1")
@@ -179,7 +179,7 @@ def test_a_server_without_streams_groups_does_not_have_their_level(server):
 
 
 @pytest.mark.parametrize(("software", "version"), [("", "1"), ("a b", "1"), ("a", ""), ("-a", "1"), ("a", "1-")])
-def test_a_client_says_its_name(server, software, version):
+def test_the_name_of_the_client_software_is_validated(server, software, version):
     given = answer(server, "ApiVersions", 3, client_software_name=software, client_software_version=version)
     assert (given.error_code, given.api_keys) == (ErrorCode.INVALID_REQUEST, [])
 
@@ -195,17 +195,17 @@ def test_a_client_says_its_name(server, software, version):
         (CLUSTER_ID, 7, "REBOOTSTRAP_REQUIRED"),
     ],
 )
-def test_a_client_that_means_another_node(server, cluster_id, node_id, error):
+def test_a_client_that_expects_another_node_must_rebootstrap(server, cluster_id, node_id, error):
     fields = {"client_software_name": "a", "client_software_version": "1"}
     given = answer(server, "ApiVersions", 5, cluster_id=cluster_id, node_id=node_id, **fields)
     assert ErrorCode(given.error_code).name == error
     assert bool(given.api_keys) is (error == "NONE")
 
 
-def test_a_version_that_is_not_spoken_gets_the_range_of_apiversions_alone(server):
-    asker = ReplyTarget(server.apis[18], 0, None, server.apis)
-    server.apis[18].handle(server, asker)
-    assert asker.payload.hex() == "0023" + "00000001" + "001200000005"
+def test_an_unsupported_version_gets_the_range_of_api_versions_alone(server):
+    exchange = ReplyTarget(server.apis[18], 0, None, server.apis)
+    server.apis[18].handle(server, exchange)
+    assert exchange.payload.hex() == "0023" + "00000001" + "001200000005"
 
 
 # --- Metadata ---------------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_null_is_all_and_empty_is_none_except_in_version_0(server, version, topi
     assert len(answer(server, "Metadata", version, topics=topics).topics) == count
 
 
-def test_a_missing_topic_is_made_and_seen_the_next_time(server):
+def test_a_missing_topic_is_created_and_listed_the_next_time(server):
     (topic,) = answer(server, "Metadata", 1, topics=names("new")).topics
     assert (topic.error_code, topic.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
     (topic,) = answer(server, "Metadata", 1, topics=names("new")).topics
@@ -238,13 +238,13 @@ def test_a_missing_topic_is_made_and_seen_the_next_time(server):
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_a_topic_is_made_only_if_both_sides_want_it(enabled):
+def test_a_topic_is_created_only_if_client_and_server_allow_it(enabled):
     server = Server(auto_create_topics_enable=enabled)
     answer(server, "Metadata", 12, topics=names("new"), allow_auto_topic_creation=not enabled)
     assert server.topics.topic_id("new") is None
 
 
-def test_illegal_colliding_and_internal_names_are_not_made(server):
+def test_topics_of_invalid_colliding_and_internal_names_are_not_created(server):
     server.plane.create("a.b")
     given = answer(server, "Metadata", 12, topics=names("a b", "a_b", "__transaction_state", "a b"))
     assert [(t.name, ErrorCode(t.error_code).name, t.is_internal) for t in given.topics] == [
@@ -268,7 +268,7 @@ def test_topics_by_id(server):
     assert (refused.brokers, refused.topics[0].error_code) == ([], ErrorCode.INVALID_REQUEST)
 
 
-def test_operations_are_told_when_asked_for(server):
+def test_authorized_operations_are_sent_on_request(server):
     asked = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
     given = answer(server, "Metadata", 8, topics=names(TOPIC), **asked)
     assert (given.cluster_authorized_operations, given.topics[0].topic_authorized_operations) == (8096, 3576)
@@ -324,16 +324,16 @@ def test_an_idempotent_producer_gets_a_new_id_whatever_it_had(server):
         assert (given.error_code, given.producer_id, given.producer_epoch) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-def test_acks_0_is_not_answered_and_its_failure_closes_the_connection(server):
+def test_acks_0_has_no_response_and_its_failure_closes_the_connection(server):
     fields = sensible(server, "Produce", 9) | {"acks": 0}
-    asker = ask(server, "Produce", 9, **fields)
-    assert (asker.payload, asker.closed) == (b"", None)
+    exchange = ask(server, "Produce", 9, **fields)
+    assert (exchange.payload, exchange.closed) == (b"", None)
     fields["topic_data"][0].name = "nope"
-    asker = ask(server, "Produce", 9, **fields)
-    assert (asker.payload, asker.closed) == (None, "a batch sent with acks=0 was refused")
+    exchange = ask(server, "Produce", 9, **fields)
+    assert (exchange.payload, exchange.closed) == (None, "a batch sent with acks=0 was refused")
 
 
-def test_a_fetch_waits_for_the_next_record_and_is_dropped_with_its_connection(server):
+def test_a_fetch_waits_for_records_and_is_cancelled_with_its_connection(server):
     fields = sensible(server, "Fetch", 12) | {"max_wait_ms": 500, "min_bytes": 1}
     waiting, dropped = ask(server, "Fetch", 12, **fields), ask(server, "Fetch", 12, **fields)
     assert (waiting.answer, dropped.answer) == (None, None)

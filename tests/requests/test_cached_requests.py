@@ -1,4 +1,4 @@
-"""A request that a client repeats is decoded once, and no other is taken for it."""
+"""A request that a client repeats is decoded once, and never mistaken for another."""
 
 from coordinator.api.access import READ_GROUP
 from coordinator.api.declaration import Api
@@ -12,7 +12,7 @@ CODEC = Codec.of(None)
 
 
 class Client:
-    """A connection of which only the exchanges are looked at."""
+    """A connection that keeps its exchanges."""
 
     def __init__(self, *, is_cacheable=True, handle=lambda server, exchange: None):
         self.cached_request = NO_CACHED_REQUEST
@@ -53,14 +53,14 @@ def test_only_the_correlation_id_may_differ():
     assert client.ask(10) is not first
 
 
-def test_another_version_is_another_request_though_its_bytes_are_the_same():
-    """v2 and v1 are written alike."""
+def test_equal_bytes_of_another_version_are_another_request():
+    """v1 and v2 have the same encoding."""
     client = Client()
     first = client.ask(1, version=2)
     assert client.ask(2, version=1) is not first
 
 
-def test_large_requests_and_those_of_other_apis_are_not_kept():
+def test_large_requests_and_those_of_other_apis_are_not_cached():
     client = Client()
     assert client.ask(1, member_id="m" * CACHED_REQUEST_BYTES_MAX) is not client.ask(
         2, member_id="m" * CACHED_REQUEST_BYTES_MAX
@@ -70,7 +70,7 @@ def test_large_requests_and_those_of_other_apis_are_not_kept():
     assert client.ask(1) is not client.ask(2)
 
 
-def test_a_repeated_request_that_runs_into_a_bug_is_answered_as_the_first_was(caplog):
+def test_a_cached_request_that_runs_into_a_bug_is_answered_like_the_first(caplog):
     def fails(server, exchange):
         raise RuntimeError("a bug")
 

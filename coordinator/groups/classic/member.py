@@ -1,0 +1,85 @@
+"""A member of a classic group while the group lives in memory (mirrors `ClassicGroupMember`)."""
+
+from coordinator.groups.classic.owned_partitions import Reading
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import HeartbeatResponse
+from coordinator.runtime.result import RequestContext, Result, Timer, TimerKey
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""The protocols a member offers: (name, metadata) in its order of preference. No name occurs twice."""
+
+_ALIVE = HeartbeatResponse(error_code=ErrorCode.NONE)
+_REJOIN = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+class ClassicMember:
+    """A member, with the requests of its that are parked."""
+
+    __slots__ = (
+        "alive", "assignment", "awaiting_join", "awaiting_sync", "client_host", "client_id", "client_reason",
+        "group_instance_id", "is_new", "member_id", "must_rejoin", "protocols", "reading", "rebalance_timeout_ms",
+        "session_timer",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        protocols: Protocols,
+        assignment: bytes,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.client_reason: str | None = None
+        """Why the client joined, in its own words (KIP-800)."""
+        self.protocols = protocols
+        self.assignment = assignment
+        """What the member holds or may fetch; empty in a generation that is not assigned yet."""
+        self.is_new = False
+        """Its first join is parked: it cannot send heartbeats, and is removed after a fixed time although it waits."""
+        self.awaiting_join: RequestContext | None = None
+        self.awaiting_sync: RequestContext | None = None
+        self.reading: Reading | None = None
+        """The metadata as last parsed; it seldom changes from one generation to the next."""
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self._set_session(Timer(session_key(group_id, member_id), session_timeout_ms))
+
+    def set_timeouts(self, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        if session_timeout_ms != self.session_timer.delay_ms:
+            self._set_session(Timer(self.session_timer.key, session_timeout_ms))
+
+    def _set_session(self, timer: Timer) -> None:
+        self.session_timer = timer
+        # A heartbeat allocates nothing: both of its results are made here.
+        self.alive = Result(_ALIVE, timers=(timer,))
+        self.must_rejoin = Result(_REJOIN, timers=(timer,))
+
+    @property
+    def session_timeout_ms(self) -> int:
+        delay_ms = self.session_timer.delay_ms
+        assert delay_ms is not None
+        return delay_ms
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+    def metadata(self, protocol_name: str | None) -> bytes | None:
+        """The member's metadata under this protocol; None if the member does not offer it."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return None
+
+
+def session_key(group_id: str, member_id: str) -> TimerKey:
+    """The timer that ends a member's session."""
+    return ("classic-session", group_id, member_id)

@@ -1,0 +1,295 @@
+"""The soft state of a classic group: the round in progress.
+
+A round is everything about a classic group that the log does not hold: which members are joining, whose requests are parked,
+which ids were handed out, which protocols a member offers besides the chosen one, and the generation being formed.
+Operations change it in place. It is never written, and a crash loses it, as in Kafka: the group comes back in its stored
+generation, and members of a lost generation find out with their next request.
+
+The round starts from the stored half of the group when a shard has been loaded (`ClassicGroup.resume`). Afterwards it runs
+ahead of the stored half and never behind it; replies are parked until the log has caught up.
+
+This object keeps books and takes no decisions: each operation has its own file beside this one. Joins, syncs and supported
+protocols are counted as they come and go, so that no operation iterates over the members to learn something. Ten
+thousand members may join one group, and each join must cost the same.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.groups.classic.member import ClassicMember, Protocols
+from coordinator.groups.classic.owned_partitions import Claims
+from coordinator.groups.classic.states import SUCCESSORS, State
+from coordinator.groups.committer import Committer, classic_committer
+from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, REBALANCES_KEPT, ExpiryBase, Group, commit_timestamp_ms
+from coordinator.groups.kinds import Kind
+from coordinator.groups.settings import GroupSettings
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.runtime.result import RequestContext, Timer, TimerKey
+
+if TYPE_CHECKING:
+    from coordinator.groups.catalog import Catalog
+
+_COMPLETING_REBALANCE = State.COMPLETING_REBALANCE  # Looking a name up in an enum costs more than the comparison.
+
+
+class Cause(NamedTuple):
+    """Why a group rebalances: what happened, to which member, and the reason that its client gave (KIP-800)."""
+
+    what: str
+    member_id: str
+    client_reason: str | None
+
+
+@dataclass(slots=True)
+class Rebalance:
+    """One rebalance, from its cause to the assignment. Times are wall clock (ms), None until reached."""
+
+    cause: Cause
+    from_state: State
+    from_generation: int
+    started_ms: int
+    formed_ms: int | None = None
+    """All members are known and the leader was asked for the assignment."""
+    ended_ms: int | None = None
+    """The assignment arrived, the group became Empty, or another rebalance took over."""
+    last_joined: str = ""
+    """The member that joined last, which the others waited for."""
+    given_up: tuple[str, ...] = ()
+    """Members that did not join in time."""
+    completed: bool = False
+    """Whether it ended with an assignment or with a group without members."""
+    waits: dict[str, int] = field(default_factory=dict)
+    """Member id -> how long the group waited for it (ms): from the start until it joined or was removed. The time that the
+    leader takes for the assignment is added to the leader's."""
+
+
+@dataclass(slots=True)
+class InitialDelay:
+    """The first rebalance of an empty group waits for more members; each new member extends the wait, up to a limit."""
+
+    current_ms: int
+    """The length of the wait now running."""
+    left_ms: int
+    """How much longer the wait may be extended in all."""
+    member_came: bool = False
+    """Whether a new member joined during the wait now running."""
+
+
+class Round(Group):
+    """The round of one classic group, or of a simple group (`protocol_type` None, state Empty)."""
+
+    __slots__ = (
+        "awaiting_joins", "claims", "claims_contested", "claims_stale", "generation", "group_id", "initial_delay",
+        "join_timer_key", "leader_id", "members", "pending_joins", "pending_syncs", "protocol_name", "protocol_type",
+        "rebalances", "state", "state_timestamp_ms", "static_members", "subscribed_topics", "support",
+    )  # fmt: skip
+
+    kind = Kind.CLASSIC
+    has_member_epochs = False
+    state: State
+    protocol_type: str | None
+
+    def __init__(self, group_id: str, now_ms: int | None) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.state_timestamp_ms: int | None = now_ms
+        """Wall clock of the last change of state; None where a record of an old Kafka does not say."""
+        self.generation = 0
+        self.protocol_type = None
+        self.protocol_name: str | None = None
+        """Chosen for the current generation."""
+        self.leader_id: str | None = None
+        self.members: dict[str, ClassicMember] = {}
+        self.static_members: dict[str, str] = {}
+        """Instance id -> member id of its holder."""
+        self.pending_joins: set[str] = set()
+        """Ids handed out with MEMBER_ID_REQUIRED whose holders have not joined."""
+        self.pending_syncs: dict[str, None] = {}
+        """Members of the current generation that have not asked for their assignment."""
+        self.awaiting_joins = 0
+        """Members whose join is parked."""
+        self.support: dict[str, int] = {}
+        """Protocol name -> members that offer it."""
+        self.initial_delay: InitialDelay | None = None
+        """Set while an Empty group prepares its first generation."""
+        self.subscribed_topics: frozenset[str] | None = None
+        """Topics that the current generation subscribes to; None when the coordinator cannot read the subscriptions."""
+        self.rebalances: deque[Rebalance] = deque(maxlen=REBALANCES_KEPT)
+        self.claims: Claims | None = None
+        """Invalid claims on partitions in the current generation (KIP-792); None if there are none."""
+        self.claims_stale = 0
+        """Partitions claimed from an older generation, over the life of this round."""
+        self.claims_contested = 0
+        """Partitions claimed by more than one member, over the life of this round."""
+        self.join_timer_key: TimerKey = ("classic-join", group_id)
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        return self.generation
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """Whether the members' metadata are subscriptions, which the coordinator can read."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def protects_all_offsets(self) -> bool:
+        """Whether the group has members whose subscriptions the coordinator cannot read."""
+        return self.state is not State.EMPTY and not self.uses_consumer_protocol
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member may be reading this topic; True for every topic when subscriptions cannot be read."""
+        topics = self.subscribed_topics
+        return self.uses_consumer_protocol if topics is None else topic in topics
+
+    def expiry_base(self) -> ExpiryBase | None:
+        """The table at the top of offsets/expire.py says why."""
+        if self.protocol_type is None:
+            return commit_timestamp_ms
+        if self.state is State.EMPTY:
+            since_ms = self.state_timestamp_ms
+            return commit_timestamp_ms if since_ms is None else lambda _: since_ms
+        if self.state is State.STABLE and self.uses_consumer_protocol and self.subscribed_topics is not None:
+            return commit_timestamp_ms
+        return None
+
+    def find_committer(self, member_id: str, catalog: "Catalog") -> Committer | None:  # noqa: ARG002 - streams groups need it
+        return classic_committer(self.generation) if member_id in self.members else None
+
+    def fencing_policies(self, settings: GroupSettings) -> None:
+        """There are none: a member must have the generation."""
+
+    def commit_timers(self, member_id: str) -> Sequence[Timer]:
+        if self.state is _COMPLETING_REBALANCE:
+            # The member has the new generation but no assignment yet: it may be losing the partitions that it commits.
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        return (self.members[member_id].session_timer,)
+
+    @property
+    def have_all_joined(self) -> bool:
+        """Whether every member, and everybody who was handed an id, has joined."""
+        return self.awaiting_joins == len(self.members) and not self.pending_joins
+
+    def is_leader(self, member_id: str) -> bool:
+        return self.leader_id == member_id
+
+    def supports(self, protocol_type: str, names: Sequence[str]) -> bool:
+        """Whether a member that offers these protocols shares one with all members of the group."""
+        if self.state is State.EMPTY:
+            return bool(protocol_type and names)
+        members = len(self.members)
+        if self.protocol_type != protocol_type:
+            return False
+        support = self.support
+        for name in names:  # noqa: SIM110 - for one or two names, a generator costs more than the loop
+            if support.get(name, 0) == members:
+                return True
+        return False
+
+    def rebalance_timeout_ms(self) -> int:
+        """The longest timeout of the members (0 without members). Iterates over them: once per rebalance, not per join."""
+        return max(0, max((member.rebalance_timeout_ms for member in self.members.values()), default=0))
+
+    # --- members ------------------------------------------------------------------------------------------------------
+
+    def add(self, member: ClassicMember, protocol_type: str) -> None:
+        """Adds a member that `supports` accepted. The first member decides the protocol type and leads."""
+        assert member.member_id not in self.members
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self.static_members
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count_protocols(member, 1)
+        self.awaiting_joins += member.awaiting_join is not None
+        self.pending_joins.discard(member.member_id)
+
+    def remove(self, member_id: str) -> ClassicMember | None:
+        """Removes a member, or an id that was only handed out; does nothing for other ids.
+
+        The caller has answered the member's parked requests.
+        """
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count_protocols(member, -1)
+            assert member.awaiting_join is None
+            assert member.awaiting_sync is None
+            if member.group_instance_id is not None:
+                del self.static_members[member.group_instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_joins.discard(member_id)
+        self.pending_syncs.pop(member_id, None)
+        return member
+
+    def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
+        self._count_protocols(member, -1)
+        member.protocols = protocols
+        self._count_protocols(member, 1)
+
+    def park_join(self, member: ClassicMember, context: RequestContext, now_ms: int) -> RequestContext | None:
+        """Parks the member's join; returns the join that was parked before, which the caller must answer."""
+        earlier = member.awaiting_join
+        self.awaiting_joins += earlier is None
+        member.awaiting_join = context
+        if self.rebalances and self.state is State.PREPARING_REBALANCE:
+            rebalance = self.rebalances[-1]
+            rebalance.last_joined = member.member_id
+            rebalance.waits.setdefault(member.member_id, now_ms - rebalance.started_ms)
+        return earlier
+
+    def unpark_join(self, member: ClassicMember) -> RequestContext | None:
+        """The member's parked join, which the caller must answer now; None if it has none."""
+        context = member.awaiting_join
+        if context is not None:
+            self.awaiting_joins -= 1
+            member.awaiting_join = None
+        return context
+
+    def unpark_sync(self, member: ClassicMember) -> RequestContext | None:
+        """The member's parked SyncGroup, which the caller must answer now; None if it has none."""
+        context = member.awaiting_sync
+        member.awaiting_sync = None
+        return context
+
+    def _count_protocols(self, member: ClassicMember, by: int) -> None:
+        support = self.support
+        for name, _ in member.protocols:
+            count = support.get(name, 0) + by
+            if count:
+                support[name] = count
+            else:
+                del support[name]
+
+    # --- states -------------------------------------------------------------------------------------------------------
+
+    def enter(self, state: State, now_ms: int) -> None:
+        assert state in SUCCESSORS[self.state], f"{self.group_id}: {self.state} -> {state}"
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+
+def pending_key(group_id: str, member_id: str) -> TimerKey:
+    """The timer that forgets a member id with which no member has joined."""
+    return ("classic-pending", group_id, member_id)
+
+
+def pending_disarmed(group: Round) -> list[Timer]:
+    """Disarms the timers of handed-out ids, for a group that is deleted or replaced."""
+    return [Timer(pending_key(group.group_id, member_id), None) for member_id in group.pending_joins]
+
+
+def sync_key(group: Round) -> TimerKey:
+    """The timer that removes members of the current generation that do not ask for their assignment."""
+    return ("classic-sync", group.group_id, group.generation)

@@ -1,0 +1,139 @@
+"""The four requests of the classic protocol, for groups of any kind.
+
+    JoinGroup, SyncGroup, Heartbeat, LeaveGroup -> the operation for the group's kind
+
+A classic group serves its own members (classic/). A consumer group also serves members that still speak the classic protocol
+(migration/classic_members.py; KIP-848). A streams group has no such members: to the classic protocol it looks like an unknown
+group, except that it cannot be joined while it has members. These functions check what does not depend on the kind, in
+Kafka's order, and mirror `GroupMetadataManager.classicGroupJoin`, `classicGroupSync`, `classicGroupHeartbeat` and
+`classicGroupLeave`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from coordinator.groups.classic import heartbeat as classic_heartbeat
+from coordinator.groups.classic import join as classic_join
+from coordinator.groups.classic import leave as classic_leave
+from coordinator.groups.classic import sync as classic_sync
+from coordinator.groups.classic.responses import join_error
+from coordinator.groups.events import fenced_classic
+from coordinator.groups.migration import classic_members
+from coordinator.groups.state import Groups
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from coordinator.runtime.result import RequestContext, Result
+
+PROTOCOL_REQUIRED_SINCE = 5
+"""SyncGroup names the protocol type and name from this version on."""
+_INVALID_GROUP_ID = Result(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+
+
+def join_group(groups: Groups, request: JoinGroupRequest, context: RequestContext, now_ms: int) -> Result:
+    """Joins the group; the reply is None while the join is parked.
+
+    Raises: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, and what the kind's operation raises.
+    """
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    config = groups.config
+    if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
+        raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+    group = groups.by_id.get(request.group_id)
+    if group is not None and group.members:
+        return _JOIN[group.kind](groups, group, request, context, now_ms)
+    return classic_join.join(groups, request, context, now_ms)
+
+
+def sync_group(groups: Groups, request: SyncGroupRequest, context: RequestContext, now_ms: int) -> Result:
+    """Answers with the member's assignment; the reply is None while the request is parked.
+
+    Raises: INCONSISTENT_GROUP_PROTOCOL (v5+: no protocol named), INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, and what the kind's
+    operation raises.
+    """
+    try:
+        return _sync(groups, request, context, now_ms)
+    except KafkaError as error:
+        error.facts = fenced_classic(groups, request, error.code)
+        raise
+
+
+def _sync(groups: Groups, request: SyncGroupRequest, context: RequestContext, now_ms: int) -> Result:
+    if context.api_version >= PROTOCOL_REQUIRED_SINCE and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    group = groups.by_id.get(request.group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    return _SYNC[group.kind](groups, group, request, context, now_ms)
+
+
+def heartbeat(groups: Groups, request: HeartbeatRequest, context: RequestContext, now_ms: int) -> Result:
+    """Restarts the member's session. Replies INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, or as the kind's operation."""
+    group = groups.by_id.get(request.group_id)
+    if group is None:
+        if not request.group_id:
+            return _INVALID_GROUP_ID
+        return classic_heartbeat.unknown_member(groups, request)
+    return _HEARTBEAT[group.kind](groups, group, request, context, now_ms)
+
+
+def leave_group(groups: Groups, request: LeaveGroupRequest, context: RequestContext, now_ms: int) -> Result:
+    """Removes the named members, each with a result of its own. Raises INVALID_GROUP_ID."""
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    group = groups.by_id.get(request.group_id)
+    if group is None:
+        return classic_leave.leave(groups, None, request, context, now_ms)
+    return _LEAVE[group.kind](groups, group, request, context, now_ms)
+
+
+# --- the kinds --------------------------------------------------------------------------------------------------------
+
+
+def _join_classic(
+    groups: Groups, group: Any, request: JoinGroupRequest, context: RequestContext, now_ms: int
+) -> Result:
+    return classic_join.join(groups, request, context, now_ms)
+
+
+def _join_streams(
+    groups: Groups, group: Any, request: JoinGroupRequest, context: RequestContext, now_ms: int
+) -> Result:
+    return Result(join_error(context.api_version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
+
+
+def _sync_streams(
+    groups: Groups, group: Any, request: SyncGroupRequest, context: RequestContext, now_ms: int
+) -> Result:
+    raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def _heartbeat_streams(
+    groups: Groups, group: Any, request: HeartbeatRequest, context: RequestContext, now_ms: int
+) -> Result:
+    return classic_heartbeat.unknown_member(groups, request)
+
+
+def _leave_streams(
+    groups: Groups, group: Any, request: LeaveGroupRequest, context: RequestContext, now_ms: int
+) -> Result:
+    return classic_leave.leave(groups, None, request, context, now_ms)
+
+
+_Serve = Callable[[Groups, Any, Any, RequestContext, int], Result]
+"""`serve(groups, group, request, context, now_ms)`; the group is of the kind that the table's index says."""
+
+_JOIN: tuple[_Serve, ...] = (_join_classic, classic_members.join, _join_streams)
+_SYNC: tuple[_Serve, ...] = (classic_sync.sync, classic_members.sync, _sync_streams)
+_HEARTBEAT: tuple[_Serve, ...] = (classic_heartbeat.heartbeat, classic_members.heartbeat, _heartbeat_streams)
+_LEAVE: tuple[_Serve, ...] = (classic_leave.leave, classic_members.leave, _leave_streams)
