@@ -167,7 +167,7 @@ _PAIR = np.dtype("<u2")
 
 
 def _advances() -> npt.NDArray[np.int16]:
-    """For the first two bytes of a record (low byte first): its size including the length; -1 if two bytes are not enough."""
+    """For the first two bytes of a record (low byte first): its size including the length; -1 if two bytes do not suffice."""
     pair = np.arange(1 << 16, dtype=np.int64)
     first, second = pair & 255, pair >> 8
     both = (first & 127) | (second & 127) << 7

@@ -239,7 +239,7 @@ class End(asyncio.Transport):
             self._network.loop.call_soon(peer.resume_writer, context=peer.context)
 
     def resume_writer(self) -> None:
-        """Tells the protocol that its buffer has drained; like a real transport, once after each `pause_writing`."""
+        """Notifies the protocol that its buffer has drained; like a real transport, once after each `pause_writing`."""
         if self.is_full:
             self.is_full = False
             self.protocol.resume_writing()

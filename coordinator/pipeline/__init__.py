@@ -26,7 +26,7 @@ Three rules hold throughout.
 - *No group is held in memory.* Spark's windows sort and spill, and their keys go down to member and partition. Commits are
   not sorted at all: they are judged as they are read, against the much smaller history of owners. A group that
   makes up a third of the log is therefore spread over the tasks like any other.
-- *Missing stays missing.* Where the log cannot tell, a column is null and a table is empty.
+- *Missing stays missing.* Where the log does not say, a column is null and a table is empty.
 
 The server imports nothing from here, and only this package needs `pyspark` (the extra `pipeline`).
 """

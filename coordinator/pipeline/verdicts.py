@@ -9,7 +9,7 @@ epoch at that moment, and since when it owned each partition. Together they clas
     not a member    no member with that id is in the group (a zombie)
     unowned         the epoch is current but the member does not own the partition; every policy accepts this
     unclaimed       not sent as a member (a simple consumer, an admin tool); not judged
-    unknown         the log cannot tell: a compacted past, an unknown assignment protocol, a classic generation not yet written
+    unknown         not in the log: a compacted past, an unknown assignment protocol, a classic generation not yet written
 
 The policies (defined in groups/fencing.py) are replayed on the same facts. A request is one decision, because one fenced
 partition fails the whole request. A refusal is *right* if some partition of the request came from a zombie (or is unowned,

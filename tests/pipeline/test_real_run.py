@@ -31,7 +31,7 @@ TOPIC, PARTITIONS = "orders", 4
 """A topic that config/test.yaml declares."""
 
 
-class GroupRun:
+class GroupLife:
     """The life of a group, and what its members saw."""
 
     def __init__(self, bootstrap: str, folder: Any, protocol: str) -> None:
@@ -100,7 +100,7 @@ def real_runs(tmp_path_factory) -> Any:
     with ServerProcess(folder, settings=settings) as server:
         try:
             for protocol in ("classic", "consumer"):
-                runs.append(GroupRun(server.bootstrap, folder, protocol))
+                runs.append(GroupLife(server.bootstrap, folder, protocol))
                 runs[-1].live(REBALANCES)
         finally:
             for each in runs:
