@@ -58,7 +58,7 @@ FENCES = frozenset(
         ErrorCode.FENCED_MEMBER_EPOCH,
     }
 )
-"""The errors that tell a client that it is not, or no longer, the member that it claims to be."""
+"""The errors from which a client learns that it is not, or no longer, the member that it claims to be."""
 
 NO_TOPIC_ID = bytes(16)
 NO_FIELDS: dict[str, Any] = {}

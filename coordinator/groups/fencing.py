@@ -1,9 +1,9 @@
 """Who may commit for a group: is the client still the member that it claims to be?
 
-A fence changes nothing and answers nothing: it returns, or raises the error that tells the client what it has become. The order
-of the checks is Kafka's (`validateOffsetCommit` of `ClassicGroup`, `ConsumerGroup` and `StreamsGroup`), because clients react
-differently to each: a member id that was taken over by its successor (FENCED_INSTANCE_ID) is fatal to the client, an unknown
-member starts from scratch, and a wrong generation rejoins with its id.
+A fence changes nothing and answers nothing: it returns, or raises the error from which the client learns what it has become.
+The order of the checks is Kafka's (`validateOffsetCommit` of `ClassicGroup`, `ConsumerGroup` and `StreamsGroup`), because
+clients react differently to each error: a member id that was taken over by its successor (FENCED_INSTANCE_ID) is fatal to the
+client, an unknown member starts from scratch, and a wrong generation rejoins with its id.
 
 A group that does not exist accepts commits from everybody who does not claim to be a member: so simple consumers and
 administrators store offsets.

@@ -104,7 +104,7 @@ class Group(ABC):
 
     @property
     def protects_all_offsets(self) -> bool:
-        """Whether OffsetDelete must be refused as a whole, because nobody can tell which topics the members read."""
+        """Whether OffsetDelete must be refused as a whole, because it is unknown which topics the members read."""
         return False
 
     def expiry_base(self) -> ExpiryBase | None:

@@ -346,7 +346,7 @@ class Connection(asyncio.Protocol):
     # --- flow control -------------------------------------------------------------------------------------------------
 
     def _update_reading(self, event: Event) -> None:
-        """Tells flow control what happened, and pauses or resumes the transport."""
+        """Reports the event to flow control, and pauses or resumes the transport."""
         flow, transport = self._flow, self._transport
         was_reading = flow.is_reading
         flow.on(event)

@@ -152,7 +152,7 @@ def test_records_are_deleted(server, admin, python_admin, topic):
     assert deleted[PythonPartition(topic, 0)]["low_watermark"] == 10
 
 
-def test_settings_are_changed_and_told(server, admin, topic):
+def test_settings_are_changed_and_reported(server, admin, topic):
     entry = ConfigEntry("max.message.bytes", "200", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     for future in admin.incremental_alter_configs([resource]).values():

@@ -109,7 +109,7 @@ def test_an_admin_makes_looks_at_changes_and_deletes(admin, fresh):
     assert admin.call("topic", topic=name) == 0
 
 
-def test_an_admin_is_told_what_is_wrong(admin, topic, fresh):
+def test_an_admin_operation_reports_its_error(admin, topic, fresh):
     with pytest.raises(ClientError, match=r"(?i)exist"):
         admin.call("create_topic", topic=topic, count=1)
     with pytest.raises(ClientError, match=r"(?i)partitions"):

@@ -1,4 +1,4 @@
-"""What the groups tell the event log: each event, with its fields."""
+"""The events of groups, one by one, with their fields."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def held(event):
 
 
 def halved(policy=REVOCATION_EPOCH):
-    """a had t0-3 at epoch 2, and has t0 and t1 at epoch 3."""
+    """Member a had t0 to t3 at epoch 2, and has t0 and t1 at epoch 3."""
     h = ConsumerHarness()
     h.groups.settings = ChangeableSettings(h.config)
     h.groups.settings.set("g", consumer_fencing_policy=policy)
@@ -65,7 +65,7 @@ def classic_commit(h, member_id, generation, *, instance=None, offset=7):
     return h.events_of("CommitDecided")[-1]
 
 
-def test_a_classic_members_commit_is_told_with_its_generation_and_no_verdict():
+def test_a_classic_members_commit_has_its_generation_and_no_verdict():
     h = GroupHarness()
     (leader, _) = h.stable()
     event = classic_commit(h, leader, 1)
@@ -78,7 +78,7 @@ def test_a_classic_members_commit_is_told_with_its_generation_and_no_verdict():
     assert (event.producer_id, event.producer_epoch, event.transactional_id) == (-1, -1, None)
 
 
-def test_a_refused_commit_of_a_classic_group_is_told_with_its_error():
+def test_a_refused_commit_of_a_classic_group_has_its_error():
     h = GroupHarness()
     (leader, _) = h.stable(static=True)
     for member_id, generation, instance, error, known in [
@@ -91,7 +91,7 @@ def test_a_refused_commit_of_a_classic_group_is_told_with_its_error():
         assert offsets(event) == {("t", 1): (7, error, -1)}
 
 
-def test_a_commit_without_a_member_is_told():
+def test_a_commit_without_a_member_has_an_event():
     coordinator = OffsetCoordinator()
     coordinator.topics.add("t", 2)
     coordinator.commit("g", {("t", 0): 5, ("t", 1): 6})
@@ -103,7 +103,7 @@ def test_a_commit_without_a_member_is_told():
     assert offsets(record.value) == {("t", 0): (5, 0, -1), ("t", 1): (6, 0, -1)}
 
 
-def test_partitions_refused_on_their_own_are_told_beside_the_others():
+def test_partitions_refused_by_themselves_are_in_the_event():
     coordinator = OffsetCoordinator()
     coordinator.topics.add("t", 1)
     coordinator.commit("g", {("t", 0): 5, ("t", 9): 6, ("missing", 0): 7})
@@ -114,7 +114,7 @@ def test_partitions_refused_on_their_own_are_told_beside_the_others():
     assert offsets(second) == {("t", 0): (8, ErrorCode.OFFSET_METADATA_TOO_LARGE, -1)}
 
 
-def test_a_commit_of_which_the_group_never_hears_is_told():
+def test_a_commit_of_missing_partitions_only_has_an_event():
     coordinator = OffsetCoordinator()
     coordinator.commit("g", {("missing", 0): 7}, member_id="m", generation=3)
     (record,) = coordinator.shards[0].events
@@ -134,7 +134,7 @@ def test_a_commit_of_which_the_group_never_hears_is_told():
     ],
 )
 @pytest.mark.parametrize("policy", FENCING_POLICIES)
-def test_a_commit_to_a_consumer_group_is_told_with_what_each_policy_says(policy, epoch, partitions, said):
+def test_a_commit_to_a_consumer_group_has_the_verdict_of_each_policy(policy, epoch, partitions, said):
     h = halved(policy)
     before = h.member("a")
     errors = h.commit("g", "a", epoch, partitions)
@@ -149,7 +149,7 @@ def test_a_commit_to_a_consumer_group_is_told_with_what_each_policy_says(policy,
     }
 
 
-def test_an_earlier_epoch_is_good_for_revocation_epoch_if_nothing_was_taken_since():
+def test_revocation_epoch_accepts_an_earlier_epoch_if_nothing_was_lost_since():
     h = ConsumerHarness()
     a, b = Modern(h, "a"), Modern(h, "b", topics=("u",))
     settle(h, [a], 3)
@@ -158,7 +158,7 @@ def test_an_earlier_epoch_is_good_for_revocation_epoch_if_nothing_was_taken_sinc
     assert verdicts(h.events_of("CommitDecided")[-1]) == (REFUSES, ACCEPTS, ACCEPTS)
 
 
-def test_who_is_no_member_is_refused_by_every_policy_and_a_version_that_knows_no_epochs_by_none():
+def test_every_policy_refuses_strangers_and_none_judges_an_unsupported_version():
     h = halved()
     h.commit("g", "zombie", 3, [("t", 0)])
     event = h.events_of("CommitDecided")[-1]
@@ -170,7 +170,7 @@ def test_who_is_no_member_is_refused_by_every_policy_and_a_version_that_knows_no
     assert verdicts(event) == (CANNOT_SAY, CANNOT_SAY, CANNOT_SAY)
 
 
-def test_what_is_told_depends_on_the_setting():
+def test_the_setting_selects_the_events():
     told = {}
     for setting in ("all", "refused", "none"):
         coordinator = OffsetCoordinator(coordinator_events=setting)
@@ -197,7 +197,7 @@ def test_classic_members_come_and_go():
     assert (left.member_id, left.epoch, left.reason) == (first, 1, "shutting down")
 
 
-def test_a_classic_member_that_is_silent_expires():
+def test_a_silent_classic_member_expires():
     h = GroupHarness()
     (leader,) = h.stable(members=1)
     h.advance(30_000)
@@ -226,7 +226,7 @@ def test_a_member_that_does_not_join_in_time_expires_and_was_waited_for():
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_requests_under_an_old_identity_are_told(static):
+def test_requests_under_an_old_identity_are_events(static):
     h = GroupHarness()
     leader, _ = h.stable(static=static)
     h.heartbeat("g", leader, 0)
@@ -242,7 +242,7 @@ def test_requests_under_an_old_identity_are_told(static):
     assert len(h.events_of("MemberFenced", "unheard-of")) == 1
 
 
-def test_a_static_member_that_comes_back_takes_the_place_of_its_old_id():
+def test_a_static_member_that_returns_replaces_its_old_id():
     h = GroupHarness()
     _, follower = h.stable(static=True)
     new_id = h.join("g", instance="i1").reply.member_id
@@ -273,7 +273,7 @@ def test_members_of_a_consumer_group_come_and_go():
     assert h.events_of("MemberFenced") == []
 
 
-def test_a_member_of_a_consumer_group_that_is_silent_expires_and_is_fenced_when_it_comes_again():
+def test_a_silent_consumer_member_expires_and_is_fenced_when_it_returns():
     h = ConsumerHarness()
     settle(h, [Modern(h, "a")], 3)
     h.advance(45_000)
@@ -289,7 +289,7 @@ def test_a_member_of_a_consumer_group_that_is_silent_expires_and_is_fenced_when_
     )
 
 
-def test_a_wrong_epoch_is_told():
+def test_a_wrong_epoch_is_an_event():
     h = halved()
     h.beat("g", "a", 9)
     (fenced,) = h.events_of("MemberFenced")
@@ -299,7 +299,7 @@ def test_a_wrong_epoch_is_told():
 # --- rebalances -------------------------------------------------------------------------------------------------------
 
 
-def test_a_rebalance_of_a_classic_group_is_told_with_its_cause_and_its_end():
+def test_a_rebalance_of_a_classic_group_has_its_cause_and_its_end():
     h = GroupHarness()
     leader = h.join_new_member(reason="first of all")
     h.settle()
@@ -333,7 +333,7 @@ def test_a_classic_group_that_empties_has_completed_its_rebalance():
     assert (completed.epoch, completed.members, completed.cause) == (2, 0, "a member left")
 
 
-def test_a_rebalance_of_a_consumer_group_is_told_with_whom_it_waited_for():
+def test_a_rebalance_of_a_consumer_group_names_whom_it_waited_for():
     h = ConsumerHarness()
     a, b = Modern(h, "a"), Modern(h, "b")
     settle(h, [a], 3)
@@ -372,7 +372,7 @@ def test_a_consumer_group_that_empties_has_completed_its_rebalance():
 # --- assignments ------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_classic_members_sync_brings_is_told():
+def test_the_assignment_of_a_classic_members_sync_is_delivered():
     h = GroupHarness()
     leader = h.join_new_member()
     h.advance(0)
@@ -385,14 +385,14 @@ def test_what_a_classic_members_sync_brings_is_told():
     assert delivered.assignment is None
 
 
-def test_an_assignment_of_another_protocol_is_told_as_its_bytes():
+def test_an_assignment_of_another_protocol_is_delivered_as_bytes():
     h = GroupHarness()
     h.stable(members=1)
     (delivered,) = h.events_of("AssignmentDelivered")
     assert (delivered.topics, delivered.assignment) == ([], b"A0")
 
 
-def test_assignments_of_a_consumer_group_are_told_once_and_acknowledged_once():
+def test_assignments_of_a_consumer_group_are_delivered_and_acknowledged_once():
     h = ConsumerHarness()
     a = Modern(h, "a")
     settle(h, [a], 5)
@@ -419,7 +419,7 @@ def test_giving_up_partitions_is_delivered_and_acknowledged_in_the_old_epoch():
 # --- both kinds -------------------------------------------------------------------------------------------------------
 
 
-def test_a_group_that_changes_its_kind_and_back_is_told():
+def test_a_group_that_changes_its_kind_and_back_has_events():
     h = ConsumerHarness()
     old, new = Classic(h), Modern(h, "new")
     settle(h, [old], 6)

@@ -1,5 +1,5 @@
-"""An event is linked to the state it was decided on: folding the groups' log up to its state offset and deciding again comes to
-the same, whatever happened before and after."""
+"""An event names the state that it was decided on: replaying the log up to its state offset and deciding again gives the same
+event, whatever happened before and after."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +29,7 @@ STEPS = st.lists(
 
 @given(STEPS, st.sampled_from(FENCING_POLICIES), st.booleans())
 @settings(max_examples=100)
-def test_deciding_again_on_the_state_of_the_event_comes_to_the_same(steps, policy, owns):
+def test_deciding_again_on_the_state_of_an_event_gives_the_same_event(steps, policy, owns):
     h = ConsumerHarness()
     h.groups.settings = chosen = ChangeableSettings(h.config)
     chosen.set("g", consumer_fencing_policy=policy, consumer_fencing_require_ownership=str(owns).lower())
@@ -57,7 +57,7 @@ def test_deciding_again_on_the_state_of_the_event_comes_to_the_same(steps, polic
 
 
 def decide_again(h, chosen, event, version):
-    """The same request to a shard that has read the log up to where it was decided."""
+    """Sends the same request to a shard that has loaded the log up to the state offset of the event."""
     groups = GroupMachine(h.config, h.catalog, settings=chosen)
     for record in h.records[: event.state_offset]:
         groups.replay(record)

@@ -36,7 +36,7 @@ class ClassicPart:
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """Name and metadata of each, in the member's order; it is told that the first was chosen."""
+    """Name and metadata of each, in the member's order; its responses say that the first was chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class ConsumerMember(ModernMember):
     state: MemberState = MemberState.STABLE
     assigned: PartitionEpochs = field(default_factory=lambda: NOTHING)
     pending_revocation: PartitionEpochs = field(default_factory=lambda: NOTHING)
-    """Partitions that it was told to give up and still holds: it has not yet said that it gave them up."""
+    """Partitions that it must give up and still holds: it has not confirmed their revocation yet."""
     revocation_epoch: int = 0
     """The last member epoch in which it had a partition that it does not have any more (KAFKA-19779)."""
 

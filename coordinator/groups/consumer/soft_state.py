@@ -45,7 +45,7 @@ class ConsumerSoftState(SoftState):
     def __init__(self) -> None:
         super().__init__()
         self.rejoin_pending: set[str] = set()
-        """Classic members that were told to join again and have not done so yet."""
+        """Classic members that were asked to rejoin and have not done so yet."""
         self.catalog_version: int | None = None
         """The version of the topic catalog for which the group's metadata hash is known to be right."""
         self.topic_ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}

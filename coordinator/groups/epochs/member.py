@@ -40,7 +40,7 @@ class ModernMember(ABC):
     @property
     @abstractmethod
     def has_revocation_deadline(self) -> bool:
-        """Whether the member was told to give something up, and has its rebalance timeout to say that it did."""
+        """Whether the member must give something up, and has its rebalance timeout to confirm that."""
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.member_epoch == target_epoch and self.is_stable

@@ -1,15 +1,14 @@
-"""OffsetDelete (key 47): an administrator takes back offsets; and what becomes of offsets whose topic is deleted.
+"""OffsetDelete (key 47), and the deletion of offsets whose topic is deleted.
 
-Offsets of a group in use are protected as far as the coordinator can tell what is in use: it understands subscriptions
-of protocol type "consumer" only, and of groups that say themselves what they read. So a live classic group of another type
-refuses the whole request, and a consumer group refuses the topics it subscribes to - all topics, when a member's subscription
-cannot be read; a streams group those that its topology reads.
+Mirrors `OffsetMetadataManager.deleteOffsets` and `onTopicsDeleted`. Offsets in use are protected, as far as the coordinator
+knows. It can read subscriptions of protocol type "consumer" only, and it knows what groups with epochs read. So a classic
+group of another type that has members refuses the whole request; a consumer group refuses the topics it subscribes to (every
+topic, if a member's subscription cannot be read); a streams group refuses the topics that its topology reads.
 
-A group outlives its last offset: it stays listed, Empty, until the next expiry. For a simple group, which consists of
-offsets only, that takes a group record of its own, or a restart would forget what a client was just told. (Kafka keeps
-such a group in memory alone.)
+A group outlives its last offset: it stays listed as Empty until the next expiry. A simple group consists of its offsets only,
+so it gets a group record then; otherwise a restart would forget the answer to the client. (Kafka keeps it in memory alone.)
 
-A pending offset of a transaction is taken back like one that is committed: its marker then brings nothing.
+Deleting also deletes pending offsets of transactions: their marker then has no effect.
 """
 
 from collections.abc import Iterable
@@ -25,12 +24,17 @@ from coordinator.runtime.result import Fact, Record, RequestContext, Result
 
 if TYPE_CHECKING:
     from coordinator.groups.state import Groups
+
 _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
 def delete(groups: "Groups", request: OffsetDeleteRequest, context: RequestContext, now_ms: int) -> Result:
-    """Every topic and partition asked for exists. A partition without an offset is answered like one that had one."""
+    """Deletes offsets of topics and partitions that exist. A partition without an offset is answered like one that had one.
+
+    Raises GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if the group protects all of its offsets. The partitions of a topic that the
+    group is subscribed to are answered with GROUP_SUBSCRIBED_TO_TOPIC.
+    """
     group = groups.by_id.get(request.group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -38,23 +42,23 @@ def delete(groups: "Groups", request: OffsetDeleteRequest, context: RequestConte
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     committed = groups.offsets.by_group.get(request.group_id, {})
     pending = groups.offsets.pending.partitions(request.group_id)
-    doomed: dict[tuple[str, int], None] = {}
+    deleted: dict[tuple[str, int], None] = {}
     topics = []
     for topic in request.topics:
         subscribed = group.is_subscribed_to(topic.name)
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
         topics.append(_Topic(topic.name, [_Partition(each.partition_index, code) for each in topic.partitions]))
         if not subscribed:
-            asked = ((topic.name, each.partition_index) for each in topic.partitions)
-            doomed.update((key, None) for key in asked if key in committed or key in pending)
-    records = _take_back(groups, group, doomed, now_ms)
-    return Result(OffsetDeleteResponse(topics=topics), records, facts=_told(len(doomed), "OffsetDelete"))
+            requested = ((topic.name, each.partition_index) for each in topic.partitions)
+            deleted.update((key, None) for key in requested if key in committed or key in pending)
+    records = _delete(groups, group, deleted, now_ms)
+    return Result(OffsetDeleteResponse(topics=topics), records, facts=_facts(len(deleted), "OffsetDelete"))
 
 
 def topics_deleted(groups: "Groups", topics: Iterable[tuple[str, bytes]], now_ms: int) -> Result:
-    """Takes back every offset of topics that are no more, each given as name and id.
+    """Deletes every offset of deleted topics, which are given by name and id.
 
-    An offset that names another id belongs to a topic of the same name created since, and stays.
+    An offset with another topic id stays: it belongs to a later topic of the same name.
     """
     ids = dict(topics)
     records: list[Record] = []
@@ -62,14 +66,16 @@ def topics_deleted(groups: "Groups", topics: Iterable[tuple[str, bytes]], now_ms
     offsets = groups.offsets
     for group_id in {**dict.fromkeys(offsets.by_group), **dict.fromkeys(offsets.pending.by_group)}:
         committed = chain(offsets.by_group.get(group_id, {}).items(), offsets.pending.values(group_id))
-        doomed = {key: None for key, each in committed if key[0] in ids and each.topic_id in (ids[key[0]], NO_TOPIC_ID)}
-        count += len(doomed)
-        records += _take_back(groups, groups.get_or_simple(group_id), doomed, now_ms)
-    return Result(records=records, facts=_told(count, "topic deleted"))
+        deleted = {
+            key: None for key, each in committed if key[0] in ids and each.topic_id in (ids[key[0]], NO_TOPIC_ID)
+        }
+        count += len(deleted)
+        records += _delete(groups, groups.get_or_simple(group_id), deleted, now_ms)
+    return Result(records=records, facts=_facts(count, "topic deleted"))
 
 
-def _take_back(groups: "Groups", group: Group, doomed: Iterable[tuple[str, int]], now_ms: int) -> list[Record]:
-    records = [offset_commit_tombstone(group.group_id, topic, partition) for topic, partition in doomed]
+def _delete(groups: "Groups", group: Group, deleted: Iterable[tuple[str, int]], now_ms: int) -> list[Record]:
+    records = [offset_commit_tombstone(group.group_id, topic, partition) for topic, partition in deleted]
     if records and group.is_simple:
         committed = groups.offsets.by_group.get(group.group_id, {})
         if len(records) == len(committed.keys() | groups.offsets.pending.partitions(group.group_id)):
@@ -77,5 +83,5 @@ def _take_back(groups: "Groups", group: Group, doomed: Iterable[tuple[str, int]]
     return records
 
 
-def _told(count: int, reason: str) -> tuple[Fact, ...]:
+def _facts(count: int, reason: str) -> tuple[Fact, ...]:
     return (Fact("offsets_deleted", {"count": count, "reason": reason}),) if count else ()

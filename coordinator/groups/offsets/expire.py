@@ -1,25 +1,26 @@
-"""Offsets that nobody needs any more, and groups that nothing is left of.
+"""Expiry: offsets that nobody needs any more, and groups of which nothing is left.
 
-How long an offset is kept is counted from the moment its group stopped needing it, never from the commit of an offset
-in use: a consumer that reads a quiet topic commits once and may rely on that offset for years.
+Mirrors `OffsetMetadataManager.cleanupExpiredOffsets`. The retention of an offset counts from the moment when its group stopped
+needing it, not from the commit of an offset in use: a consumer of a quiet topic commits once and may rely on that offset for
+years.
 
-    group                                             counted from                 spared
+    group                                             counted from                 kept
     simple (no protocol type)                         the commit
     Empty                                             the moment it became Empty
-    (Empty, stored by a Kafka that kept no moment)    the commit
+    (Empty, stored by a Kafka without that time)      the commit
     "consumer" type, Stable, subscriptions readable   the commit                   topics that are subscribed
     any other with members                            -                            everything
     consumer group (KIP-848)                          the commit                   topics that are subscribed
     streams group (KIP-1071)                          the commit                   topics that its topology reads
 
-A partition with pending offsets of a transaction is spared, and so is a group that has any: what the transaction wants to
-commit may be all that anybody relies on (KAFKA-19163).
+A partition with pending offsets of a transaction is kept, and so is a group that has any: the offset that the transaction is
+about to commit may be the only one that somebody relies on (KAFKA-19163).
 
-An offset with an expiry of its own (OffsetCommit v2-4) goes by that instead, under the same exceptions. An Empty group
-without offsets is deleted, at once: what it has left, a generation, nobody can hold.
+An offset with its own expiry time (OffsetCommit v2-4) goes by that instead, with the same exceptions. An Empty group without
+offsets is deleted at once: all that it has left is a generation, which nobody can be in.
 
-One timer per shard looks at every group, as in Kafka. A turn stops after so many records and goes on in the next one,
-so that a million offsets that end on the same day neither hold up the requests of a shard nor make one monstrous batch.
+One timer per shard checks every group, as in Kafka. A turn stops after RECORDS_PER_TURN_MAX records and continues in the next
+one, so that a million offsets that expire on the same day neither delay the shard's requests nor make one huge batch.
 """
 
 from collections.abc import Iterator
@@ -38,16 +39,17 @@ if TYPE_CHECKING:
 TIMER: TimerKey = ("offsets-expire",)
 RECORDS_PER_TURN_MAX = 10_000
 PRODUCER_KNOWN_MS = 24 * 3_600_000
-"""How long the epoch of a producer is remembered after its last transaction here: far longer than any request travels."""
+"""How long a producer's epoch is kept after its last transaction in this shard; no request is under way for so long."""
 _MINUTE_MS = 60_000
 
 
 def first_timer(groups: "Groups") -> Timer:
-    """Armed when a shard is loaded; every firing arms the next."""
+    """The timer that is armed when a shard has been loaded; each firing arms the next."""
     return Timer(TIMER, groups.config.offsets_retention_check_interval_ms)
 
 
 def fire(groups: "Groups", now_ms: int) -> Result:
+    """Deletes expired offsets, and groups without members that have no offsets left."""
     groups.offsets.pending.forget_idle(now_ms, PRODUCER_KNOWN_MS)
     retention_ms = groups.config.offsets_retention_minutes * _MINUTE_MS
     records: list[Record] = []
@@ -79,7 +81,7 @@ def fire(groups: "Groups", now_ms: int) -> Result:
 def expired_offsets(
     group: Group, committed: dict[Partition, OffsetCommitValue], now_ms: int, retention_ms: int
 ) -> Iterator[Partition]:
-    """The partitions of a group whose offsets may go."""
+    """The partitions of a group whose offsets have expired."""
     counted_from = group.expiry_base()
     if counted_from is None:
         return

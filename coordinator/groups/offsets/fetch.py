@@ -1,15 +1,15 @@
-"""OffsetFetch (key 9): the offsets last committed.
+"""OffsetFetch (key 9): the last committed offsets (`OffsetMetadataManager.fetchOffsets` and `fetchAllOffsets` in Kafka).
 
-There is no "not found" here. A group or partition without an offset answers offset -1 and no error, and the consumer
-falls back on its auto.offset.reset; so an offset that exists must never be missed. `require_stable` (v7) asks not to be told
-an offset that an open transaction may still change (KIP-447): such a partition is answered UNSTABLE_OFFSET_COMMIT, for the
-client to ask again. Others are told the offset from before the transaction.
+There is no "not found" here. A group or partition without an offset is answered with offset -1 and no error, and the consumer
+falls back on its auto.offset.reset; so an existing offset must never be missed. `require_stable` (v7, KIP-447) excludes offsets
+that an open transaction may still replace: such a partition is answered with UNSTABLE_OFFSET_COMMIT, and the client retries.
+Other clients get the offset from before the transaction.
 
-Asked for all offsets (topics null) a group lists those it has. They come sorted, so that the answer is the same before
+A request for all offsets (topics null) lists those that the group has. They are sorted, so that the response is the same before
 and after a restart; Kafka's order is that of a hash table.
 
-v8 packs several groups into one request and nests the answer one level deeper; v10 knows topics by id. A classic group
-does not check member and epoch of v9: its members' offsets are anybody's to read. A consumer group does (fencing.py).
+Version 8 packs several groups into one request and nests the response one level deeper; version 10 names topics by id. A
+classic group ignores the member and epoch of v9: everybody may read its offsets. A group with epochs checks them (fencing.py).
 """
 
 from collections.abc import Collection
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from coordinator.groups.catalog import Catalog
     from coordinator.groups.state import Groups
 
-_AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
-_AskedTopic = OffsetFetchRequest.OffsetFetchRequestTopics
+_RequestedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+_RequestedTopic = OffsetFetchRequest.OffsetFetchRequestTopics
 _Group = OffsetFetchResponse.OffsetFetchResponseGroup
 _GroupTopic = OffsetFetchResponse.OffsetFetchResponseTopics
 _GroupPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
@@ -42,7 +42,7 @@ _NONE_COMMITTED: dict[Partition, OffsetCommitValue] = {}
 
 
 def fetch(groups: "Groups", request: OffsetFetchRequest, context: RequestContext, now_ms: int) -> Result:
-    """v1-7: one group."""
+    """Versions 1 to 7: the offsets of one group. Never fails as a whole."""
     committed = groups.offsets.by_group.get(request.group_id, _NONE_COMMITTED)
     unstable = _unstable(groups, request.group_id, require_stable=request.require_stable)
     if request.topics is None:
@@ -64,42 +64,45 @@ def fetch(groups: "Groups", request: OffsetFetchRequest, context: RequestContext
     return Result(OffsetFetchResponse(topics=topics))
 
 
-def fetch_group(groups: "Groups", asked: _AskedGroup, *, by_id: bool, require_stable: bool) -> _Group:
-    """v8+: one of the groups asked for. `by_id` (v10): topics are known by id, and those that are not come last."""
+def fetch_group(groups: "Groups", requested: _RequestedGroup, *, by_id: bool, require_stable: bool) -> _Group:
+    """Version 8 and later: the offsets of one of the requested groups, which may fail by itself with an error of `fence_fetch`.
+
+    `by_id` (version 10): topics are named by id. Unknown ones come last, with UNKNOWN_TOPIC_ID.
+    """
     try:
-        fence_fetch(groups, asked.group_id, asked.member_id, asked.member_epoch)
+        fence_fetch(groups, requested.group_id, requested.member_id, requested.member_epoch)
     except KafkaError as error:
-        return _Group(asked.group_id, [], error.code)
-    committed = groups.offsets.by_group.get(asked.group_id, _NONE_COMMITTED)
-    unstable = _unstable(groups, asked.group_id, require_stable=require_stable)
-    if asked.topics is None:
+        return _Group(requested.group_id, [], error.code)
+    committed = groups.offsets.by_group.get(requested.group_id, _NONE_COMMITTED)
+    unstable = _unstable(groups, requested.group_id, require_stable=require_stable)
+    if requested.topics is None:
         topics = _all_topics(committed, unstable, groups.catalog, by_id=by_id)
     else:
         topics, unknown = [], []
-        for topic in asked.topics:
+        for topic in requested.topics:
             name = groups.catalog.topic_name(topic.topic_id) if by_id else topic.name
             if name is None:
                 unknown.append(_unknown_topic(topic))
             else:
                 topics.append(_one_topic(committed, unstable, name, topic.topic_id, topic.partition_indexes))
         topics += unknown
-    return _Group(asked.group_id, topics, ErrorCode.NONE)
+    return _Group(requested.group_id, topics, ErrorCode.NONE)
 
 
 def _unstable(groups: "Groups", group_id: str, *, require_stable: bool) -> Collection[Partition]:
-    """The partitions that may not be told: what their offset will be is not decided."""
+    """The partitions that must be answered with UNSTABLE_OFFSET_COMMIT."""
     return groups.offsets.pending.partitions(group_id) if require_stable else ()
 
 
 def _all_topics(
     committed: dict[Partition, OffsetCommitValue], unstable: Collection[Partition], catalog: "Catalog", *, by_id: bool
 ) -> list[_GroupTopic]:
-    """Partitions that have pending offsets only are left out, as in Kafka."""
+    """All committed offsets. Partitions that have only pending offsets are left out, as in Kafka."""
     topics = []
     for name, partitions in groupby(sorted(committed), itemgetter(0)):
         topic_id = catalog.topic_id(name)
         if topic_id is None and by_id:
-            continue  # The topic is no more; without an id there is no way to name it.
+            continue  # The topic was deleted, and without an id the response cannot name it.
         answers = [_GroupPartition(*_answer(key, committed[key], unstable)) for key in partitions]
         topics.append(_GroupTopic(name, topic_id or NO_TOPIC_ID, answers))
     return topics
@@ -112,7 +115,7 @@ def _one_topic(
     topic_id: bytes,
     indexes: list[int],
 ) -> _GroupTopic:
-    """An offset committed to an earlier topic of the same name is not this topic's."""
+    """An offset that was committed for an earlier topic of the same name does not count."""
     answers = []
     for index in indexes:
         found = committed.get((name, index))
@@ -122,7 +125,7 @@ def _one_topic(
     return _GroupTopic(name, topic_id, answers)
 
 
-def _unknown_topic(topic: _AskedTopic) -> _GroupTopic:
+def _unknown_topic(topic: _RequestedTopic) -> _GroupTopic:
     code = ErrorCode.UNKNOWN_TOPIC_ID
     answers = [_GroupPartition(index, NO_OFFSET, NO_LEADER_EPOCH, "", code) for index in topic.partition_indexes]
     return _GroupTopic("", topic.topic_id, answers)
@@ -131,7 +134,7 @@ def _unknown_topic(topic: _AskedTopic) -> _GroupTopic:
 def _answer(
     partition: Partition, committed: OffsetCommitValue | None, unstable: Collection[Partition]
 ) -> tuple[int, int, int, str, int]:
-    """The fields of an answered partition, in the schema's order, which v1-7 and v8+ share."""
+    """The fields of a partition of the response, in the order of the schema, which all versions share."""
     index = partition[1]
     if unstable and partition in unstable:
         return index, NO_OFFSET, NO_LEADER_EPOCH, "", ErrorCode.UNSTABLE_OFFSET_COMMIT

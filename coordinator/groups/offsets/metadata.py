@@ -1,8 +1,8 @@
-"""How long the text may be that a commit carries per partition."""
+"""The limit on the text that a commit may carry per partition (`OffsetMetadataManager.isMetadataInvalid` in Kafka)."""
 
 
 def is_too_large(metadata: str, metadata_max: int) -> bool:
-    """Java counts UTF-16 code units whatever the setting is called: a letter outside the basic plane is two."""
+    """Whether the text has more than `metadata_max` UTF-16 code units, which Java counts although the setting says bytes."""
     length = len(metadata)
     if 2 * length <= metadata_max:
         return False

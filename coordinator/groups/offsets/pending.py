@@ -1,17 +1,17 @@
-"""Offsets committed in transactions that are still open: of which producer, for which group and partition.
+"""Pending offsets: committed in transactions that are still open; by producer, group and partition.
 
-They are in the log, and in nobody's answer, until the producer's marker comes: "commit" makes them the group's offsets,
-"abort" forgets them. In between they leave three traces: `require_stable` readers are told to wait for the partition, the
-group is not deleted for having no offsets, and the partition's committed offset does not expire.
+They are in the log but in no response until the producer's marker arrives: "commit" makes them the group's offsets, "abort"
+discards them. Meanwhile they have three effects: readers with `require_stable` have to wait for the partition, the group is not
+deleted for lack of offsets, and the partition's committed offset does not expire.
 
-Which commit wins is decided by the order of the commits in the log, not by that of the markers: a plain commit made after a
-pending one stays, although the marker comes later still, for it is what the group knew last; so does the offset of
-another transaction that was committed after this one. (Ordering by marker would let compaction, which keeps the last record
-of each key, change the outcome.) An offset that has lost so is still pending, as far as its traces go, but has no value.
+The order of the commits in the log decides which one wins, not that of the markers: a plain commit made after a pending one
+stays although the marker comes later still, and so does the offset of another transaction that was committed after this one.
+(Going by the markers would let compaction, which keeps the last record of each key, change the outcome.) An offset that has
+lost is still pending as far as its effects go, but it has no value any more.
 
-Producers are remembered beyond their transactions, with the epoch seen last. A request that was sent before its transaction
-ended and arrives afterwards must not begin another one, which nobody would ever end: it carries an older epoch, or was let
-through before the last marker (`guard`). A producer not heard of for a day is forgotten, as in Kafka.
+Producers are remembered beyond their transactions, with their last epoch. A request that was sent before its transaction ended
+and arrives afterwards must not begin another one, which nobody would end: it has an older epoch, or it was verified before the
+last marker (`guard`). A producer is forgotten after a day, as in Kafka.
 """
 
 from collections.abc import Collection, Iterator
@@ -35,35 +35,35 @@ class Pending:
 
 @dataclass(slots=True)
 class KnownProducer:
-    """What the log says of a producer."""
+    """What the log says about a producer."""
 
     epoch: int
     coordinator_epoch: int = -1
-    """Of the coordinator that ended its last transaction; -1: none has ended."""
+    """The epoch of the coordinator that ended its last transaction; -1 if none has ended."""
     markers: int = 0
     idle_since_ms: int | None = None
-    """When it was first found without an open transaction since it was heard of; not in the log."""
+    """When it was first seen without an open transaction since its last record (wall clock); not in the log."""
 
 
 class PendingOffsets:
-    """All pending offsets of a shard. Only `replay.py` changes this object; `expire.py` makes it forget idle producers."""
+    """All pending offsets of a shard. Only replay.py changes them; expire.py also makes it forget idle producers."""
 
     __slots__ = ("_order", "by_group", "by_producer", "known")
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[Partition, dict[int, Pending]]] = {}
-        """Group -> partition -> producer id; nothing in it is empty."""
+        """Group -> partition -> producer id. No inner dictionary is empty."""
         self.by_producer: dict[int, dict[tuple[str, Partition], None]] = {}
-        """Producer id -> what it has pending, in order; no entry: no open transaction here."""
+        """Producer id -> its pending partitions, in order; no entry if it has no open transaction here."""
         self.known: dict[int, KnownProducer] = {}
         self._order = 0
 
     def partitions(self, group_id: str) -> Collection[Partition]:
-        """Those of the group that have pending offsets."""
+        """The group's partitions that have pending offsets."""
         return self.by_group.get(group_id, ())
 
     def values(self, group_id: str) -> Iterator[tuple[Partition, OffsetCommitValue]]:
-        """The pending offsets of the group that have lost to no newer one; a partition may have several."""
+        """The group's pending offsets that no newer commit has superseded; a partition may have several."""
         for partition, producers in self.by_group.get(group_id, {}).items():
             for pending in producers.values():
                 if pending.committed is not None:
@@ -74,31 +74,31 @@ class PendingOffsets:
         return found is not None and partition in found
 
     def guard(self, producer_id: int) -> int:
-        """Grows with each marker of the producer."""
+        """A number that grows with each marker of the producer."""
         known = self.known.get(producer_id)
         return 0 if known is None else known.markers
 
     def add(self, producer: Producer, group_id: str, partition: Partition, committed: OffsetCommitValue) -> None:
-        self._heard_of(producer)
+        self._note_producer(producer)
         self._order += 1
         pending = Pending(self._order, committed)
         self.by_group.setdefault(group_id, {}).setdefault(partition, {})[producer.id] = pending
         self.by_producer.setdefault(producer.id, {})[group_id, partition] = None
 
     def supersede(self, group_id: str, partition: Partition, *, before: int | None = None) -> None:
-        """A newer commit of the partition is in the log; newer only than those with an order less than `before`."""
+        """A newer commit of the partition is in the log: pending ones have lost, or only those with an order below `before`."""
         for pending in self.by_group.get(group_id, {}).get(partition, {}).values():
             if before is None or pending.order < before:
                 pending.committed = None
 
     def drop(self, group_id: str, partition: Partition) -> None:
-        """Takes back what is pending for the partition, whoever's it is."""
+        """Deletes every pending offset of the partition."""
         for producer_id in list(self.by_group.get(group_id, {}).get(partition, ())):
             self._remove(producer_id, group_id, partition)
 
     def end(self, marker: Marker) -> list[tuple[str, Partition, OffsetCommitValue]]:
-        """Ends the producer's transaction; returns the offsets that are now the groups'."""
-        known = self._heard_of(Producer(marker.producer_id, marker.producer_epoch))
+        """Ends the producer's transaction; returns the offsets that are now committed."""
+        known = self._note_producer(Producer(marker.producer_id, marker.producer_epoch))
         known.coordinator_epoch = max(known.coordinator_epoch, marker.coordinator_epoch)
         known.markers += 1
         out = []
@@ -110,7 +110,7 @@ class PendingOffsets:
         return out
 
     def forget_idle(self, now_ms: int, expiration_ms: int) -> None:
-        """Forgets producers that have long had no transaction here."""
+        """Forgets producers that have had no transaction here for `expiration_ms`."""
         for producer_id, known in list(self.known.items()):
             if producer_id in self.by_producer:
                 known.idle_since_ms = None
@@ -119,7 +119,7 @@ class PendingOffsets:
             elif now_ms - known.idle_since_ms >= expiration_ms:
                 del self.known[producer_id]
 
-    def _heard_of(self, producer: Producer) -> KnownProducer:
+    def _note_producer(self, producer: Producer) -> KnownProducer:
         known = self.known.get(producer.id)
         if known is None:
             known = self.known[producer.id] = KnownProducer(producer.epoch)

@@ -1,11 +1,11 @@
 """The log records of committed offsets: key type 1, OffsetCommit.
 
-Values are written in version 4 (flexible, with the topic's id as tagged field 0). A commit that brought its own
-retention (OffsetCommit v2-4) is written in version 1 instead, the only one with a place for an expiry; it has none for
-the leader epoch and the topic id, so the record is made without them and memory never holds what a restart would lose.
+Values are written in version 4 (flexible, with the topic's id as tagged field 0). A commit with its own retention (OffsetCommit
+v2-4) is written in version 1, the only one with a field for an expiry time. That version has no leader epoch and no topic id,
+so the record is made without them, and memory never holds what a restart would lose.
 
-The records of a commit come as one object. All of a topic have most of their bytes in common, and they change the state
-in one go; a record at a time, the same took three times as long. A test says that it is the same.
+The records of a commit are one object. Those of a topic have most of their bytes in common, and they change the state in one
+call; record by record, it took three times as long. test_offset_records.py compares the two.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ _PARTITION = Struct(">i").pack
 _VALUE = Struct(">hqi").pack
 _VALUE_WITHOUT_METADATA = Struct(">hqiB").pack
 EMPTY = SHORT[0][0]
-"""The size field of a text without letters."""
+"""The size field of an empty string."""
 TOPIC_ID_TAG = b"\1\0\20"
 """One tagged field: number 0, of 16 bytes."""
 
@@ -52,7 +52,7 @@ class OffsetCommits(Records):
         self._topics: list[tuple[str, bytes, Sequence[tuple[int, OffsetCommitValue]]]] = []
 
     def add(self, topic: str, topic_id: bytes, offsets: Sequence[tuple[int, OffsetCommitValue]]) -> None:
-        """Offsets by partition index; their values bear the commit's times and this id."""
+        """Adds offsets by partition index. Their values have the commit's times and this topic id."""
         self._count += len(offsets)
         self._topics.append((topic, topic_id, offsets))
 
@@ -101,7 +101,7 @@ class OffsetCommits(Records):
 
 @lru_cache(_NAMES_REMEMBERED)
 def _key_head(group_id: str, topic: str) -> bytes:
-    """The key but for the partition."""
+    """The key without the partition."""
     assert OffsetCommitKey.API_KEY is not None
     key = Codec.of().encoder("OffsetCommitKey", 0)(OffsetCommitKey(group_id, topic, 0))
     return OffsetCommitKey.API_KEY.to_bytes(2) + key[: -len(_PARTITION(0))]

@@ -1,11 +1,11 @@
-"""What a log record of a committed offset does to the state: live and at load, the same.
+"""What the log records of offsets do to the state, live and at a load alike (`OffsetMetadataManager.replay`).
 
-An offset whose group nobody has heard of makes a *simple* group (Empty, no protocol type), as in Kafka: either its
-consumers do not use groups, or its group record comes later in the log. A simple group that loses its last offset and
-has no record of its own is gone: nothing in the log would bring it back after compaction either.
+An offset of an unknown group creates a *simple* group (Empty, no protocol type), as in Kafka: either its consumers do not use
+groups, or the group's record follows later in the log. A simple group without a record of its own ends with its last offset:
+after compaction nothing in the log would bring it back.
 
-A pending offset makes the group, too, and an abort leaves it, Empty and without offsets, to the next expiry, as in Kafka.
-A tombstone takes back pending offsets along with the committed one.
+A pending offset creates the group too. After an abort the group stays, Empty and without offsets, until the next expiry, as
+in Kafka. A tombstone deletes pending offsets along with the committed one.
 """
 
 from collections.abc import Collection
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 def replay_offset_commit(groups: "Groups", key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+    """Stores the offset; a tombstone deletes it."""
     offsets, group_id = groups.offsets, key.group
     if value is None:
         offsets.remove(group_id, key.topic, key.partition)
@@ -40,7 +41,7 @@ def replay_offsets(
     topic_id: bytes,
     committed: Collection[tuple[int, OffsetCommitValue]],
 ) -> None:
-    """Offsets of one topic by partition index, none of them a tombstone; `topic_id`: what all of them say."""
+    """Stores offsets of one topic by partition index. None is a tombstone, and all of them have this topic id."""
     offsets = groups.offsets
     if group_id not in offsets.by_group:
         groups.get_or_simple(group_id)
@@ -51,11 +52,13 @@ def replay_offsets(
 
 
 def replay_pending_offset(groups: "Groups", key: OffsetCommitKey, value: OffsetCommitValue, producer: Producer) -> None:
+    """Keeps the offset until the producer's marker (KIP-98)."""
     groups.get_or_simple(key.group)
     groups.offsets.pending.add(producer, key.group, (key.topic, key.partition), value)
 
 
 def replay_marker(groups: "Groups", marker: Marker) -> None:
+    """Commits or discards the producer's pending offsets (`OffsetMetadataManager.replayEndTransactionMarker`)."""
     for group_id, (topic, partition), committed in groups.offsets.pending.end(marker):
         groups.offsets.put(group_id, topic, committed.topic_id, ((partition, committed),))
 
@@ -63,7 +66,7 @@ def replay_marker(groups: "Groups", marker: Marker) -> None:
 def replay_legacy_offset_commit(
     groups: "Groups", key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None
 ) -> None:
-    """Records of type 0, written by Kafka before 0.9: the same with fewer fields."""
+    """Replays a record of type 0, which Kafka wrote before 0.9: it has fewer fields."""
     replay_offset_commit(
         groups,
         OffsetCommitKey(key.group, key.topic, key.partition),

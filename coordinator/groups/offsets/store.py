@@ -1,14 +1,13 @@
-"""Committed offsets of one shard: group -> (topic, partition) -> what was committed.
+"""The committed offsets of one shard: group -> (topic, partition) -> the value of the offset's record.
 
-An offset outlives its group's members and may exist without a group record at all, so offsets are not part of a group
-object: a group is deleted, rebuilt or changes its kind, and its offsets stay where they are.
+An offset outlives the members of its group and may exist without a group record. So offsets are not part of a group object:
+groups are deleted, reloaded and converted, and their offsets stay where they are.
 
-What is kept of an offset is the value of its record, as it is in the log (a group keeps its record, too). Nobody may change
-it. A million of these live in a server for weeks, so a topic's name and id are stored once, however many groups and
-partitions mention it; and the offsets are counted as they come and go, for nobody should walk a million of them for a
-gauge. Only `replay.py` changes this object.
+The values are the messages of the log records, and nobody may change them. A server holds a million of them for weeks, so a
+topic's name and id are stored once, however many groups and partitions mention them; and the offsets are counted as they come
+and go, so that a gauge need not walk them. Only replay.py changes this object.
 
-Offsets of open transactions are kept apart (`pending`): nobody is told them before their marker is in the log.
+Offsets of open transactions are kept apart (`pending`): no response contains them before their marker is in the log.
 """
 
 from collections.abc import Iterable
@@ -30,10 +29,10 @@ class Offsets:
         """Offsets in all groups."""
         self.pending = PendingOffsets()
         self.topic_ids: dict[bytes, bytes] = {}
-        """Each topic's id, once."""
+        """The ids of topics, to store each only once."""
 
     def knows(self, group_id: str) -> bool:
-        """Whether the group has offsets, if only pending ones."""
+        """Whether the group has offsets, committed or pending."""
         return group_id in self.by_group or group_id in self.pending.by_group
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
@@ -43,7 +42,7 @@ class Offsets:
     def put(
         self, group_id: str, topic: str, topic_id: bytes, committed: Iterable[tuple[int, OffsetCommitValue]]
     ) -> None:
-        """Offsets of one topic by partition index; `topic_id`: what all of them say."""
+        """Stores offsets of one topic by partition index. All of them have this topic id."""
         offsets = self.by_group.get(group_id)
         if offsets is None:
             offsets = self.by_group[intern(group_id)] = {}
@@ -55,7 +54,7 @@ class Offsets:
         self.count += len(offsets) - count
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
-        """Forgets one offset; one that is not there is no matter."""
+        """Forgets one offset; does nothing if there is none."""
         offsets = self.by_group.get(group_id)
         if offsets is None or offsets.pop((topic, partition), None) is None:
             return

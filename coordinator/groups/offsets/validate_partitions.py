@@ -1,7 +1,7 @@
 """The part of a commit that concerns single partitions, after the group has let the committer pass.
 
 Only metadata that is too large can still refuse a partition. This is the loop of a coordinator's most frequent write
-(`OffsetMetadataManager.validateOffsetMetadata` and the loops around it in Kafka), so it creates nothing but the objects that
+(the loop of `OffsetMetadataManager.commitOffset` in Kafka), so it creates nothing but the objects that
 the state and the answer keep.
 """
 

@@ -1,9 +1,8 @@
-"""The end of a producer's transaction, as it reaches the groups of one shard: a marker into their log.
+"""The end of a producer's transaction in the log of one shard (`GroupCoordinatorService.completeTransaction`; KIP-98).
 
-The coordinator of the transaction has decided by then, and repeats the marker until it is told that it is durable; a marker
-for a producer that has nothing pending here, or has never been heard of, is written all the same. It may say more than the
-first one did: that the epochs before its own are over. Refused are markers of the past, which would end a transaction
-that they are not about (KAFKA-19999).
+The transaction's coordinator has decided by then, and repeats the marker until it hears that the marker is durable. A marker
+for a producer that has nothing pending here, or is unknown, is written as well: it may say more than the first one did, namely
+that earlier epochs are over. Markers of earlier transactions are refused, because they would end the wrong one (KAFKA-19999).
 """
 
 from typing import TYPE_CHECKING
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
     from coordinator.groups.state import Groups
 
 EPOCH_BUMPED_SINCE = 2
-"""transaction.version from which a transaction ends with a higher epoch than its records have."""
+"""The transaction.version since which a marker has a higher epoch than the records of its transaction (KIP-890)."""
 EPOCH_MAX = 32_767
 
 
 def write_marker(groups: "Groups", marker: Marker, context: RequestContext, now_ms: int) -> Result:
-    """Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for a marker that comes too late."""
+    """Writes the marker. Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for one that comes too late."""
     pending = groups.offsets.pending
     known = pending.known.get(marker.producer_id)
     if known is not None:

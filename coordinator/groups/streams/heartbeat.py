@@ -2,7 +2,7 @@
 
 As with consumer groups nearly all heartbeats say nothing new, and their answer was built before (`_cached`).
 
-Beside its tasks a streams member is told a list of *statuses*: what is wrong with its topology or its topics, that the
+Beside its tasks a streams member receives a list of *statuses*: what is wrong with its topology or its topics, that the
 assignment is delayed, that a member wants the whole application to stop. Errors of topics are not errors of the request: the
 member stays and asks again.
 

@@ -81,7 +81,7 @@ class StreamsMember(ModernMember):
     state: MemberState = MemberState.STABLE
     assigned: HeldTasks = NO_HELD_TASKS
     pending_revocation: HeldTasks = NO_HELD_TASKS
-    """Tasks that it was told to give up and still holds: it has not yet said that it gave them up."""
+    """Tasks that it must give up and still holds: it has not confirmed their revocation yet."""
 
     @property
     def is_stable(self) -> bool:

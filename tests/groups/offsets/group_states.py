@@ -22,7 +22,7 @@ def live_group(
     protocol_type: str = "consumer",
     topics: tuple[str, ...] | None = (),
 ) -> ClassicGroup:
-    """Generation 5 with a dynamic and a static member that subscribe to `topics` (None: to something unreadable).
+    """Generation 5 with a dynamic and a static member that subscribe to `topics` (None: unreadable subscriptions).
 
     Its record is in the log; a restart brings it back Stable.
     """

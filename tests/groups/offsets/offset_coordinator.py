@@ -147,7 +147,7 @@ class Exchange:
 
 
 class Verification:
-    """Refuses what `refusing` says, if it says something; answers at once, or with `answer` while `holding`."""
+    """Answers with the error `refusing`, if it is set; answers at once, or by `answer` while `holding`."""
 
     def __init__(self) -> None:
         self.refusing: Any = None

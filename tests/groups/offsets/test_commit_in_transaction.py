@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: who may commit, what is asked of the transaction, and what is pending afterwards."""
+"""TxnOffsetCommit: who may commit, how the transaction is verified, and what is pending afterwards."""
 
 import pytest
 
@@ -88,7 +88,7 @@ def test_offsets_are_counted_when_they_are_committed(coordinator):
 # --- the producer -----------------------------------------------------------------------------------------------------
 
 
-def test_an_older_epoch_than_the_logs_is_refused_whether_from_offsets_or_from_a_marker(coordinator):
+def test_an_epoch_older_than_that_of_a_record_or_marker_is_refused(coordinator):
     coordinator.stage("g", {P0: 1}, producer=Producer(7, 3))
     assert coordinator.stage("g", {P0: 2}, producer=Producer(7, 2)) == {P0: ErrorCode.INVALID_PRODUCER_EPOCH}
     coordinator.end("g", commits=True, producer=Producer(7, 4))
@@ -98,7 +98,7 @@ def test_an_older_epoch_than_the_logs_is_refused_whether_from_offsets_or_from_a_
     assert coordinator.stage("g", {P0: 2}, producer=Producer(7, 4)) == {P0: OK}
 
 
-def test_a_group_that_refuses_is_told_before_a_producer_that_is_too_old(coordinator):
+def test_the_group_is_checked_before_the_producer(coordinator):
     coordinator.stage("g", {P0: 1}, producer=Producer(7, 3))
     live_group(coordinator, "g")
     stranger = {"member_id": "stranger", "generation_id_or_member_epoch": GENERATION}
@@ -106,7 +106,7 @@ def test_a_group_that_refuses_is_told_before_a_producer_that_is_too_old(coordina
 
 
 def test_a_transaction_that_ends_while_it_is_verified_begins_no_other(coordinator):
-    """The first protocol: the epoch stays the same, so only the order of events can tell."""
+    """The first protocol: the epoch stays the same, so only the order of events distinguishes the two."""
     coordinator.verification.holding = True
     late = coordinator.begin("TxnOffsetCommit", 4, **coordinator.txn_request("g", {P0: 1}))
     coordinator.end("g", commits=True)
@@ -117,7 +117,7 @@ def test_a_transaction_that_ends_while_it_is_verified_begins_no_other(coordinato
 
 
 def test_the_marker_of_the_transaction_before_may_come_while_the_next_one_is_added(coordinator):
-    """The second protocol: the addition waited for that end, and the epochs tell the two apart."""
+    """The second protocol: the addition waited for that end, and the epochs distinguish the two."""
     coordinator.stage("g", {P0: 1})
     coordinator.verification.holding = True
     request = coordinator.txn_request("g", {P1: 2}, producer=Producer(7, 1))
@@ -169,7 +169,7 @@ def test_the_transaction_is_asked_about_the_groups_partition(version, adds, abor
 
 
 @pytest.mark.parametrize(
-    ("refusal", "version", "told"),
+    ("refusal", "version", "expected"),
     [
         (ErrorCode.INVALID_TXN_STATE, 3, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.INVALID_PRODUCER_EPOCH, 5, ErrorCode.INVALID_PRODUCER_EPOCH),
@@ -179,16 +179,16 @@ def test_the_transaction_is_asked_about_the_groups_partition(version, adds, abor
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, 5, ErrorCode.NOT_COORDINATOR),
     ],
 )
-def test_what_the_transaction_refuses_is_told_in_words_that_a_client_knows(coordinator, refusal, version, told):
+def test_refusals_of_the_transaction_become_errors_that_clients_know(coordinator, refusal, version, expected):
     coordinator.verification.refusing = refusal
     assert coordinator.stage("g", {P0: 1, ("topic", 9): 1}, version) == {
         ("topic", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        P0: told,
+        P0: expected,
     }
     assert coordinator.log == []
 
 
-def test_an_unknown_topic_is_nobodys_business(coordinator):
+def test_neither_group_nor_transaction_is_asked_about_unknown_topics(coordinator):
     assert coordinator.stage("", {("nowhere", 0): 1}) == {("nowhere", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert coordinator.verification.asked == []
     assert coordinator.stage("", {P0: 1}) == {P0: ErrorCode.INVALID_GROUP_ID}
@@ -200,7 +200,7 @@ def test_an_unknown_topic_is_nobodys_business(coordinator):
 
 @pytest.mark.parametrize("state", [State.STABLE, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE])
 @pytest.mark.parametrize(
-    ("who", "told"),
+    ("who", "expected"),
     [
         (RIGHT, OK),
         ({**RIGHT, "generation_id_or_member_epoch": GENERATION - 1}, ErrorCode.ILLEGAL_GENERATION),
@@ -214,13 +214,13 @@ def test_an_unknown_topic_is_nobodys_business(coordinator):
         (NOBODY, OK),
     ],
 )
-def test_a_classic_group_fences_by_member_and_generation_whatever_its_state(coordinator, state, who, told):
+def test_a_classic_group_fences_by_member_and_generation_whatever_its_state(coordinator, state, who, expected):
     live_group(coordinator, "g", state)
     for version in (3, 5):
-        assert coordinator.stage("g", {P0: 1}, version, **who) == {P0: told}
+        assert coordinator.stage("g", {P0: 1}, version, **who) == {P0: expected}
 
 
-def test_who_could_be_checked_is_counted(coordinator):
+def test_commits_are_counted_by_whether_the_member_could_be_checked(coordinator):
     live_group(coordinator, "g")
     for version, who in [(0, NOBODY), (2, NOBODY), (3, NOBODY), (5, RIGHT), (5, {**RIGHT, "member_id": "stranger"})]:
         coordinator.stage("g", {P0: 1}, version, **who)
@@ -229,7 +229,7 @@ def test_who_could_be_checked_is_counted(coordinator):
 
 
 @pytest.mark.parametrize("has_members", [True, False])
-def test_a_server_may_refuse_whoever_cannot_be_checked(has_members):
+def test_a_setting_refuses_commits_that_name_no_member(has_members):
     coordinator = OffsetCoordinator(fencing_require_member=True)
     coordinator.topics.add("topic", 4)
     if has_members:
@@ -256,10 +256,10 @@ def test_a_producer_is_forgotten_a_day_after_its_last_transaction(coordinator):
     assert coordinator.state.offsets.pending.known == {}
 
 
-# --- what is told of it -------------------------------------------------------------------------------------------------
+# --- events -----------------------------------------------------------------------------------------------------------
 
 
-def test_every_decision_is_told_to_the_event_log_with_its_producer():
+def test_every_decision_has_an_event_with_its_producer():
     coordinator = OffsetCoordinator(coordinator_events="all")
     coordinator.topics.add("topic", 4)
     live_group(coordinator, "g")
@@ -269,11 +269,11 @@ def test_every_decision_is_told_to_the_event_log_with_its_producer():
     coordinator.stage("g", {P0: 4}, producer=Producer(7, -1), **RIGHT)
     coordinator.verification.refusing = ErrorCode.INVALID_TXN_STATE
     coordinator.stage("g", {P0: 5, ("topic", 9): 5}, **RIGHT)
-    told = [event.value for event in coordinator.shards[0].events]
-    assert [(value.transactional_id, value.producer_id, value.member_id) for value in told] == [
+    values = [event.value for event in coordinator.shards[0].events]
+    assert [(value.transactional_id, value.producer_id, value.member_id) for value in values] == [
         ("tx-7", 7, MEMBER), ("tx-7", 7, "stranger"), ("tx-7", 7, MEMBER), ("tx-7", 7, MEMBER), ("tx-7", 7, MEMBER),
     ]  # fmt: skip
-    assert [value.error_code for value in told] == [
+    assert [value.error_code for value in values] == [
         OK, ErrorCode.UNKNOWN_MEMBER_ID, OK, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE,
     ]  # fmt: skip
     assert [
@@ -282,7 +282,7 @@ def test_every_decision_is_told_to_the_event_log_with_its_producer():
             for topic in value.topics
             for each in topic.partitions
         ]
-        for value in told
+        for value in values
     ] == [
         [(0, 1, OK)],
         [(0, 2, ErrorCode.UNKNOWN_MEMBER_ID)],

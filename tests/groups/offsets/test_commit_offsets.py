@@ -148,7 +148,7 @@ def test_partitions_that_do_not_exist_lead_the_answer(coordinator):
     assert coordinator.fetch("g") == {("other", 0): 1, P0: 1, P1: 1}
 
 
-def test_a_topic_is_judged_before_its_group(coordinator):
+def test_topics_are_checked_before_the_group(coordinator):
     live_group(coordinator, "g")
     answer = coordinator.commit("g", {("nowhere", 0): 1}, member_id="nobody", generation=99)
     assert answer == {("nowhere", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -216,7 +216,7 @@ def test_v10_says_so_when_only_the_partition_is_unknown(coordinator):
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_every_version_is_spoken(coordinator, version):
+def test_every_version_is_supported(coordinator, version):
     topic_id = coordinator.topics.topic_id("topic")
     named = {"topic_id": topic_id} if version >= 10 else {"name": "topic"}
     answer = coordinator.ask(
@@ -239,7 +239,7 @@ def test_the_record_is_version_4_with_the_topics_id_and_no_group_record_is_writt
     assert record.value.topic_id == coordinator.topics.topic_id("topic")
 
 
-def test_a_retention_of_its_own_is_written_in_version_1(coordinator):
+def test_a_commit_with_its_own_retention_is_written_in_version_1(coordinator):
     commit_one(coordinator, version=2, retention_time_ms=60_000)
     (record,) = coordinator.records()
     assert (record.value_version, record.value.expire_timestamp) == (1, coordinator.now_ms + 60_000)

@@ -1,4 +1,4 @@
-"""OffsetDelete, DeleteGroups and deleted topics: what may go, and what is left."""
+"""OffsetDelete, DeleteGroups and deleted topics: what may be deleted, and what is left."""
 
 import pytest
 
@@ -73,7 +73,7 @@ def test_a_live_group_of_another_type_refuses(coordinator, state):
 
 
 @pytest.mark.parametrize("protocol_type", ["consumer", "connect"])
-def test_an_empty_group_of_any_type_lets_go(coordinator, protocol_type):
+def test_offsets_of_an_empty_group_of_any_type_are_deleted(coordinator, protocol_type):
     emptied_group(coordinator, "g", protocol_type=protocol_type)
     coordinator.commit("g", {P0: 1})
     assert codes(coordinator.delete_offsets("g", [P0])) == {P0: OK}
@@ -127,7 +127,7 @@ def test_a_deleted_group_stays_deleted(coordinator):
     assert coordinator.state.by_id == {}
 
 
-def test_a_deleted_group_can_be_used_anew(coordinator):
+def test_a_deleted_group_can_be_used_again(coordinator):
     coordinator.commit("g", {P0: 1})
     coordinator.delete_groups("g")
     coordinator.commit("g", {P1: 2})
@@ -155,7 +155,7 @@ def test_a_refusal_names_every_group(coordinator):
 # --- deleted topics ---------------------------------------------------------------------------------------------------
 
 
-def test_offsets_go_with_their_topic(coordinator):
+def test_offsets_are_deleted_with_their_topic(coordinator):
     coordinator.commit("g", {P0: 1, P1: 1, OTHER: 2})
     coordinator.commit("h", {P0: 1})
     topic_id = coordinator.topics.topic_id("topic")
@@ -177,7 +177,7 @@ def test_offsets_of_a_new_topic_of_the_same_name_stay(coordinator):
 # --- pending offsets --------------------------------------------------------------------------------------------------
 
 
-def test_a_pending_offset_is_taken_back_with_the_committed_one_and_its_marker_brings_nothing(coordinator):
+def test_a_pending_offset_is_deleted_too_and_its_marker_has_no_effect(coordinator):
     coordinator.commit("g", {P0: 1})
     coordinator.stage("g", {P0: 2, P1: 3})
     assert codes(coordinator.delete_offsets("g", [P0])) == {P0: OK}
@@ -192,7 +192,7 @@ def test_a_simple_group_outlives_its_last_pending_offset_too(coordinator):
     assert set(coordinator.state.by_id) == {"g"}
 
 
-def test_a_group_with_pending_offsets_is_deleted_and_they_with_it(coordinator):
+def test_a_group_is_deleted_with_its_pending_offsets(coordinator):
     coordinator.commit("g", {P0: 1})
     coordinator.stage("g", {P0: 2, P1: 3})
     assert coordinator.delete_groups("g") == [("g", OK)]
@@ -203,7 +203,7 @@ def test_a_group_with_pending_offsets_is_deleted_and_they_with_it(coordinator):
     assert coordinator.state.by_id == {}
 
 
-def test_pending_offsets_of_a_deleted_topic_go_and_those_of_its_namesake_stay(coordinator):
+def test_pending_offsets_of_a_deleted_topic_are_deleted_but_not_of_its_namesake(coordinator):
     old = coordinator.topics.topic_id("topic")
     coordinator.stage("g", {P0: 1, OTHER: 1})
     coordinator.topics.add("topic", 4, topic_id=(77).to_bytes(16, "big"))

@@ -1,4 +1,4 @@
-"""Expiry: what may go, when, and what never does. One retention is 7 days, one check 10 minutes, as in Kafka."""
+"""Expiry: which offsets expire, when, and which never do. Retention is 7 days, checked every 10 minutes, as in Kafka."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def coordinator() -> OffsetCoordinator:
     return coordinator
 
 
-def test_a_simple_groups_offset_goes_a_retention_after_its_commit(coordinator):
+def test_a_simple_groups_offset_expires_a_retention_after_its_commit(coordinator):
     coordinator.commit("g", {P0: 1})
     coordinator.pass_time(RETENTION_MS - 1)
     coordinator.commit("g", {P1: 2})
@@ -32,7 +32,7 @@ def test_a_simple_groups_offset_goes_a_retention_after_its_commit(coordinator):
     assert coordinator.fetch("g") == {P1: 2}
 
 
-def test_a_group_goes_with_its_last_offset(coordinator):
+def test_a_group_is_deleted_with_its_last_offset(coordinator):
     coordinator.commit("g", {P0: 1})
     coordinator.pass_time(RETENTION_MS)
     assert coordinator.state.by_id == {}
@@ -41,7 +41,7 @@ def test_a_group_goes_with_its_last_offset(coordinator):
     assert coordinator.state.by_id == {}
 
 
-def test_committing_again_starts_the_retention_anew(coordinator):
+def test_committing_again_restarts_the_retention(coordinator):
     coordinator.commit("g", {P0: 1})
     coordinator.pass_time(RETENTION_MS - 1)
     coordinator.commit("g", {P0: 1})
@@ -121,21 +121,21 @@ def test_nothing_expires_in_a_live_group_of_another_type(coordinator):
 
 
 @pytest.mark.parametrize(("retention_ms", "kept"), [(RETENTION_MS * 2, True), (CHECK_MS + 1, True), (CHECK_MS, False)])
-def test_an_expiry_of_its_own_replaces_the_groups_retention(coordinator, retention_ms, kept):
+def test_an_offsets_own_expiry_replaces_the_groups_retention(coordinator, retention_ms, kept):
     coordinator.commit("g", {P0: 1}, 2, retention_time_ms=retention_ms)
     coordinator.restart()
     coordinator.pass_time(CHECK_MS)
     assert coordinator.fetch("g") == ({P0: 1} if kept else {})
 
 
-def test_an_expiry_of_its_own_is_no_way_around_a_subscription(coordinator):
+def test_an_offsets_own_expiry_does_not_override_a_subscription(coordinator):
     live_group(coordinator, "g", topics=("topic",))
     coordinator.commit("g", {P0: 1}, 2, member_id=MEMBER, generation=GENERATION, retention_time_ms=1)
     coordinator.pass_time(CHECK_MS)
     assert coordinator.fetch("g") == {P0: 1}
 
 
-def test_an_empty_group_without_offsets_goes_at_the_next_check(coordinator):
+def test_an_empty_group_without_offsets_is_deleted_at_the_next_check(coordinator):
     emptied_group(coordinator, "g")
     coordinator.pass_time(CHECK_MS)
     assert coordinator.state.by_id == {}
@@ -159,7 +159,7 @@ def test_retention_and_interval_are_settings(coordinator):
     assert coordinator.fetch("g") == {}
 
 
-def test_many_offsets_go_in_several_turns_and_all_of_them_go(coordinator, monkeypatch):
+def test_many_offsets_expire_in_several_turns(coordinator, monkeypatch):
     monkeypatch.setattr(expire, "RECORDS_PER_TURN_MAX", 5)
     for group_id in ("a", "b", "c"):
         coordinator.commit(group_id, {("topic", index): 1 for index in range(4)})
@@ -170,12 +170,12 @@ def test_many_offsets_go_in_several_turns_and_all_of_them_go(coordinator, monkey
     coordinator.pass_time(0)
     assert coordinator.state.by_id == {}
     assert coordinator.state.offsets.count == 0
-    told = [fact.fields for fact in coordinator.shards[0].facts]
-    assert sum(fields["offsets"] for fields in told) == 12
-    assert sum(fields["groups"] for fields in told) == 3
+    expired = [fact.fields for fact in coordinator.shards[0].facts]
+    assert sum(fields["offsets"] for fields in expired) == 12
+    assert sum(fields["groups"] for fields in expired) == 3
 
 
-def test_a_partition_with_a_pending_offset_and_its_group_are_spared(coordinator):
+def test_a_partition_with_a_pending_offset_and_its_group_are_kept(coordinator):
     coordinator.commit("g", {P0: 1, P1: 2})
     coordinator.stage("g", {P0: 3})
     coordinator.pass_time(RETENTION_MS)
@@ -186,7 +186,7 @@ def test_a_partition_with_a_pending_offset_and_its_group_are_spared(coordinator)
     assert coordinator.state.by_id == {}
 
 
-def test_a_group_that_has_pending_offsets_only_is_spared_until_they_are_aborted(coordinator):
+def test_a_group_with_only_pending_offsets_is_kept_until_they_are_aborted(coordinator):
     coordinator.stage("g", {P0: 3})
     coordinator.pass_time(2 * RETENTION_MS)
     assert set(coordinator.state.by_id) == {"g"}
@@ -198,7 +198,7 @@ def test_a_group_that_has_pending_offsets_only_is_spared_until_they_are_aborted(
     assert coordinator.state.by_id == {}
 
 
-def test_the_retention_of_a_transactions_offset_counts_from_its_commit_not_from_its_marker(coordinator):
+def test_a_transactions_offset_expires_by_its_commit_not_by_its_marker(coordinator):
     coordinator.stage("g", {P0: 3})
     coordinator.pass_time(RETENTION_MS)
     coordinator.end("g", commits=True)

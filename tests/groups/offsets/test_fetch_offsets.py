@@ -1,4 +1,4 @@
-"""OffsetFetch: what is answered for offsets that are there, and for those that are not."""
+"""OffsetFetch: the answers for offsets that exist and for those that do not."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_an_unknown_group_has_no_offsets_and_no_error(coordinator):
     assert coordinator.fetch("nobody", [P0]) == {P0: -1}
 
 
-def test_a_batch_is_answered_in_the_order_asked_whatever_the_shards():
+def test_a_batch_is_answered_in_the_order_of_the_request_whatever_the_shards():
     coordinator = OffsetCoordinator(shards=5)
     coordinator.topics.add("topic", 1)
     names = [f"group-{number}" for number in range(20)]
@@ -66,7 +66,7 @@ def test_a_batch_is_answered_in_the_order_asked_whatever_the_shards():
     assert offsets == [*([number] for number in reversed(range(20))), [], [3]]
 
 
-def test_a_group_asked_twice_gets_two_answers(coordinator):
+def test_a_group_requested_twice_is_answered_twice(coordinator):
     asked = [Group("g", topics=[Topics("topic", partition_indexes=[0])]), Group("g", topics=[])]
     answer = coordinator.ask("OffsetFetch", 8, groups=asked)
     assert [len(group.topics) for group in answer.groups] == [1, 0]
@@ -76,7 +76,7 @@ def test_a_batch_of_nothing_is_answered_with_nothing(coordinator):
     assert coordinator.ask("OffsetFetch", 8, groups=[]).groups == []
 
 
-def test_v10_knows_topics_by_id_and_names_unknown_ones_last(coordinator):
+def test_v10_names_topics_by_id_and_unknown_ones_last(coordinator):
     known, unknown, zero = coordinator.topics.topic_id("topic"), b"u" * 16, bytes(16)
     topics = [Topics(topic_id=each, partition_indexes=[0]) for each in (unknown, known, zero)]
     (group,) = coordinator.ask("OffsetFetch", 10, groups=[Group("g", topics=topics)]).groups
@@ -89,7 +89,7 @@ def test_v10_knows_topics_by_id_and_names_unknown_ones_last(coordinator):
     ]
 
 
-def test_v10_cannot_list_a_topic_that_is_no_more(coordinator):
+def test_v10_cannot_list_a_deleted_topic(coordinator):
     coordinator.topics.add("other", 1)
     coordinator.commit("g", {("other", 0): 5})
     topic_id = coordinator.topics.topic_id("topic")

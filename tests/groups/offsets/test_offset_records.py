@@ -1,4 +1,4 @@
-"""The records of a commit: their bytes and what they do to the state are those of the single records."""
+"""The records of a commit, as one object, have the bytes and the effect of single records."""
 
 import pytest
 from hypothesis import given
@@ -35,7 +35,7 @@ requests = st.builds(OffsetCommitRequest, group_id=st.text(max_size=20), topics=
 
 @pytest.mark.parametrize("expire_ms", [None, 9_000])
 @given(request=requests)
-def test_they_are_the_bytes_and_the_state_of_the_single_records(expire_ms, request):
+def test_bytes_and_state_are_those_of_single_records(expire_ms, request):
     answer, records, is_partly_refused = validate_partitions(request, ANSWERS, 256, 1_000, expire_ms)
     assert isinstance(records, Records)
     assert len(records) == len(list(records))
@@ -54,7 +54,7 @@ def test_they_are_the_bytes_and_the_state_of_the_single_records(expire_ms, reque
 
 
 @given(request=requests)
-def test_what_is_read_back_is_what_the_state_holds(request):
+def test_decoding_gives_what_the_state_holds(request):
     _, records, _ = validate_partitions(request, ANSWERS, 4_096, 1_000, None)
     for record, (key, value) in zip(records, records.encoded(), strict=True):
         assert SERDE.decode(key, value) == record

@@ -1,4 +1,4 @@
-"""Random histories of transactions over offsets, on a shard with a log and a disk, beside Kafka's rule told naively.
+"""Random histories of transactions over offsets, on a shard with a log and a disk, beside a naive model of Kafka's rule.
 
 nothing is fetched that was not committed, and nothing that was committed is lost
 `require_stable` waits for what is undecided, and for nothing else
@@ -52,16 +52,16 @@ STEPS = st.one_of(
 
 @dataclass
 class Decided:
-    """Something that the shard decided, and how many records it made."""
+    """A decision of the shard, and how many records it wrote."""
 
-    asker: ReplyTarget
+    target: ReplyTarget
     records: int
     verb: str
     arguments: tuple[Any, ...]
 
 
 class Meaning:
-    """What a log means, by Kafka's rule: every offset bears the place of its record, and the later record counts."""
+    """The meaning of a log by Kafka's rule: every offset has the place of its record, and the later record wins."""
 
     def __init__(self) -> None:
         self.place = 0
@@ -98,7 +98,7 @@ class Meaning:
 
 
 class ForgetfulWorld(ShardWorld):
-    """Compaction takes tombstones and markers as soon as it may, and not a day later."""
+    """Compaction removes tombstones and markers as soon as it may, and not a day later."""
 
     def log_settings(self) -> LogSettings:
         return replace(super().log_settings(), delete_retention_ms=0)
@@ -113,19 +113,19 @@ class History:
         self.next_offset = 0
         self.epochs = dict.fromkeys(PRODUCERS, 0)
 
-    # --- what is asked ------------------------------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------------------------
 
     def ask(self, operation: Any, request: Any, version: int = 8) -> tuple[ReplyTarget, int]:
         before = self.world.shard._offset_written
-        asker = ReplyTarget(request)
-        asker.api_version = version
-        self.world.shard.submit(operation, asker)
-        return asker, self.world.shard._offset_written - before
+        target = ReplyTarget(request)
+        target.api_version = version
+        self.world.shard.submit(operation, target)
+        return target, self.world.shard._offset_written - before
 
     def decide(self, asked: tuple[ReplyTarget, int], verb: str, *arguments: Any) -> None:
-        asker, records = asked
+        target, records = asked
         if records:
-            self.decided.append(Decided(asker, records, verb, arguments))
+            self.decided.append(Decided(target, records, verb, arguments))
             self.meaning.take(verb, arguments)
 
     def offset(self) -> int:
@@ -156,13 +156,13 @@ class History:
         self.decide(asked, "stage", producer, partitions, offset)
 
     def commit_of_the_transaction_before(self, producer: int, partitions: list[int]) -> None:
-        """Delayed on its way until its transaction had ended; as long as the log says that it has."""
+        """A request that arrives after its transaction has ended, as far as the log knows that."""
         if self.forgetful or self.meaning.markers.get(producer, -1) < self.epochs[producer]:
             return
-        asker, records = self.staged(producer, self.epochs[producer] - 1, partitions, -99)
+        target, records = self.staged(producer, self.epochs[producer] - 1, partitions, -99)
         assert not records
         self.world.settle()
-        (refused,) = asker.answers
+        (refused,) = target.answers
         assert isinstance(refused, KafkaError)
         assert refused.code is ErrorCode.INVALID_PRODUCER_EPOCH
 
@@ -173,7 +173,7 @@ class History:
         self.decide(self.ask(write_marker, marker), "end", producer, epoch, commits)
 
     def marker_again(self, producer: int, commits: bool) -> None:
-        """Sent twice: it must not end the transaction that has begun since (the first protocol cannot tell)."""
+        """A marker sent twice must not end the transaction that began meanwhile (undetectable in the first protocol)."""
         epoch = self.meaning.markers.get(producer)
         if epoch is None or (not BUMPS[producer] and self.meaning.pending.get(producer)):
             return
@@ -190,7 +190,7 @@ class History:
     def delete_group(self) -> None:
         self.decide(self.ask(delete_groups, ["g"]), "take_back", list(PARTITIONS))
 
-    # --- what happens to the shard ------------------------------------------------------------------------------------
+    # --- failures ------------------------------------------------------------------------------------
 
     def turn(self) -> None:
         self.world.turn()
@@ -219,7 +219,7 @@ class History:
         self.restart(lambda: self.world.disk.crash(Random(seed)))
 
     def restart(self, how: Any) -> None:
-        acknowledged = max((n for n, each in enumerate(self.decided, 1) if each.asker.answers), default=0)
+        acknowledged = max((n for n, each in enumerate(self.decided, 1) if each.target.answers), default=0)
         self.world.restart(how)
         left, survived = self.world.shard.log.end_offset, 0
         while left > 0:
@@ -235,16 +235,16 @@ class History:
             if BUMPS[producer]:
                 self.epochs[producer] = self.meaning.markers.get(producer, 0)
 
-    # --- what holds always --------------------------------------------------------------------------------------------
+    # --- invariants --------------------------------------------------------------------------------------------
 
-    def what_the_group_is_told_is_what_the_log_means(self) -> None:
+    def responses_agree_with_the_log(self) -> None:
         for require_stable in (False, True):
             topic = OffsetFetchRequest.OffsetFetchRequestTopic("t", list(PARTITIONS))
             request = OffsetFetchRequest("g", [topic], require_stable=require_stable)
             result = fetch(self.world.shard.state, request, ReplyTarget(request), 0)
-            told = {each.partition_index: each for each in result.reply.topics[0].partitions}
+            answered = {each.partition_index: each for each in result.reply.topics[0].partitions}
             for partition in PARTITIONS:
-                offset, error = told[partition].committed_offset, told[partition].error_code
+                offset, error = answered[partition].committed_offset, answered[partition].error_code
                 if require_stable and partition in self.meaning.unstable:
                     assert (offset, error) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
                 else:
@@ -272,12 +272,12 @@ class History:
 @example(
     [("stage", 1, [0]), ("stage", 2, [0]), ("stage", 1, [0]), ("end", 2, True), ("kill",), ("end", 1, True)], False
 )
-def test_any_history_of_transactions_is_what_its_log_means(steps: list[tuple[Any, ...]], forgetful: bool) -> None:
+def test_any_history_of_transactions_means_what_its_log_means(steps: list[tuple[Any, ...]], forgetful: bool) -> None:
     history = History(forgetful=forgetful)
     for verb, *arguments in steps:
         getattr(history, verb)(*arguments)
-        history.what_the_group_is_told_is_what_the_log_means()
+        history.responses_agree_with_the_log()
         history.a_group_is_there_while_it_has_offsets_if_only_pending_ones()
         history.what_is_remembered_is_what_is_pending()
     history.kill()
-    history.what_the_group_is_told_is_what_the_log_means()
+    history.responses_agree_with_the_log()

@@ -1,4 +1,4 @@
-"""Records of offsets: any order, missing siblings, and what a compaction leaves, all give the same state."""
+"""Replay of offset records: any order, missing neighbours, and what compaction leaves give the same state."""
 
 import tracemalloc
 
@@ -47,7 +47,7 @@ def test_an_offset_of_an_unknown_group_makes_a_simple_one():
     assert (group.state, group.protocol_type, group.stored) == (State.EMPTY, None, None)
 
 
-def test_tombstones_of_the_unknown_are_passed_over():
+def test_tombstones_of_unknown_offsets_are_ignored():
     groups = loaded(offset_commit_tombstone("g", "topic", 0), group_metadata_tombstone("g"))
     assert (groups.by_id, groups.offsets.by_group, groups.offsets.count) == ({}, {}, 0)
 
@@ -58,14 +58,14 @@ def test_a_groups_tombstone_leaves_its_offsets_with_a_simple_group():
     assert groups.by_id["g"].stored is None
 
 
-def test_a_simple_group_goes_with_its_last_offset():
+def test_a_simple_group_ends_with_its_last_offset():
     groups = loaded(committed(), committed(partition=1), offset_commit_tombstone("g", "topic", 0))
     assert "g" in groups.by_id
     groups.replay(offset_commit_tombstone("g", "topic", 1))
     assert groups.by_id == {}
 
 
-def test_a_group_with_a_record_does_not_go_with_its_last_offset():
+def test_a_group_with_a_record_does_not_end_with_its_last_offset():
     groups = loaded(new_group_metadata("g", 5), committed(), offset_commit_tombstone("g", "topic", 0))
     assert "g" in groups.by_id
 
@@ -99,7 +99,7 @@ def test_records_of_an_ancient_kafka_are_read():
 
 
 def test_an_offset_takes_little_memory():
-    """As they come from a log: under 400 bytes each, all in all, so 100,000 fit in 40 MB."""
+    """An offset loaded from a log takes less than 400 bytes in all, so 100,000 fit in 40 MB."""
     count, serde = 10_000, Serde(CODEC, KEYS)
     lines = [
         serde.encode(committed(f"group-{number // 100}", f"topic-{number % 10}", number % 100 // 10, 1 << 40 | number))
