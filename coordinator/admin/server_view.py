@@ -14,7 +14,7 @@ from coordinator.transactions.machine import TransactionMachine
 
 
 class ServerView(Protocol):
-    """The running server (server.py), as the admin routes see it."""
+    """The running server (server/composition.py), as the admin routes see it."""
 
     @property
     def groups(self) -> Router[GroupMachine]: ...
