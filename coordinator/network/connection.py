@@ -23,7 +23,7 @@ from typing import Any, cast
 
 from coordinator.api.dispatch import NO_CACHED_REQUEST, Dispatcher, RefusedFrame
 from coordinator.api.exchange import NO_TEMPLATE, Exchange, Parts, RequestTemplate
-from coordinator.network.flow_control import Event, FlowControl
+from coordinator.network.flow_control import FlowControl, FlowEvent
 from coordinator.network.log_once import LogOncePerClient
 from coordinator.protocol.frame import FrameError, FrameSplitter
 from coordinator.runtime.memory import COUNTED_BYTES, Memory
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/unknown"
         if not self._admit(self):
-            self._flow.on(Event.CLOSE)
+            self._flow.on(FlowEvent.CLOSE)
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -170,12 +170,12 @@ class Connection(asyncio.Protocol):
             self._handle(frames)
         elif frames:
             self._backlog.extend(frames)
-            self._update_reading(Event.BACKLOG)
+            self._update_reading(FlowEvent.BACKLOG)
         if splitter.rest or self._reserved_bytes:
             self._reserve_memory(frame_arrived=bool(frames))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        self._flow.on(Event.LOST)
+        self._flow.on(FlowEvent.LOST)
         for exchange in self._queue:
             exchange.abandon()
         self._queue.clear()
@@ -189,12 +189,12 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.full_since_ms = self._now_ms()
-        self._update_reading(Event.BUFFER_FULL)
+        self._update_reading(FlowEvent.BUFFER_FULL)
 
     def resume_writing(self) -> None:
         if self._flow.is_open:
             self.full_since_ms = None
-        self._update_reading(Event.BUFFER_DRAINED)
+        self._update_reading(FlowEvent.BUFFER_DRAINED)
         self._release_sent()
         self._resume()
 
@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol):
         """Closes once the responses given so far are sent; a sweep aborts it if its client does not read them."""
         self._write()
         if self._transport is not None and self._flow.is_open:
-            self._flow.on(Event.CLOSE)
+            self._flow.on(FlowEvent.CLOSE)
             self._may_have_to_wait = True
             self.closed_by = by
             if self.full_since_ms is None:
@@ -295,7 +295,7 @@ class Connection(asyncio.Protocol):
         except RefusedFrame as error:
             self.refuse(str(error))
         if self._backlog or len(queue) >= in_flight_max:
-            self._update_reading(Event.BACKLOG)
+            self._update_reading(FlowEvent.BACKLOG)
 
     def _must_wait(self) -> bool:
         """Whether the next frame must wait, now that the responses given so far have been written."""
@@ -318,7 +318,7 @@ class Connection(asyncio.Protocol):
                 self._memory.give_back(self._backlog_bytes)
                 self._backlog_bytes = 0
             if len(self._queue) < self._in_flight_max:
-                self._update_reading(Event.CAUGHT_UP)
+                self._update_reading(FlowEvent.CAUGHT_UP)
 
     def _write(self) -> None:
         """Writes the responses at the head of the queue."""
@@ -345,7 +345,7 @@ class Connection(asyncio.Protocol):
 
     # --- flow control -------------------------------------------------------------------------------------------------
 
-    def _update_reading(self, event: Event) -> None:
+    def _update_reading(self, event: FlowEvent) -> None:
         """Reports the event to flow control, and pauses or resumes the transport."""
         flow, transport = self._flow, self._transport
         was_reading = flow.is_reading
@@ -377,12 +377,12 @@ class Connection(asyncio.Protocol):
             self._reserved_bytes = size
         else:
             self._memory.wait(self._on_memory_available)
-            self._update_reading(Event.NO_MEMORY)
+            self._update_reading(FlowEvent.NO_MEMORY)
 
     def _on_memory_available(self) -> None:
         """Reads a large frame on; it has as much time to arrive as if it began now."""
         self._seen = (self._now_ms(), self.requests, True)
-        self._update_reading(Event.MEMORY_AVAILABLE)
+        self._update_reading(FlowEvent.MEMORY_AVAILABLE)
         self._reserve_memory(frame_arrived=False)
 
     def _release_sent(self) -> None:
