@@ -10,7 +10,7 @@ from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.statistics import Statistics
 from coordinator.topics.engine import Topics
-from coordinator.transactions.transactions import Transactions
+from coordinator.transactions.machine import TransactionMachine
 
 
 class ServerView(Protocol):
@@ -19,7 +19,7 @@ class ServerView(Protocol):
     @property
     def groups(self) -> Router[GroupMachine]: ...
     @property
-    def transactions(self) -> Router[Transactions]: ...
+    def transactions(self) -> Router[TransactionMachine]: ...
     @property
     def shards(self) -> Sequence[Shard[Any]]:
         """The shards of groups and of transactions."""

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from coordinator.groups.consumer.group import ConsumerGroup, find_consumer_group, join_key, session_key, sync_key
 from coordinator.groups.consumer.member import ConsumerMember
-from coordinator.groups.consumer.reconcile import Owned
 from coordinator.groups.consumer.soft_state import CachedHeartbeat
 from coordinator.groups.consumer.static_members import join
 from coordinator.groups.consumer.subscription import refresh_timer
@@ -27,7 +26,7 @@ from coordinator.groups.epochs.heartbeat import (
     refused_facts,
 )
 from coordinator.groups.epochs.leave import leave
-from coordinator.groups.epochs.member import JOINING_EPOCH, LEAVING_EPOCH, PartitionEpochs
+from coordinator.groups.epochs.member import JOINING_EPOCH, LEAVING_EPOCH, Owned, PartitionEpochs
 from coordinator.groups.epochs.membership import fence_size, short_id
 from coordinator.groups.events import acknowledged, delivered
 from coordinator.groups.state import Groups

@@ -29,8 +29,9 @@ from coordinator.groups.consumer.group import (
     sync_key,
 )
 from coordinator.groups.consumer.member import ConsumerMember, MemberState
-from coordinator.groups.consumer.reconcile import Owned, reconcile
+from coordinator.groups.consumer.reconcile import reconcile
 from coordinator.groups.consumer.subscription import check_regex, follow, metadata_hash, refresh_timer, topic_ids
+from coordinator.groups.epochs.member import Owned
 from coordinator.groups.epochs.update import MemberTimers, ModernUpdate, RecordTypes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups

@@ -5,7 +5,7 @@ adds its subscription or its tasks to this base (Kafka: `ModernGroupMember`, `St
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,6 +16,8 @@ LEAVING_FOR_A_WHILE_EPOCH = -2
 
 PartitionEpochs = Mapping[bytes, Mapping[int, int]]
 """Topic id -> partition -> the epoch at which the member was given it (KIP-1251). No topic is empty."""
+Owned = Iterable[tuple[bytes, Iterable[int]]] | None
+"""The partitions that a member says it owns, by topic id; None: it does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

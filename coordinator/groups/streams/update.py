@@ -23,7 +23,7 @@ Kafka: the second half of `GroupMetadataManager.streamsGroupHeartbeat`, with `ma
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from coordinator.groups.consumer.subscription import topics_hash
+from coordinator.groups.epochs.metadata_hash import topics_hash
 from coordinator.groups.epochs.update import MemberTimers, ModernUpdate, RecordTypes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
