@@ -46,15 +46,15 @@ class ConnectionLimits:
 
 
 class Closed(StrEnum):
-    """Why a connection ended, as a label of the metrics: a fixed set, without anything that a client sent."""
+    """Why a connection ended. The values are labels of a metric, so they are a fixed set and do not change."""
 
     PEER = "peer"
     """The client or the network closed it."""
     FRAME = "frame too large or malformed"
     REQUEST = "request refused"
     """It has no response: an unknown API, an unsupported version, a malformed body."""
-    STALLED = "frame incomplete in time"
-    UNREAD = "responses not read in time"
+    STALLED = "frame not whole in time"
+    UNREAD = "answers not read in time"
     IDLE = "idle"
     STOPPING = "stopping"
 
@@ -67,7 +67,7 @@ class Turn:
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon = call_soon
         self.ready: list[Connection] = []
-        """Whoever adds the first connection calls `begin`."""
+        """The caller that adds the first connection calls `begin`."""
 
     def begin(self) -> None:
         self._call_soon(self.flush)
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
             return
         self.requests += len(frames)
         if self._flow.is_reading:
-            self._handle(frames)
+            self._dispatch_frames(frames)
         elif frames:
             self._backlog.extend(frames)
             self._update_reading(FlowEvent.BACKLOG)
@@ -261,10 +261,10 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, reason: str, by: Closed = Closed.REQUEST) -> None:
         """Closes, and logs the reason once per client and reason."""
-        who = self.client_id or "unknown"
+        client = self.client_id or "unknown"
         self._once.warn(
-            (self.client_host, who, reason),
-            'event=connection_closed client=%s host=%s reason="%s"', who, self.client_host, reason,
+            (self.client_host, client, reason),
+            'event=connection_closed client=%s host=%s reason="%s"', client, self.client_host, reason,
         )  # fmt: skip
         self.close(by)
 
@@ -281,7 +281,7 @@ class Connection(asyncio.Protocol):
             self._seen = (now_ms, self.requests, is_begun)
         return now_ms - since_ms, is_begun
 
-    def _handle(self, frames: list[bytes]) -> None:
+    def _dispatch_frames(self, frames: list[bytes]) -> None:
         """Handles frames in order, as far as flow control lets it; the rest goes to the backlog, which is empty before."""
         queue, dispatch, in_flight_max = self._queue, self._dispatch, self._in_flight_max
         coming = iter(frames)
@@ -305,14 +305,14 @@ class Connection(asyncio.Protocol):
             held = self._held = None
         flow = self._flow
         self._may_have_to_wait = held is not None or bool(self._counted_bytes) or not flow.is_open
-        return len(self._queue) >= self._in_flight_max or held is not None or not flow.can_handle
+        return len(self._queue) >= self._in_flight_max or held is not None or not flow.can_dispatch
 
     def _resume(self) -> None:
         """Handles the backlog after responses have left, unless the client does not read them; reads on when it can."""
-        if self._backlog and self._flow.can_handle:
+        if self._backlog and self._flow.can_dispatch:
             frames = list(self._backlog)
             self._backlog.clear()
-            self._handle(frames)
+            self._dispatch_frames(frames)
         if not self._backlog:
             if self._backlog_bytes:
                 self._memory.give_back(self._backlog_bytes)

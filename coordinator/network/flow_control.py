@@ -150,7 +150,7 @@ class FlowControl:
         self.is_blocked = False
 
     @property
-    def can_handle(self) -> bool:
+    def can_dispatch(self) -> bool:
         """Whether requests may be handled: the connection is open, and its client reads the responses."""
         return self.is_open and not self.is_blocked
 

@@ -82,7 +82,7 @@ def test_the_flags_say_what_the_state_allows(state):
     assert flow.is_reading is (state is FlowState.READING)
     assert flow.is_starved is ("STARVED" in reasons(state))
     assert flow.is_blocked is ("BLOCKED" in reasons(state))
-    assert flow.can_handle is (flow.is_open and not flow.is_blocked)
+    assert flow.can_dispatch is (flow.is_open and not flow.is_blocked)
 
 
 @pytest.mark.parametrize(
