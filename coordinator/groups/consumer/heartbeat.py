@@ -182,7 +182,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Owned:
 def _merge_request(
     old: ConsumerMember, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerMember:
-    """The member with what the request says about it; the same object if nothing is new."""
+    """The member with the metadata of the request; the same object if they are not new."""
     changes: dict[str, object] = {}
     if request.instance_id is not None and request.instance_id != old.instance_id:
         changes["instance_id"] = request.instance_id
@@ -208,7 +208,7 @@ def _merge_request(
 
 
 def _check(groups: Groups, request: ConsumerGroupHeartbeatRequest, api_version: int) -> None:
-    """Refuses what no state makes right. Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """Refuses requests that are invalid in every state. Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if not request.member_id and (
         api_version >= MEMBER_ID_REQUIRED_SINCE or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH

@@ -1,4 +1,4 @@
-"""What the members of a consumer group subscribe to: topics by name, and by pattern.
+"""The subscriptions of a consumer group's members: topics by name, and by pattern.
 
 Names are resolved to topics when they are needed. For all topics of a group together the log holds one number, the *metadata
 hash*: a hash of the hashes of the subscribed topics that exist (id, name, partitions), in the order of their names. When a
