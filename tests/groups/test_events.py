@@ -171,15 +171,15 @@ def test_every_policy_refuses_strangers_and_none_judges_an_unsupported_version()
 
 
 def test_the_setting_selects_the_events():
-    told = {}
+    events = {}
     for setting in ("all", "refused", "none"):
         coordinator = OffsetCoordinator(coordinator_events=setting)
         coordinator.topics.add("t", 1)
         coordinator.commit("g", {("t", 0): 5})
         coordinator.commit("g", {("t", 0): 6, ("t", 1): 6})
         coordinator.commit("g", {("t", 0): 7}, member_id="m", generation=1)
-        told[setting] = [next(iter(offsets(record.value).values()))[0] for record in coordinator.shards[0].events]
-    assert told == {"all": [5, 6, 7], "refused": [6, 7], "none": []}
+        events[setting] = [next(iter(offsets(record.value).values()))[0] for record in coordinator.shards[0].events]
+    assert events == {"all": [5, 6, 7], "refused": [6, 7], "none": []}
 
 
 # --- members ----------------------------------------------------------------------------------------------------------
@@ -233,8 +233,8 @@ def test_requests_under_an_old_identity_are_events(static):
     h.sync("g", "nobody", 1)
     h.join("g", "nobody")
     h.heartbeat("unheard-of", "nobody", 1)
-    told = [(each.member_id, ErrorCode(each.error_code).name, each.api) for each in h.events_of("MemberFenced")]
-    assert told == [
+    events = [(each.member_id, ErrorCode(each.error_code).name, each.api) for each in h.events_of("MemberFenced")]
+    assert events == [
         (leader, "ILLEGAL_GENERATION", "Heartbeat"),
         ("nobody", "UNKNOWN_MEMBER_ID", "SyncGroup"),
         ("nobody", "UNKNOWN_MEMBER_ID", "JoinGroup"),
@@ -410,8 +410,8 @@ def test_assignments_of_a_consumer_group_are_delivered_and_acknowledged_once():
 
 def test_giving_up_partitions_is_delivered_and_acknowledged_in_the_old_epoch():
     h = halved()
-    told = [(each.epoch, held(each)) for each in h.events_of("AssignmentDelivered") if each.member_id == "a"]
-    assert told == [(2, {"t": [0, 1, 2, 3]}), (2, {"t": [0, 1]})]
+    events = [(each.epoch, held(each)) for each in h.events_of("AssignmentDelivered") if each.member_id == "a"]
+    assert events == [(2, {"t": [0, 1, 2, 3]}), (2, {"t": [0, 1]})]
     said = [(each.epoch, held(each)) for each in h.events_of("AssignmentAcknowledged") if each.member_id == "a"]
     assert said == [(2, {"t": [0, 1, 2, 3]}), (2, {"t": [0, 1]})]
 

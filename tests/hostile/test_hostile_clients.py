@@ -160,13 +160,13 @@ def test_a_reader_that_never_reads_costs_a_bounded_memory_and_is_closed_in_time(
     values = {"max_bytes": asked_bytes, "max_wait_ms": 0, "topics": [{"topic": "events", "partitions": [partition]}]}
     fetch = frame("Fetch", 11, encode("FetchRequest", 11, values), 1, "greedy")
     metadata = frame("Metadata", 8, encode("MetadataRequest", 8, {"topics": None}), 2, "greedy")
-    before, ended = resident_bytes(server), closed(server, "responses not read in time")
+    before, ended = resident_bytes(server), closed(server, "answers not read in time")
     peak = before
     with dial(server) as greedy:
         greedy.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             greedy.sendall(fetch * 100 + metadata * 20_000)
-        while closed(server, "responses not read in time") == ended:
+        while closed(server, "answers not read in time") == ended:
             peak = max(peak, resident_bytes(server))
             honest.is_served()
     assert (peak - before) // MIB < 200
@@ -187,15 +187,15 @@ def test_vanished_and_stalled_clients_are_closed_and_active_ones_are_not(server,
 
 def test_a_byte_now_and_then_does_not_keep_a_connection(server, honest):
     """Single bytes do not count as activity; the whole frame must arrive in time."""
-    ended = closed(server, "frame incomplete in time")
+    ended = closed(server, "frame not whole in time")
     request = frame("ApiVersions", 0, b"", 1, "a name of some length")
     with dial(server) as slow, contextlib.suppress(ConnectionError):
         for byte in request:
             slow.sendall(bytes([byte]))
             time.sleep(0.2)  # the slowness under test
-            if closed(server, "frame incomplete in time") > ended:
+            if closed(server, "frame not whole in time") > ended:
                 break
-    assert closed(server, "frame incomplete in time") == ended + 1
+    assert closed(server, "frame not whole in time") == ended + 1
 
 
 def test_garbage_ends_its_connection_and_nothing_else(server, honest):
@@ -283,7 +283,7 @@ def test_many_stalled_readers_stay_within_the_memory_limit_and_small_requests_wo
         assert answer["responses"][0]["partitions"][0]["error_code"] == 0
         assert not answer["responses"][0]["partitions"][0]["records"]
         produce(link, MIB // 2, 1)  # waits until memory is available
-        assert closed(server, "responses not read in time") > 0
+        assert closed(server, "answers not read in time") > 0
         wait_until(lambda: metric(server, "coordinator_memory_held_bytes") == 0)
         answer = link.call("Fetch", 11, **fetch_of(MIB))
         assert len(answer["responses"][0]["partitions"][0]["records"]) > MIB // 2

@@ -313,7 +313,7 @@ def test_compressed_batches_are_compacted_and_stay_compressed(disk, kind):
     append(log, (b"x", b"y"))
     roll(log)
     clean_all(log, now_ms=10 * DAY)
-    assert (b"d", None) not in content(log), "the tombstone went in its time"
+    assert (b"d", None) not in content(log), "the tombstone expired"
     assert check_batch(log.read(0, 10_000)).compression == kind
 
 

@@ -48,7 +48,7 @@ def test_a_tail_torn_at_any_byte_is_cut_and_reported(cut_at):
     assert log.end_offset == 19
     report = log.recovery
     if cut_at == LAST_BATCH.start:
-        assert (report.bytes_cut, report.synced_offsets_lost) == (0, 1), "a clean cut is a loss all the same"
+        assert (report.bytes_cut, report.synced_offsets_lost) == (0, 1), "a clean cut loses the record too"
     else:
         assert (report.file, report.position, report.next_offset) == (FIRST, LAST_BATCH.start, 19)
         assert report.bytes_cut == cut_at - LAST_BATCH.start

@@ -45,7 +45,7 @@ def test_one_sync_covers_all_batches_written_during_the_last_one(disk):
         shard.write()
     assert len(shard.worker.under_way) == 1
     shard.worker.finish()
-    assert shard.durable == [1], "what was written after the sync began does not count"
+    assert shard.durable == [1], "a sync does not cover later writes"
     assert len(shard.worker.under_way) == 1
     shard.worker.finish()
     assert shard.durable == [1, 5]

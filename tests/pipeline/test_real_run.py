@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.compatibility.members import CLIENTS, Program, shared, wait_for_all
-from tests.pipeline.pipeline_rows import quick
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
 
@@ -22,11 +21,7 @@ pytest.importorskip("pyspark")
 from coordinator.pipeline import report, sources, tables
 from coordinator.pipeline.drawing import clock
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick(spark):
-    with quick(spark):
-        yield
+pytestmark = pytest.mark.usefixtures("quick_plans")
 
 
 REBALANCES = int(os.environ.get("PIPELINE_REBALANCES", "7"))

@@ -35,7 +35,7 @@ _NO_OWNERS: Mapping[int, str] = {}
 
 
 class State(StrEnum):
-    """What a consumer group is doing; follows from its epochs."""
+    """The state of a consumer group, which follows from its epochs."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -142,7 +142,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
         self.has_partition_metadata = is_there
 
     def set_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """What a pattern matches; None: it is not resolved (any more)."""
+        """Sets the topics that a pattern matches; None: it is not resolved (any more)."""
         old = self.regexes.pop(regex, None)
         if old is not None:
             for topic in old.topics:

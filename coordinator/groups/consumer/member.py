@@ -1,4 +1,4 @@
-"""A member of a consumer group (Kafka: `ConsumerGroupMember`): what it said about itself, and the partitions it holds."""
+"""A member of a consumer group (Kafka: `ConsumerGroupMember`): its metadata, and the partitions it holds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicPart:
-    """What only a member that speaks the classic protocol to a consumer group has."""
+    """The additional state of a member that speaks the classic protocol to a consumer group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -41,7 +41,7 @@ class ClassicPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember(ModernMember):
-    """A member: first what it said about itself (record type 5), then what it holds (type 8)."""
+    """A member: first its metadata (record type 5), then its holdings (type 8)."""
 
     topics: frozenset[str] = frozenset()
     """Names it subscribes to."""

@@ -1,4 +1,4 @@
-"""The soft state of a consumer group: caches for heartbeats and assignors, and what its patterns were last matched against.
+"""The soft state of a consumer group: caches for heartbeats and assignors, and the state of its patterns.
 
 Who may change it, and when it is lost: epochs/soft_state.py.
 """
@@ -27,7 +27,7 @@ class CachedHeartbeat:
 
 
 class ConsumerSoftState(SoftState):
-    """What a consumer group remembers beyond its log."""
+    """The memory of a consumer group beyond its log."""
 
     __slots__ = (
         "assignor_inputs",

@@ -1,4 +1,4 @@
-"""What happens when a timer of a consumer group fires.
+"""Timers of consumer groups.
 
     consumer-session, consumer-rebalance   epochs/timeouts.py
     consumer-join        a classic member was asked to rejoin and has not done so within its rebalance timeout

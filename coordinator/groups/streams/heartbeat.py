@@ -210,7 +210,7 @@ def _to_response(tasks: Mapping[str, Iterable[int]]) -> list[_TaskIds]:
 
 
 def _merge_request(old: StreamsMember, request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsMember:
-    """The member with what the request says about it; the same object if nothing is new."""
+    """The member with the metadata of the request; the same object if they are not new."""
     endpoint = (
         None if request.user_endpoint is None else Endpoint(request.user_endpoint.host, request.user_endpoint.port)
     )
@@ -292,7 +292,7 @@ def _offsets(reported: Iterable[StreamsGroupHeartbeatRequest.TaskOffset]) -> dic
 
 
 def _check(request: StreamsGroupHeartbeatRequest) -> None:
-    """Refuses what no state makes right. Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
+    """Refuses requests that are invalid in every state. Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
     topology = request.topology
     owned = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     if topology is not None:

@@ -1,4 +1,4 @@
-"""The soft state of a streams group: its topology as the topics allow it, and what its members last reported.
+"""The soft state of a streams group: its topology as the topics allow it, and its members' last reports.
 
 Who may change it, and when it is lost: epochs/soft_state.py.
 """
@@ -37,7 +37,7 @@ class CachedHeartbeat(NamedTuple):
 
 
 class StreamsSoftState(SoftState):
-    """What a streams group remembers beyond its log."""
+    """The memory of a streams group beyond its log."""
 
     __slots__ = (
         "committers",

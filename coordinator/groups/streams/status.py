@@ -1,4 +1,4 @@
-"""The statuses of a streams group: what its members learn about it beside errors (KIP-1071)."""
+"""The statuses of a streams group, which its members receive beside errors (KIP-1071)."""
 
 from enum import IntEnum
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """Consumer groups in miniature: a shard (groups/harness.py), and clients that behave like Kafka's.
 
 `Modern` speaks the consumer protocol: it reads what it was assigned, gives up what it must give up before it says
-so, repeats everything about itself after an answer got lost, and starts anew when it is fenced. `Classic` speaks the classic
+so, repeats everything about itself after an answer got lost, and starts again when it is fenced. `Classic` speaks the classic
 protocol, eager or cooperative. Both keep what they are reading in `owned`: no two clients that the coordinator counts as
 members may read the same partition at the same time.
 """

@@ -271,7 +271,7 @@ class ConsumerHistories(RuleBasedStateMachine):
         self.epoch = epoch
         self.is_empty_classic = classic is not None and classic.state.value == "Empty"
         if group is None and (classic is None or classic.generation <= 1 or self.is_empty_classic):
-            self.seen = {}  # Another group of the same name: its epochs start anew.
+            self.seen = {}  # Another group of the same name: its epochs start again.
 
     @rule()
     def commits_are_fenced(self):

@@ -1,7 +1,7 @@
 """Streams groups in miniature: a shard (groups/harness.py), and members that behave like those of Kafka Streams.
 
 `Thread` is one of an application's threads: it sends its topology when it joins, works on what it was assigned, stops
-working before it says so, says what it has only when that changed, and starts anew when it is fenced. Threads of one process
+working before it says so, says what it has only when that changed, and starts again when it is fenced. Threads of one process
 share a process id. What each works on is in `active` and `copies`: no two threads that the coordinator counts as members may
 process the same task, and no two of one process may have the same task at all.
 """
