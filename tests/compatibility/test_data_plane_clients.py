@@ -191,7 +191,7 @@ def test_a_topic_that_is_compacted_keeps_the_last_of_each_key(server, admin, fre
     assert future.result(WITHIN_S)["cleanup.policy"].value == "compact"
 
 
-def test_everything_is_there_after_a_kill(coordinator_process):
+def test_topics_configs_and_records_survive_a_kill(coordinator_process):
     own = coordinator_process()
     admin = AdminClient({"bootstrap.servers": own.bootstrap, **QUIET})
     admin.create_topics([NewTopic("t", 1, 1)])["t"].result(WITHIN_S)

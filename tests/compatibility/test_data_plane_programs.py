@@ -119,7 +119,7 @@ def test_an_admin_operation_reports_its_error(admin, topic, fresh):
 
 
 @pytest.mark.parametrize("client", PROGRAMS)
-def test_what_was_acknowledged_is_there_after_a_kill(client, coordinator_process, program_folder):
+def test_acknowledged_records_survive_a_kill(client, coordinator_process, program_folder):
     server = coordinator_process()
     program = Program(CLIENTS[client], server.bootstrap, program_folder)
     try:

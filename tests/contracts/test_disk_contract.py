@@ -17,7 +17,7 @@ def disk_and_folder(request, tmp_path):
     return disk, "/data"
 
 
-def test_what_is_appended_is_read_back_at_its_position(disk_and_folder):
+def test_appended_bytes_are_read_back_at_their_position(disk_and_folder):
     disk, folder = disk_and_folder
     file = disk.open(f"{folder}/a")
     file.append(b"one")

@@ -198,7 +198,7 @@ def test_a_byte_now_and_then_does_not_keep_a_connection(server, honest):
     assert closed(server, "frame not whole in time") == ended + 1
 
 
-def test_garbage_ends_its_connection_and_nothing_else(server, honest):
+def test_garbage_closes_only_its_own_connection(server, honest):
     chance = random.Random(9092)
     whole = frame("Heartbeat", 4, encode("HeartbeatRequest", 4, {"group_id": "g", "member_id": "m"}), 1, "c")
     samples = [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\xff" * 64]
@@ -306,7 +306,7 @@ def test_connections_up_to_the_limits_are_served_and_the_next_is_closed(coordina
         assert is_served(links.enter_context(dial(server)))
 
 
-def test_thousands_of_idle_connections_cost_little_and_delay_nobody(coordinator_process):
+def test_thousands_of_idle_connections_use_little_memory_and_delay_no_request(coordinator_process):
     """5,000 connections, or as many as this process may open."""
     count = min(5_000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - 100)
     server = coordinator_process()

@@ -89,7 +89,7 @@ def test_a_full_disk_is_reported_and_the_next_write_may_succeed(disk):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_is_full_at_the_sync_takes_back_unreported_batches(disk, number):
+def test_a_full_disk_at_the_sync_undoes_unreported_batches(disk, number):
     shard = Shard(disk)
     shard.write()
     shard.worker.finish()
