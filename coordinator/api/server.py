@@ -1,4 +1,4 @@
-"""What an API file may use of the server: one protocol, which the composition root fulfils (coordinator/server.py).
+"""What an API file may use of the server: one protocol, which the composition root fulfils (server/composition.py).
 
 An API file imports this and nothing above it. Coordinator APIs hand their request to a shard of `groups` or `transactions`;
 the others call the topics, or answer from the configuration.
