@@ -127,7 +127,7 @@ class StreamsGroup(ModernGroup[StreamsMember, TasksTuple, StreamsSoftState]):
 
     def find_committer(self, member_id: str, catalog: Catalog) -> StreamsCommitter | None:
         member = self.members.get(member_id)
-        return None if member is None else committer_of(self.soft, member, self.topology, catalog)
+        return None if member is None else committer_of(self.soft.committers, member, self.topology, catalog)
 
     def fencing_policies(self, settings: GroupSettings) -> StreamsSettings:
         return settings.streams(self.group_id)

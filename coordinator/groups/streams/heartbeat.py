@@ -158,7 +158,7 @@ def _answer(
     is_joining = request.member_epoch == JOINING_EPOCH
     before = group.members.get(new.member_id)
     if not update.emit_if_joined(new, context) and before is not None and not is_joining and _owns_all(request, before):
-        update.facts += owns_all(groups, group, committer_of(soft, before, topology, groups.catalog))
+        update.facts += owns_all(groups, group, committer_of(soft.committers, before, topology, groups.catalog))
     update.arm(session_key(update.group_id, new.member_id), settings.session_timeout_ms)
     answer = StreamsGroupHeartbeatResponse(
         member_id=new.member_id,
@@ -172,7 +172,7 @@ def _answer(
         answer.active_tasks = _to_response(new.assigned.active)
         answer.standby_tasks = _to_response(new.assigned.standby)
         answer.warmup_tasks = _to_response(new.assigned.warmup)
-        update.facts += delivered(groups, group, committer_of(soft, new, topology, groups.catalog))
+        update.facts += delivered(groups, group, committer_of(soft.committers, new, topology, groups.catalog))
     if old.user_endpoint != new.user_endpoint or (tasks_changed and new.user_endpoint is not None):
         soft.endpoint_epoch += 1
     if soft.endpoint_epoch != request.endpoint_information_epoch:
