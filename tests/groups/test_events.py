@@ -158,7 +158,7 @@ def test_revocation_epoch_accepts_an_earlier_epoch_if_nothing_was_lost_since():
     assert verdicts(h.events_of("CommitDecided")[-1]) == (REFUSES, ACCEPTS, ACCEPTS)
 
 
-def test_every_policy_refuses_strangers_and_none_judges_an_unsupported_version():
+def test_every_policy_refuses_unknown_members_and_none_judges_an_old_version():
     h = halved()
     h.commit("g", "zombie", 3, [("t", 0)])
     event = h.events_of("CommitDecided")[-1]
@@ -185,7 +185,7 @@ def test_the_setting_selects_the_events():
 # --- members ----------------------------------------------------------------------------------------------------------
 
 
-def test_classic_members_come_and_go():
+def test_joins_and_leaves_of_classic_members_have_events():
     h = GroupHarness()
     first = h.join_new_member(client_id="left-side")
     h.settle()
@@ -210,7 +210,7 @@ def test_a_silent_classic_member_expires():
     )
 
 
-def test_a_member_that_does_not_join_in_time_expires_and_was_waited_for():
+def test_a_member_that_misses_the_rebalance_expires_and_its_wait_is_recorded():
     h = GroupHarness()
     leader, late = h.stable(rebalance_ms=5_000)
     h.join("g", leader, rebalance_ms=5_000)
@@ -226,7 +226,7 @@ def test_a_member_that_does_not_join_in_time_expires_and_was_waited_for():
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_requests_under_an_old_identity_are_events(static):
+def test_fenced_requests_have_events(static):
     h = GroupHarness()
     leader, _ = h.stable(static=static)
     h.heartbeat("g", leader, 0)
@@ -257,7 +257,7 @@ def test_a_static_member_that_returns_replaces_its_old_id():
     assert (joined.member_id, joined.group_instance_id, joined.epoch) == (new_id, "i1", 1)
 
 
-def test_members_of_a_consumer_group_come_and_go():
+def test_joins_and_leaves_of_consumer_group_members_have_events():
     h = ConsumerHarness()
     a = Modern(h, "a", instance="i")
     a.beat()
@@ -289,7 +289,7 @@ def test_a_silent_consumer_member_expires_and_is_fenced_when_it_returns():
     )
 
 
-def test_a_wrong_epoch_is_an_event():
+def test_a_wrong_epoch_has_an_event():
     h = halved()
     h.beat("g", "a", 9)
     (fenced,) = h.events_of("MemberFenced")
@@ -333,7 +333,7 @@ def test_a_classic_group_that_empties_has_completed_its_rebalance():
     assert (completed.epoch, completed.members, completed.cause) == (2, 0, "a member left")
 
 
-def test_a_rebalance_of_a_consumer_group_names_whom_it_waited_for():
+def test_a_rebalance_of_a_consumer_group_names_the_members_it_waited_for():
     h = ConsumerHarness()
     a, b = Modern(h, "a"), Modern(h, "b")
     settle(h, [a], 3)
@@ -351,7 +351,7 @@ def test_a_rebalance_of_a_consumer_group_names_whom_it_waited_for():
     assert second.time_ms - second.duration_ms >= started_ms
 
 
-def test_an_epoch_that_was_overtaken_completes_with_the_one_that_overtook_it():
+def test_a_superseded_epoch_completes_together_with_its_successor():
     h = ConsumerHarness()
     members = [Modern(h, name) for name in "abc"]
     for member in members:
@@ -408,7 +408,7 @@ def test_assignments_of_a_consumer_group_are_delivered_and_acknowledged_once():
     assert len(h.events_of("AssignmentDelivered")) == len(h.events_of("AssignmentAcknowledged")) == 1
 
 
-def test_giving_up_partitions_is_delivered_and_acknowledged_in_the_old_epoch():
+def test_a_revocation_is_delivered_and_acknowledged_in_the_old_epoch():
     h = halved()
     events = [(each.epoch, held(each)) for each in h.events_of("AssignmentDelivered") if each.member_id == "a"]
     assert events == [(2, {"t": [0, 1, 2, 3]}), (2, {"t": [0, 1]})]

@@ -1,9 +1,9 @@
-"""Consumer groups in miniature: a shard (groups/harness.py), and clients that behave like Kafka's.
+"""A minimal world of consumer groups: a shard (groups/harness.py), and clients that behave like Kafka's.
 
-`Modern` speaks the consumer protocol: it reads what it was assigned, gives up what it must give up before it says
-so, repeats everything about itself after an answer got lost, and starts again when it is fenced. `Classic` speaks the classic
-protocol, eager or cooperative. Both keep what they are reading in `owned`: no two clients that the coordinator counts as
-members may read the same partition at the same time.
+`Modern` uses the consumer protocol: it reads its assigned partitions, revokes partitions before it confirms the revocation,
+sends all its fields again after a lost response, and joins again when it is fenced. `Classic` uses the classic protocol, eager
+or cooperative. Both keep the partitions that they are reading in `owned`: no two clients that the coordinator counts as members
+may read the same partition at the same time.
 """
 
 from typing import Any
@@ -219,7 +219,7 @@ class Modern:
         return request
 
     def _revoke(self) -> None:
-        """Gives up what it must give up, before it confirms it."""
+        """Revokes partitions before it confirms their revocation."""
         if self.received is not None:
             self.owned &= self.received
 
@@ -365,7 +365,7 @@ class Classic:
         self.what = "join"
 
     def _assign(self) -> dict[str, bytes]:
-        """Assigns like a cooperative leader: nobody gets what another member still owns."""
+        """Assigns like a cooperative leader: no member gets a partition that another one still owns."""
         from coordinator.protocol.subscription import Assignment, parse_subscription
 
         claims = {member.member_id: parse_subscription(member.metadata) for member in self.members}

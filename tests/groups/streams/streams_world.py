@@ -1,9 +1,9 @@
-"""Streams groups in miniature: a shard (groups/harness.py), and members that behave like those of Kafka Streams.
+"""A minimal world of streams groups: a shard (groups/harness.py), and members that behave like those of Kafka Streams.
 
-`Thread` is one of an application's threads: it sends its topology when it joins, works on what it was assigned, stops
-working before it says so, says what it has only when that changed, and starts again when it is fenced. Threads of one process
-share a process id. What each works on is in `active` and `copies`: no two threads that the coordinator counts as members may
-process the same task, and no two of one process may have the same task at all.
+`Thread` is one thread of an application: it sends its topology when it joins, processes its assigned tasks, stops a task before
+it reports the revocation, reports its tasks only after a change, and joins again when it is fenced. Threads of one process
+share a process id. The tasks of a thread are in `active` and `copies`: no two threads that the coordinator counts as members
+may process the same task, and no two threads of one process may have the same task in any role.
 """
 
 from typing import Any
@@ -234,7 +234,7 @@ class Thread:
             self.received = [
                 pairs(each) for each in (active(request), standby(request), tasks_in(request.reply.warmup_tasks))
             ]
-            # What it must stop it stops now; what it gets it has when it says so.
+            # It stops revoked tasks now, and reports new ones with its next heartbeat.
             self.active &= self.received[0]
             self.standby &= self.received[1]
             self.warmup &= self.received[2]
