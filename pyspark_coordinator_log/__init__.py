@@ -7,7 +7,7 @@ Spark finds the package by its name wherever it is installed for driver and work
 those below it:
 
     source     what Spark calls: batch and stream readers          kafka      the same columns from Spark's Kafka source
-    planning   which task reads what                               measure    benchmarks
+    planning   ranges of the log for each task                     measure    benchmarks
     positions  how far a stream has read, and of which log
     options    the options of a reader
     reading    reads a range of offsets from files

@@ -20,7 +20,15 @@ from pyspark_coordinator_log import messages
 from pyspark_coordinator_log.buffers import Buffer, Ints, Mask, numbers
 from pyspark_coordinator_log.columns import PARTITION
 from pyspark_coordinator_log.commits import TOPIC_ID_BYTES, topic_ids
-from pyspark_coordinator_log.fields import FieldCursor, Text, as_selection, key_texts, list_elements, names_of
+from pyspark_coordinator_log.fields import (
+    FieldCursor,
+    Text,
+    as_selection,
+    key_texts,
+    list_column,
+    list_elements,
+    names_of,
+)
 
 TARGET, CURRENT = 7, 8
 _VERSION = 0
@@ -93,11 +101,8 @@ class Assignments:
             numbers(self._values.structs(_INT, first[topic] + within * _INT_BYTES)),
             numbers(epoch, has_epoch),
         ]
-        rank = np.cumsum(self.decoded) - 1
-        edges = np.zeros(int(self.decoded.sum()) + 1, np.int64)
-        np.add.at(edges, rank[record] + 1, count)
         values = pa.StructArray.from_arrays(children, fields=list(PARTITION))
-        return pa.ListArray.from_arrays(pa.array(np.cumsum(edges).astype(np.int32)), values)
+        return list_column(self.decoded, record, count, values)
 
 
 def decode(

@@ -27,7 +27,15 @@ from pyspark_coordinator_log import messages
 from pyspark_coordinator_log.buffers import Buffer, Ints, Mask, numbers
 from pyspark_coordinator_log.columns import COMMITTED
 from pyspark_coordinator_log.commits import TOPIC_ID_BYTES, topic_ids
-from pyspark_coordinator_log.fields import FieldCursor, Text, as_selection, key_texts, list_elements, names_of
+from pyspark_coordinator_log.fields import (
+    FieldCursor,
+    Text,
+    as_selection,
+    key_texts,
+    list_column,
+    list_elements,
+    names_of,
+)
 
 RECORD_TYPE = 1002
 _VERSION = 0
@@ -133,11 +141,8 @@ class Decisions:
             names_of(raw["error"], messages.error_name),
             numbers(raw["assignment_epoch"], raw["assignment_epoch"] >= 0),
         ]
-        rank = np.cumsum(self.decoded) - 1
-        edges = np.zeros(int(self.decoded.sum()) + 1, np.int64)
-        np.add.at(edges, rank[event] + 1, count)
         values = pa.StructArray.from_arrays(children, fields=list(COMMITTED))
-        return pa.ListArray.from_arrays(pa.array(np.cumsum(edges).astype(np.int32)), values)
+        return list_column(self.decoded, event, count, values)
 
 
 def decode(

@@ -123,6 +123,14 @@ def list_elements(counts: Ints) -> tuple[Ints, Ints]:
     return which, np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
+def list_column(decoded: Mask, record: Ints, count: Ints, values: Any) -> Any:
+    """A list per decoded record, made of parts of its values in order: `record` and `count` are those of each part."""
+    rank = np.cumsum(decoded) - 1
+    edges = np.zeros(int(decoded.sum()) + 1, np.int64)
+    np.add.at(edges, rank[record] + 1, count)
+    return pa.ListArray.from_arrays(pa.array(np.cumsum(edges).astype(np.int32)), values)
+
+
 def names_of(numbered: npt.NDArray[Any], name_of: Callable[[int], str | None]) -> Any:
     """Maps small integers with few distinct values to names."""
     if not len(numbered):

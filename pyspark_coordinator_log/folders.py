@@ -6,7 +6,7 @@
         00000000000000041822.log            a segment; .index beside it if Kafka wrote it
         partition.metadata                  Kafka: the topic's id
         leader-epoch-checkpoint             Kafka: where each leader epoch began
-        log-checkpoint                      ours: what was made durable, what was compacted
+        log-checkpoint                      ours: the durable and the compacted part
     DATA/__coordinator_events-7/            the event log of shard 7 (ours only)
 
 Everything is opened read-only, by path, and may change meanwhile: segments appear, are compacted into new files of the same
@@ -20,7 +20,8 @@ is another log, even though its shards and offsets look alike.
 import os
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +44,7 @@ SLACK = 1.25
 
 
 class NoLog(Exception):
-    """There is no log to read; the message says what was expected, and where."""
+    """There is no log to read; the message names the missing folder or file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class DataFolder:
 
 
 def open_folder(path: str, topic: str) -> DataFolder:
-    """The shards of a topic in a data folder. Raises NoLog, saying what was found instead."""
+    """The shards of a topic in a data folder. Raises NoLog, which lists the logs that are there."""
     plain = path.removeprefix("file://")
     folder = Path(plain)
     if not folder.is_dir():
@@ -155,6 +156,16 @@ def open_folder(path: str, topic: str) -> DataFolder:
         why = ", so the server writes no events" if topic == EVENT_TOPIC and STATE_TOPIC in others else ""
         raise NoLog(f"{path} has no folder {topic}-N{there}{why}")
     return DataFolder(str(folder), dict(sorted(shards.items())), topic)
+
+
+@contextmanager
+def opened(path: str) -> Iterator[int]:
+    """A file opened for reading, as a descriptor."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _is_segment(path: Path) -> bool:

@@ -6,10 +6,11 @@
 Use this for a cluster whose disks are out of reach: Kafka 2.4 or newer, or our server. It needs the connector's jar
 (`--packages org.apache.spark:spark-sql-kafka-0-10_2.13:<Spark's version>`), which pip does not install with pyspark.
 
-A consumer sees less than the log contains, and what it does not see is null here: producers, transactions, control records,
-batches, leader epochs. Note the consequence: it is unknown which transactional commits took effect.
+A consumer sees less than the log contains, and the columns it does not see are null here: producers, transactions, control
+records, batches, leader epochs. Note the consequence: it is unknown which transactional commits took effect.
 `kafka.isolation.level=read_committed` omits aborted ones, but stops at open transactions. `__consumer_offsets` contains no
-decisions; who was refused, and why, is only in our server's event log, which it serves as the topic `__coordinator_events`.
+decisions; refused requests and their reasons are only in our server's event log, which it serves as the topic
+`__coordinator_events`.
 
 To find the topic's bounds, Spark asks Kafka's admin client for the list of topics, which omits internal topics, so the source
 would silently read nothing. The older way, through a consumer, finds them
@@ -61,9 +62,9 @@ def read_offsets_topic(
 ) -> DataFrame:
     """Reads `__consumer_offsets` of a cluster. `shards` is its number of partitions (50 in Kafka by default).
 
-    `topic` may be `__coordinator_events`, which our server serves with as many partitions. `options` are further options
-    of the Kafka source: `kafka.security.protocol`, `startingOffsets`, `maxOffsetsPerTrigger`. By default a stream begins
-    at the start of the topic. Changes a setting of the session (see above).
+    `topic` may be `__coordinator_events`, which our server serves with the same number of partitions. `options` are further
+    options of the Kafka source: `kafka.security.protocol`, `startingOffsets`, `maxOffsetsPerTrigger`. A stream begins at the
+    start of the topic unless they say otherwise. Changes a setting of the session (see above).
     """
     spark.conf.set(_CONSUMER_FINDS_OFFSETS, "true")
     given = {

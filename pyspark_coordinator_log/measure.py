@@ -157,7 +157,7 @@ def _decode_seconds(data: Path) -> float:
 
 
 def _read_seconds(data: Path, cores: int) -> dict[str, tuple[float, float]]:
-    """CPU and wall time of the best run through Spark, by what was read."""
+    """CPU and wall time of the best run through Spark, by the columns read."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only this figure needs Spark

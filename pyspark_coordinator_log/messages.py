@@ -31,6 +31,7 @@ _DECIDED = "CommitDecided"
 """Has no JSON: its columns are complete, and JSON would be the largest column."""
 _ZERO_ID = b"\0" * 16
 _GROUP_KINDS = ("classic", "consumer", "streams", "share")
+"""As in coordinator.groups.kinds, which this package must not import; Kafka's share groups are only read."""
 _MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
 _STREAMS_MEMBER_STATES = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}
 _VERDICTS = (None, True, False)
@@ -165,23 +166,20 @@ def _classic_member(member: kafka.GroupMetadataValue.MemberMetadata, protocol_ty
     }
 
 
-def _consumer_member(value: kafka.ConsumerGroupMemberMetadataValue) -> Row:
+def _member(value: kafka.ConsumerGroupMemberMetadataValue | kafka.StreamsGroupMemberMetadataValue) -> Row:
     return {
         "instance_id": value.instance_id,
         "client_id": value.client_id,
         "client_host": value.client_host,
         "rebalance_timeout_ms": value.rebalance_timeout_ms,
-        "subscribed_topics": value.subscribed_topic_names,
-        "subscribed_regex": value.subscribed_topic_regex or None,
     }
 
 
-def _streams_member(value: kafka.StreamsGroupMemberMetadataValue) -> Row:
+def _consumer_member(value: kafka.ConsumerGroupMemberMetadataValue) -> Row:
     return {
-        "instance_id": value.instance_id,
-        "client_id": value.client_id,
-        "client_host": value.client_host,
-        "rebalance_timeout_ms": value.rebalance_timeout_ms,
+        **_member(value),
+        "subscribed_topics": value.subscribed_topic_names,
+        "subscribed_regex": value.subscribed_topic_regex or None,
     }
 
 
@@ -354,7 +352,7 @@ _COLUMNS: dict[str, Callable[[Any], Row]] = {
     "ConsumerGroupTargetAssignmentMetadata": _target_epoch,
     "ConsumerGroupTargetAssignmentMember": _target,
     "ConsumerGroupCurrentMemberAssignment": _current,
-    "StreamsGroupMemberMetadata": _streams_member,
+    "StreamsGroupMemberMetadata": _member,
     "StreamsGroupMetadata": _group_epoch,
     "StreamsGroupTargetAssignmentMetadata": _target_epoch,
     "StreamsGroupCurrentMemberAssignment": _streams_current,

@@ -1,4 +1,4 @@
-"""Plans which task reads what: large segments are split, small ones are packed together.
+"""Assigns ranges of the log to tasks: large segments are split, small ones are packed together.
 
 A split is at the beginning of a batch, and both sides refer to it as an offset, so that no record is read twice. Kafka's
 sparse index says where batches begin. Our server writes no index; there, planning walks from header to header, which reads
@@ -58,7 +58,7 @@ def log_id(options: Options, found: Sequence[DataFolder]) -> str:
 
 
 def tasks(options: Options) -> list[tuple[Range, ...]]:
-    """What each task reads, for the log as it is now."""
+    """Returns the ranges that each task reads, for the log as it is now."""
     found = folders(options)
     identity = log_id(options, found)
     listed = [(folder, shard, shard.segments()) for folder in found for shard in folder.shards.values()]

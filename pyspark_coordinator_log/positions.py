@@ -5,8 +5,8 @@ Before a stream continues, the evidence is checked. Five things may have happene
 cannot distinguish them:
 
     it grew                                                   the batch is still there: continue
-    retention removed what was read                           nothing to compare, nothing lost: continue
-    compaction rewrote what was read                          the log says it was compacted up to there: continue
+    retention removed records already read                   nothing to compare, nothing lost: continue
+    compaction rewrote records already read                  the log says it was compacted up to there: continue
     retention removed unread records, or the log is shorter   records are lost: DataLoss
     it was truncated and other records were written,          another batch or epoch is there, and compaction does not
     or it is a different log                                  explain it: DataLoss
@@ -34,7 +34,7 @@ from coordinator.log.batch import (
     decode_records,
 )
 from coordinator.log.recovery import DamagedLog
-from pyspark_coordinator_log.folders import Segment, ShardFolder, cuts
+from pyspark_coordinator_log.folders import Segment, ShardFolder, cuts, opened
 from pyspark_coordinator_log.reading import DataLoss, is_torn
 
 _WINDOW_BYTES = 256 * 1024
@@ -134,8 +134,7 @@ def _within(folder: ShardFolder, segment: Segment, at: int, budget: int, before:
             at = position
             found = Position(offset=offset, segment=segment.base_offset, at=position)
     ended = at
-    descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(segment.path) as descriptor:
         for position, header in _headers(descriptor, at, segment.size_bytes):
             if position + header.size_bytes > limit and found is not before:
                 return found
@@ -145,8 +144,6 @@ def _within(folder: ShardFolder, segment: Segment, at: int, budget: int, before:
             _require_torn_tail(descriptor, folder, segment, found, ended, is_last)
         if is_last and found.batch_at >= 0 and found is not before:
             found = _without_torn_batch(descriptor, folder, segment, found, before)
-    finally:
-        os.close(descriptor)
     return found
 
 
@@ -226,12 +223,9 @@ def _with_evidence(folder: ShardFolder, segments: Sequence[Segment], found: Posi
 def _last_batch(segment: Segment, end: int) -> tuple[int, BatchHeader] | None:
     jumps = cuts(segment, _JUMP_BYTES, 0, end)
     last = None
-    descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(segment.path) as descriptor:
         for each in _headers(descriptor, jumps[-1][0] if jumps else 0, end):
             last = each
-    finally:
-        os.close(descriptor)
     return last
 
 
@@ -299,22 +293,16 @@ def offset_at(segment: Segment, at: int) -> int | None:
 
 
 def _header_at(segment: Segment, at: int) -> BatchHeader | None:
-    descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(segment.path) as descriptor:
         return next((header for _, header in _headers(descriptor, at, segment.size_bytes)), None)
-    finally:
-        os.close(descriptor)
 
 
 def _batch_at(segment: Segment, offset: int) -> BatchHeader | None:
     """The first batch of a segment that begins at or after an offset."""
-    descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(segment.path) as descriptor:
         return next(
             (header for _, header in _headers(descriptor, 0, segment.size_bytes) if header.base_offset >= offset), None
         )
-    finally:
-        os.close(descriptor)
 
 
 def _end_offset(folder: ShardFolder, last: Segment) -> int:
@@ -327,14 +315,11 @@ def _relocated(segments: Sequence[Segment], position: Position) -> Position:
     """The position with its current place in the files: the first batch at or after its offset."""
     holder = [segment for segment in segments if segment.base_offset <= position.offset][-1]
     at = 0
-    descriptor = os.open(holder.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(holder.path) as descriptor:
         for begins, header in _headers(descriptor, 0, holder.size_bytes):
             if header.base_offset >= position.offset:
                 break
             at = begins + header.size_bytes
-    finally:
-        os.close(descriptor)
     return replace(position, segment=holder.base_offset, at=at)
 
 
@@ -348,8 +333,7 @@ def covered_by_state(folder: ShardFolder, start: Position, end: Position, state_
             continue
         begins = start.at if segment.base_offset == start.segment else 0
         ends = end.at if segment.base_offset == end.segment else segment.size_bytes
-        descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with opened(segment.path) as descriptor:
             # In nearly all cases the very last batch will do.
             if segment.base_offset == end.segment and begins <= end.batch_at < ends:
                 last = next(_headers(descriptor, end.batch_at, ends), None)
@@ -358,8 +342,6 @@ def covered_by_state(folder: ShardFolder, start: Position, end: Position, state_
             for position, header in reversed(list(_headers(descriptor, begins, ends))):
                 if _state_offset_of(descriptor, position, header) <= state_offset:
                     return _after(segment, position, header)
-        finally:
-            os.close(descriptor)
     return start
 
 

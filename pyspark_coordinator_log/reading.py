@@ -20,7 +20,7 @@ from coordinator.log.batch import HEADER_BYTES, CorruptBatch, check_batch, read_
 from coordinator.log.recovery import DamagedLog, Fault, is_torn_tail
 from pyspark_coordinator_log.batches import BadBatch, Headers, check, pieces, walk
 from pyspark_coordinator_log.buffers import Buffer, room
-from pyspark_coordinator_log.folders import Segment, ShardFolder
+from pyspark_coordinator_log.folders import Segment, ShardFolder, opened
 from pyspark_coordinator_log.views import Origin, Wanted, table
 
 CHUNK_BYTES = 8 * 1024 * 1024
@@ -115,12 +115,9 @@ def _relocated(part: Range, how: Reading) -> Iterator[Any]:
         after = segments[index + 1].base_offset if index + 1 < len(segments) else _NO_END
         if after <= part.offset_from or segment.base_offset >= end:
             continue
-        descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with opened(segment.path) as descriptor:
             size = os.fstat(descriptor).st_size
             yield from _file(descriptor, part, segment.path, (0, size), segment.base_offset, after == _NO_END, how)
-        finally:
-            os.close(descriptor)
 
 
 def _file(

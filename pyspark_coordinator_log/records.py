@@ -1,6 +1,6 @@
 """Finds every record of a chunk, and decodes its envelope, for all batches in lockstep.
 
-Only a record's length tells where it ends, so the records of one batch must be found one after another; but batches can be
+Only a record's length shows where it ends, so the records of one batch must be found one after another; but batches can be
 processed in parallel. Step n finds the n-th record of every batch that has one, with a few NumPy calls regardless of the
 number of batches. When only a few long batches are left, a step costs more than a plain loop, and a loop finishes them.
 """
@@ -167,7 +167,7 @@ _PAIR = np.dtype("<u2")
 
 
 def _advances() -> npt.NDArray[np.int16]:
-    """For the first two bytes of a record (low byte first): its size including the length; -1 if two bytes do not tell."""
+    """For the first two bytes of a record (low byte first): its size including the length; -1 if two bytes do not suffice."""
     pair = np.arange(1 << 16, dtype=np.int64)
     first, second = pair & 255, pair >> 8
     both = (first & 127) | (second & 127) << 7

@@ -29,7 +29,7 @@ FORMAT = "coordinator_log"
 _OFFSET_VERSION = 1
 
 _Logs = dict[str, dict[int, Position]]
-"""By topic and shard."""
+"""Positions by topic and shard."""
 
 
 class LogPartition(InputPartition):

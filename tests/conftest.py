@@ -1,11 +1,13 @@
 """Fixtures that every folder of tests may use."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from hypothesis import settings
 
 from tests.support.server_process import ServerProcess
@@ -18,6 +20,11 @@ settings.load_profile("repeatable")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="replace the answers in tests/scenarios")
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Async tests run on the loop that the server runs on."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

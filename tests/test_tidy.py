@@ -185,6 +185,12 @@ def test_every_link_between_documents_leads_somewhere():
                 assert anchor in slugs, f"{name}: {target}#{anchor}"
 
 
+def test_every_module_that_the_architecture_names_exists():
+    named = re.findall(r"`([a-z_]+/(?:[a-z_]+/)*(?:[a-z_]+\.py)?)`", documents()["architecture.md"])
+    assert len(named) > 20
+    assert [name for name in named if not (PACKAGE / name).exists() and not (REPOSITORY / name).exists()] == []
+
+
 def test_every_code_block_of_a_document_names_its_language():
     for name, text in documents().items():
         openings = re.findall(r"^ *```(.*)$", text, re.MULTILINE)[::2]

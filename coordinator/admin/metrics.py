@@ -25,8 +25,8 @@ from coordinator.runtime.event_log import EventLog
 from coordinator.runtime.shard import Status
 from coordinator.runtime.statistics import Histogram
 from coordinator.transactions.prepare import ENDS
+from coordinator.transactions.state import FENCING_APIS
 from coordinator.transactions.transaction import NAMES as TRANSACTION_STATES
-from coordinator.transactions.transactions import FENCING_APIS
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
 """Label values and the number."""

@@ -10,16 +10,16 @@ from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.statistics import Statistics
 from coordinator.topics.engine import Topics
-from coordinator.transactions.transactions import Transactions
+from coordinator.transactions.machine import TransactionMachine
 
 
 class ServerView(Protocol):
-    """The running server (server.py), as the admin routes see it."""
+    """The running server (server/composition.py), as the admin routes see it."""
 
     @property
     def groups(self) -> Router[GroupMachine]: ...
     @property
-    def transactions(self) -> Router[Transactions]: ...
+    def transactions(self) -> Router[TransactionMachine]: ...
     @property
     def shards(self) -> Sequence[Shard[Any]]:
         """The shards of groups and of transactions."""

@@ -1,4 +1,4 @@
-"""What an API file may use of the server: one protocol, which the composition root fulfils (coordinator/server.py).
+"""What an API file may use of the server: one protocol, which the composition root fulfils (server/composition.py).
 
 An API file imports this and nothing above it. Coordinator APIs hand their request to a shard of `groups` or `transactions`;
 the others call the topics, or answer from the configuration.
@@ -12,9 +12,9 @@ from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.engine import Topics
+from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerWriter
 from coordinator.transactions.producer_id_pool import ProducerIdPool
-from coordinator.transactions.transactions import Transactions
 from coordinator.transactions.verification import Verification
 from coordinator.world.entropy import Entropy
 
@@ -35,7 +35,7 @@ class Server(Protocol):
     @property
     def groups(self) -> Router[GroupMachine]: ...
     @property
-    def transactions(self) -> Router[Transactions]: ...
+    def transactions(self) -> Router[TransactionMachine]: ...
     @property
     def topics(self) -> Topics: ...
     @property

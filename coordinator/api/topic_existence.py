@@ -6,14 +6,17 @@ A partition that does not exist is refused whoever commits it, and if nothing el
 
 from typing import Any
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.offsets.partial_commit import MissingPartition, PartialCommit
 from coordinator.groups.offsets.validate_partitions import Answers
 from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import OffsetCommitRequest, TxnOffsetCommitRequest
 
+Commit = OffsetCommitRequest | TxnOffsetCommitRequest
 NO_TOPIC_ID = bytes(16)
 
 
-def fill_in_topics(request: Any, catalog: Any, *, by_id: bool) -> bool:
+def fill_in_topics(request: Commit, catalog: Catalog, *, by_id: bool) -> bool:
     """Fills in the name or the id of every topic that exists, whichever the request's version does not carry.
 
     Returns whether the request names partitions, and all of them exist.
@@ -33,7 +36,7 @@ def fill_in_topics(request: Any, catalog: Any, *, by_id: bool) -> bool:
     return all_exist
 
 
-def split_by_existence(request: Any, catalog: Any, answers: Answers, *, by_id: bool) -> PartialCommit:
+def split_by_existence(request: Commit, catalog: Catalog, answers: Answers, *, by_id: bool) -> PartialCommit:
     """Splits a request whose topics were filled in. The request keeps the partitions that exist.
 
     Others are refused with UNKNOWN_TOPIC_ID if the version names topics by id (`by_id`) and there is no topic with that id,
@@ -45,7 +48,8 @@ def split_by_existence(request: Any, catalog: Any, answers: Answers, *, by_id: b
     for topic in request.topics:
         name, topic_id = topic.name, topic.topic_id
         count = catalog.partition_count(name)
-        there, absent = [], []
+        there: list[Any] = []
+        absent = []
         for partition in topic.partitions:
             if count is not None and 0 <= partition.partition_index < count:
                 there.append(partition)

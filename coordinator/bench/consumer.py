@@ -270,11 +270,11 @@ def assignor_seconds(members: int, partitions: int, topics: int, repetitions: in
     names = [str(uuid4()) for _ in range(members)]
 
     def timed(assigned: dict[str, Partitions]) -> tuple[float, dict[str, Partitions]]:
-        specs = {
+        assignor_inputs = {
             name: MemberSpec(instance_id=None, rack_id=None, topics=frozenset(sizes), assigned=held)
             for name, held in assigned.items()
         }
-        group = GroupSpec(members=specs, partitions=sizes)
+        group = GroupSpec(members=assignor_inputs, partitions=sizes)
         began = time.perf_counter()
         answer = run_assignor("uniform", UniformAssignor(), group)
         return time.perf_counter() - began, answer

@@ -34,9 +34,9 @@ from coordinator.protocol.messages import (
 )
 from coordinator.runtime.serde import Serde
 from coordinator.topics.names import TRANSACTION_STATE
+from coordinator.transactions.machine import RECORD_KEYS
 from coordinator.transactions.records import transaction_record
 from coordinator.transactions.transaction import NO_PRODUCER_ID, State, Transaction
-from coordinator.transactions.transactions import RECORD_KEYS
 from coordinator.world.disk import RealDisk
 
 TOPIC = "bench-transactions"

@@ -334,7 +334,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("group.consumer.max.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
          "The upper bound for session timeouts, the server's own and those of single groups."),
         ("group.consumer.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The server tells members to send heartbeats at this interval. A shorter one makes rebalances faster and costs"
+         "Members are asked to send heartbeats at this interval. A shorter one makes rebalances faster and costs"
          " more requests. A single group can override it with consumer.heartbeat.interval.ms."),
         ("group.consumer.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
          "The lower bound for heartbeat intervals, the server's own and those of single groups."),
@@ -372,7 +372,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("group.streams.max.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
          "The upper bound for session timeouts, the server's own and those of single groups."),
         ("group.streams.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The server tells members to send heartbeats at this interval. A shorter one makes rebalances faster and costs"
+         "Members are asked to send heartbeats at this interval. A shorter one makes rebalances faster and costs"
          " more requests. A single group can override it with streams.heartbeat.interval.ms."),
         ("group.streams.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
          "The lower bound for heartbeat intervals, the server's own and those of single groups."),
@@ -402,7 +402,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("group.streams.assignors", GroupsConfig, ASSIGNORS, "",
          "The assignors of streams groups. There is one, as in Kafka."),
         ("group.streams.task.offset.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The server tells members to report the offsets of their tasks at this interval."
+         "Members are asked to report the offsets of their tasks at this interval."
          " A single group can override it with streams.task.offset.interval.ms."),
         ("group.streams.min.task.offset.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
          "The lower bound for task offset intervals, the server's own and those of single groups."),

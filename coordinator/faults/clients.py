@@ -75,13 +75,16 @@ class Client:
         self.caller = world.caller(name)
 
     async def call(self, request: Message, version: int, within_s: float = 7.0) -> Any:
+        """Sends a request and returns the response. Raises NoResponse after `within_s` seconds."""
         return await self.caller.call(request, version, within_s)
 
     async def think(self) -> None:
+        """Pauses for a random time, in any case shorter than a third of the session timeout."""
         plan = self.world.plan
         await self.world.sleep(min(self.random.expovariate(1 / plan.think_s), plan.session_ms / 3_000))
 
     def unexpected(self, api: str, code: int) -> None:
+        """Reports an error code that Kafka would not return to this request."""
         self.world.broken("errors are ones that Kafka returns", f"{self.name}: {api} returned {ErrorCode(code).name}")
 
     # --- offsets ------------------------------------------------------------------------------------------------------
@@ -108,6 +111,7 @@ class Client:
         member_id: str,
         instance_id: str | None,
     ) -> tuple[int, Any, dict[tuple[str, int], Attempt]]:
+        """Sends an OffsetCommit request. Returns the tick, the future of the response, and the attempts by partition."""
         partition_of, topic_of = (
             OffsetCommitRequest.OffsetCommitRequestPartition,
             OffsetCommitRequest.OffsetCommitRequestTopic,
@@ -137,6 +141,7 @@ class Client:
         generation: int,
         member_id: str,
     ) -> ErrorCode:
+        """Waits for the response to `send_commit` and records the outcome. Returns the first partition's error."""
         history = self.world.history
         response = await self.caller.answer(answer, 7.0)
         seen = {}

@@ -46,7 +46,7 @@ class Ownership:
         self.assignments = 0
 
     def granted(self, group_id: str, member_id: str, partitions: set[Partition]) -> None:
-        """A member received an assignment with these partitions, new to it."""
+        """Records an assignment that gives these partitions to a member."""
         now = self._history.tick()
         self.assignments += 1
         for partition in partitions:
@@ -57,7 +57,7 @@ class Ownership:
     def accepted(
         self, group_id: str, member_id: str, owned_then: set[Partition], asked: int, request_name: str
     ) -> None:
-        """The server accepted a request that a member sent at tick `asked`, while it owned these partitions."""
+        """Checks an accepted request, which a member sent at tick `asked` while it owned these partitions."""
         for partition in owned_then:
             owner, since = self._owners.get((group_id, partition), (member_id, 0))
             if owner != member_id and since < asked:
@@ -68,13 +68,13 @@ class Ownership:
                 )
 
     def group_expired(self, group_id: str) -> None:
-        """The server removed an empty group; its epochs may start again."""
+        """Records that the server removed an expired group, whose epochs may start again."""
         self._since[group_id] = self._history.tick()
         for key in [key for key in self._epochs if key[0] == group_id]:
             del self._epochs[key]
 
     def epoch_received(self, group_id: str, member_id: str, epoch: int, asked: int) -> None:
-        """A member received its epoch in a response to a request sent at tick `asked`."""
+        """Checks and records the epoch in a response to a request that was sent at tick `asked`."""
         if asked < self._since.get(group_id, 0):
             return
         highest, since = self._epochs.get((group_id, member_id), (0, 0))

@@ -76,12 +76,15 @@ class CounterModel:
         return name
 
     def asked(self, name: str) -> None:
+        """Records that the commit of this increment is about to be requested."""
         self._steps[name].outcome = Outcome.ASKED
 
     def aborted(self, name: str) -> None:
+        """Records that the increment was aborted, or that its commit was never requested."""
         self._steps[name].outcome = Outcome.ABORTED
 
     def was_committed(self, name: str, how: str) -> None:
+        """Checks and records that the increment is committed. `how` names the evidence."""
         step = self._steps[name]
         if step.outcome in (Outcome.OPEN, Outcome.ABORTED):
             self._broken(INVARIANT, f"{self.transactional_id}: step {name!r} {how}, and it is {step.outcome.value}")
@@ -94,7 +97,7 @@ class CounterModel:
         self.known = max(self.known, step.value)
 
     def read(self, group: str, value: int, name: str, known: int) -> None:
-        """A stable offset was read. `known` is the value of `self.known` before the request was sent."""
+        """Checks a stable offset that was read. `known` is the value of `self.known` before the request was sent."""
         where = f"{self.transactional_id}: {group} has {value} by {name!r}"
         if value < known:
             self._broken(INVARIANT, f"{where}, and {known} was committed before")

@@ -50,6 +50,7 @@ class Inode:
         self.sizes: list[int] = []
 
     def write(self, offset: int, data: bytes | memoryview, *, short: bool = False) -> None:
+        """Writes at an offset; the sectors touched get a further unsynced state."""
         self.cached[offset : offset + len(data)] = data
         first, last = offset // SECTOR_BYTES, (offset + len(data) - 1) // SECTOR_BYTES
         for sector in range(first, last + 1):
@@ -75,6 +76,7 @@ class Inode:
         self.forget_unsynced()
 
     def forget_unsynced(self) -> None:
+        """Forgets the states between the durable and the cached content, as Linux does after a failed sync."""
         self.states.clear()
         self.sizes.clear()
 
@@ -108,6 +110,7 @@ class Folder:
         self.changes: list[NameChange] = []
 
     def change(self, old: str | None, new: str | None, node: "Inode | Folder") -> None:
+        """Renames, creates or removes an entry; see `NameChange`."""
         _apply(self.names, (old, new, node))
         self.changes.append((old, new, node))
 

@@ -64,7 +64,7 @@ class Expiry:
         self._serde = Serde(Codec.of(None), RECORD_KEYS)
 
     def appended(self, before: list[Appended], batch: list[Appended], now_ms: int) -> None:
-        """A batch was appended to a shard's log after the records `before`."""
+        """Checks the tombstones in a batch that was appended to a shard's log after the records `before`."""
         self.latest_ms = max(self.latest_ms, now_ms)
         if batch[0].attributes & (CONTROL | TRANSACTIONAL):
             return

@@ -78,13 +78,14 @@ class History:
         """Group -> number of deletions that are running, or whose outcome is unknown."""
 
     def tick(self) -> int:
+        """Advances the time by one tick and returns it."""
         self.now += 1
         return self.now
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def commit_started(self, key: Key, offset: int) -> tuple[str, Attempt]:
-        """A commit is about to be sent. Returns its name, which must be its metadata, so that a read can identify it."""
+        """Records a commit that is about to be sent. Returns its name, which must be its metadata, and the attempt."""
         attempt = Attempt(key, offset, self.tick())
         name = f"a{attempt.started}"
         self._attempts[name] = attempt
@@ -92,7 +93,7 @@ class History:
         return name, attempt
 
     def deletion_started(self, keys: Iterable[Key]) -> list[Attempt]:
-        """A deletion of offsets is about to be sent."""
+        """Records a deletion of offsets that is about to be sent."""
         started = self.tick()
         attempts = []
         for key in keys:
@@ -106,7 +107,7 @@ class History:
         return any(each.ended == FOREVER and not each.refused for each in deletions)
 
     def expired(self, key: Key) -> None:
-        """The server removed an expired offset."""
+        """Records that the server removed an expired offset."""
         now = self.tick()
         self._register(key).deletions.append(Attempt(key, None, now, now))
 
@@ -119,26 +120,27 @@ class History:
         return list(dict.fromkeys(key[0] for key in self._registers))
 
     def took_effect(self, attempt: Attempt) -> None:
-        """The write was acknowledged, or a read returned its value."""
+        """Records that a write was acknowledged, or that a read returned its value."""
         attempt.ended = min(attempt.ended, self.tick())
         register = self._register(attempt.key)
         register.known = max(register.known, attempt.started)
 
     def acknowledge(self, attempt: Attempt) -> None:
+        """Records a response that reports success."""
         self.acknowledged += 1
         self.took_effect(attempt)
 
     def refuse(self, attempt: Attempt) -> None:
-        """The response says that the attempt failed."""
+        """Records a response that reports a failure."""
         attempt.refused = True
 
     def read_started(self, keys: Iterable[Key]) -> dict[Key, int]:
-        """A read is about to be sent. Returns the known writes, to be passed to `read_answered`."""
+        """Records a read that is about to be sent. Returns the known writes, to be passed to `read_answered`."""
         self.tick()
         return {key: self._register(key).known for key in keys}
 
     def read_answered(self, key: Key, known: int, offset: int, metadata: str, client: str) -> None:
-        """A read returned `offset`, -1 for none. `known` is from `read_started`."""
+        """Checks a read that returned `offset`, -1 for none. `known` is from `read_started`."""
         self.reads += 1
         where = f"{client} read {offset} {metadata!r} of {key}"
         if offset == -1 and not metadata:
@@ -165,11 +167,12 @@ class History:
     # --- generations --------------------------------------------------------------------------------------------------
 
     def group_deletion_begins(self, group_id: str) -> None:
+        """Records a deletion of a group that is about to be sent."""
         self._deletions_in_doubt[group_id] = self._deletions_in_doubt.get(group_id, 0) + 1
         self._groups.pop(group_id, None)
 
     def group_deletion_ends(self, group_id: str) -> None:
-        """The deletion succeeded or was refused; from now on there is one group again."""
+        """Records that the deletion succeeded or was refused; from now on there is one group again."""
         self._groups[group_id] = _GroupHistory(since=self.tick())
         self._deletions_in_doubt[group_id] -= 1
 
@@ -178,11 +181,11 @@ class History:
         return self._deletions_in_doubt.get(group_id, 0) > 0
 
     def group_expired(self, group_id: str) -> None:
-        """The server removed an expired group."""
+        """Records that the server removed an expired group."""
         self._groups[group_id] = _GroupHistory(since=self.tick())
 
     def joined(self, group_id: str, generation: int, asked: int, client: str) -> None:
-        """A JoinGroup request sent at tick `asked` was answered with this generation."""
+        """Checks the generation in the response to a JoinGroup request that was sent at tick `asked`."""
         group = self._conclusive(group_id, asked)
         if group is not None and group.known_at < asked and generation < group.generation:
             self._broken(
@@ -199,7 +202,7 @@ class History:
         partitions: Iterable[tuple[str, int]],
         asked: int,
     ) -> None:
-        """A SyncGroup request was answered with a part of the assignment that has this token."""
+        """Checks and records the response to a SyncGroup request: a part of the assignment that has this token."""
         self.assignments += 1
         self.accepted(group_id, generation, member_id, asked, "sync")
         group = self._conclusive(group_id, asked)
@@ -235,7 +238,7 @@ class History:
             del group.holders[instance_id]
 
     def accepted(self, group_id: str, generation: int, member_id: str, asked: int, request_name: str) -> None:
-        """The server accepted a request that a member sent at tick `asked`."""
+        """Checks an accepted request, which a member sent at tick `asked`."""
         group = self._conclusive(group_id, asked)
         if group is None:
             return

@@ -75,7 +75,7 @@ class Invariants:
         self._event_logs = EventLogInvariants(read_batches, self._appended, broken)
 
     def appended(self, path: str, data: bytes) -> None:
-        """Bytes were appended to a file; in a segment of a shard they are a batch."""
+        """Records bytes that were appended to a file; in a segment of a shard they are a batch."""
         if not path.startswith(self._prefix) or not path.endswith(".log"):
             return
         index = int(path[len(self._prefix) :].partition("/")[0])

@@ -211,7 +211,7 @@ class End(asyncio.Transport):
                 self.protocol.data_received(data)
             if is_over and not self.closed and not self.protocol.eof_received():
                 self.close()
-            self._resume_writer()
+            self._notify_writer()
         self._schedule_delivery()
 
     def _take_due(self, now_s: float) -> tuple[bytes, bool]:
@@ -233,13 +233,13 @@ class End(asyncio.Transport):
         self.inbox_bytes -= len(data)
         return data, is_over
 
-    def _resume_writer(self) -> None:
+    def _notify_writer(self) -> None:
         peer = self.peer
         if peer.is_full and not peer.closed and peer.get_write_buffer_size() <= peer.low_bytes:
             self._network.loop.call_soon(peer.resume_writer, context=peer.context)
 
     def resume_writer(self) -> None:
-        """Tells the protocol that its buffer has drained; like a real transport, once after each `pause_writing`."""
+        """Notifies the protocol that its buffer has drained; like a real transport, once after each `pause_writing`."""
         if self.is_full:
             self.is_full = False
             self.protocol.resume_writing()
@@ -369,7 +369,9 @@ class SimulatedNetwork:
         return 1 if self._random.random() < 0.2 else self._random.randrange(1, size)
 
     def after_delay(self, callback: Callable[[], None], context: Context) -> None:
+        """Calls the callback after a random delay."""
         self.loop.call_later(self.delay_s(), callback, context=context)
 
     def trace_delivery(self, number: int, data: bytes) -> None:
+        """Adds a delivery to the trace."""
         self.trace.update(b"%d %.9f " % (number, self.loop.time()) + data)

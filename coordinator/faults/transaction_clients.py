@@ -89,7 +89,7 @@ class Ledger:
         return self.transactions.setdefault(name, Transaction(name))
 
     def ended(self, transaction: Transaction, outcome: Outcome) -> None:
-        """The producer learned the outcome."""
+        """Records the outcome, which the producer has learned."""
         transaction.outcome = outcome
         if outcome is Outcome.COMMITTED:
             self.committed += 1
@@ -97,7 +97,7 @@ class Ledger:
             self._broken(INVARIANT, f"{transaction.seen!r} was read, and {transaction.name} is {outcome.value}")
 
     def read(self, partition: int, offset: int, value: str) -> None:
-        """A reader of committed records received this value."""
+        """Checks and records a value that a reader of committed records received."""
         name = value.rpartition(" ")[0]
         transaction = self.transactions[name]
         transaction.seen = value

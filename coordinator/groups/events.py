@@ -12,8 +12,7 @@ requests of that turn have been answered. `record()` defines what an event means
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from coordinator.groups.consumer.reconcile import Owned
-from coordinator.groups.epochs.member import PartitionEpochs
+from coordinator.groups.epochs.member import Owned, PartitionEpochs
 from coordinator.groups.epochs.soft_state import SoftState
 from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""What one operation wants done to a group: the records, timers, events and replies that make up its `Result`.
+"""The collector of one operation on a group: the records, timers, events and replies that make up its `Result`.
 
 An operation decides step by step. A join may form a generation, which answers everybody else's join, restarts their sessions
 and arms a timer. The steps collect all of this in a `GroupUpdate`, in the order in which it comes about. Groups of all kinds

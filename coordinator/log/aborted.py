@@ -5,7 +5,7 @@ these transactions, and filters them itself. A transaction is listed with the se
 
     version int16 = 0 | producer id | first offset | offset of the marker | last stable offset after it     (34 bytes)
 
-The last stable offset tells a search where it may stop: every transaction that is aborted later began at or after it.
+A search may stop at the last stable offset: every transaction that is aborted later began at or after it.
 
 The list needs a file, unlike the sparse index (index.py), because it cannot be rebuilt from the segment alone: the
 transaction may have begun in any earlier segment. The file is not synced along with the log. Before a snapshot of the

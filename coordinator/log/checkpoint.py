@@ -3,7 +3,7 @@
 - `start_offset` (Kafka: `log-start-offset-checkpoint`): records before it are deleted (DeleteRecords, retention), though a
   segment may still hold some of them.
 - `recovery_offset` (Kafka: `recovery-point-offset-checkpoint`): every record before it is durable. With it, recovery can
-  tell a crash from damage: unsynced records may be missing in any order, synced ones may not.
+  distinguish a crash from damage: unsynced records may be missing in any order, synced ones may not.
 - `clean_offset` (Kafka: `cleaner-offset-checkpoint`): compaction has processed every record before it.
 - `dense_offset` (ours): from here on, every offset was assigned by this server, so that a gap means damage. Before it there
   may be gaps, from compaction or from the software that wrote the folder before.

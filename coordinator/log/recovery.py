@@ -8,7 +8,7 @@ Only the last segment can be affected, because a segment is synced before the ne
   This is a torn tail, which is cut and reported. Nothing in it was acknowledged, unless the disk lied.
 - A batch is wrong and complete batches follow it. A disk may write unsynced data in any order, so a lost batch may precede
   a kept one; or the disk may have damaged synced data. The first is a tail to cut; cutting the second would lose
-  acknowledged records. Two facts tell them apart: a crash cannot lose data that is synced according to the checkpoint, and
+  acknowledged records. Two facts distinguish them: a crash cannot lose data that is synced according to the checkpoint, and
   data lost in a crash reads as zeros up to the end of a sector, whereas damaged data is merely wrong. If either fact points
   to damage, `DamagedLog` is raised with the file and the position, and the file is left as it is, because the operator may
   have a copy and a wrong guess would destroy the evidence.

@@ -40,12 +40,14 @@ class KeptKeys:
         self.all_keys = False
 
     def add(self, key: bytes) -> None:
+        """Remembers a key that has a value in the cleaned part of the log."""
         if not self.all_keys:
             self._keys.add(key)
             if len(self._keys) > self._keys_max:
                 self.add_all()
 
     def add_all(self) -> None:
+        """From here on every key counts as kept, so that all tombstones stay."""
         self.all_keys = True
         self._keys.clear()
 
@@ -54,6 +56,7 @@ class KeptKeys:
 
 
 def is_readable(header: BatchHeader) -> bool:
+    """Whether a batch holds data records in a known codec."""
     return not header.is_control and header.compression < len(COMPRESSION_NAMES)
 
 
@@ -96,6 +99,10 @@ class SegmentRewriter:
         self.size_bytes = 0
 
     def steps(self) -> Iterator[Work | None]:
+        """Yields after each step; yields a function where blocking work must be done before the next step.
+
+        Raises OSError and DamagedLog. Removes its files if it does not get to the swap.
+        """
         try:
             yield from self._rewrite()
             if self.file is not None:

@@ -23,7 +23,7 @@ from typing import Any, cast
 
 from coordinator.api.dispatch import NO_CACHED_REQUEST, Dispatcher, RefusedFrame
 from coordinator.api.exchange import NO_TEMPLATE, Exchange, Parts, RequestTemplate
-from coordinator.network.flow_control import Event, FlowControl
+from coordinator.network.flow_control import FlowControl, FlowEvent
 from coordinator.network.log_once import LogOncePerClient
 from coordinator.protocol.frame import FrameError, FrameSplitter
 from coordinator.runtime.memory import COUNTED_BYTES, Memory
@@ -46,15 +46,15 @@ class ConnectionLimits:
 
 
 class Closed(StrEnum):
-    """Why a connection ended, as a label of the metrics: a fixed set, without anything that a client sent."""
+    """Why a connection ended. The values are labels of a metric, so they are a fixed set and do not change."""
 
     PEER = "peer"
     """The client or the network closed it."""
     FRAME = "frame too large or malformed"
     REQUEST = "request refused"
     """It has no response: an unknown API, an unsupported version, a malformed body."""
-    STALLED = "frame incomplete in time"
-    UNREAD = "responses not read in time"
+    STALLED = "frame not whole in time"
+    UNREAD = "answers not read in time"
     IDLE = "idle"
     STOPPING = "stopping"
 
@@ -67,7 +67,7 @@ class Turn:
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon = call_soon
         self.ready: list[Connection] = []
-        """Whoever adds the first connection calls `begin`."""
+        """The caller that adds the first connection calls `begin`."""
 
     def begin(self) -> None:
         self._call_soon(self.flush)
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/unknown"
         if not self._admit(self):
-            self._flow.on(Event.CLOSE)
+            self._flow.on(FlowEvent.CLOSE)
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -167,15 +167,15 @@ class Connection(asyncio.Protocol):
             return
         self.requests += len(frames)
         if self._flow.is_reading:
-            self._handle(frames)
+            self._dispatch_frames(frames)
         elif frames:
             self._backlog.extend(frames)
-            self._update_reading(Event.BACKLOG)
+            self._update_reading(FlowEvent.BACKLOG)
         if splitter.rest or self._reserved_bytes:
             self._reserve_memory(frame_arrived=bool(frames))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        self._flow.on(Event.LOST)
+        self._flow.on(FlowEvent.LOST)
         for exchange in self._queue:
             exchange.abandon()
         self._queue.clear()
@@ -189,12 +189,12 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.full_since_ms = self._now_ms()
-        self._update_reading(Event.BUFFER_FULL)
+        self._update_reading(FlowEvent.BUFFER_FULL)
 
     def resume_writing(self) -> None:
         if self._flow.is_open:
             self.full_since_ms = None
-        self._update_reading(Event.BUFFER_DRAINED)
+        self._update_reading(FlowEvent.BUFFER_DRAINED)
         self._release_sent()
         self._resume()
 
@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol):
         """Closes once the responses given so far are sent; a sweep aborts it if its client does not read them."""
         self._write()
         if self._transport is not None and self._flow.is_open:
-            self._flow.on(Event.CLOSE)
+            self._flow.on(FlowEvent.CLOSE)
             self._may_have_to_wait = True
             self.closed_by = by
             if self.full_since_ms is None:
@@ -261,10 +261,10 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, reason: str, by: Closed = Closed.REQUEST) -> None:
         """Closes, and logs the reason once per client and reason."""
-        who = self.client_id or "unknown"
+        client = self.client_id or "unknown"
         self._once.warn(
-            (self.client_host, who, reason),
-            'event=connection_closed client=%s host=%s reason="%s"', who, self.client_host, reason,
+            (self.client_host, client, reason),
+            'event=connection_closed client=%s host=%s reason="%s"', client, self.client_host, reason,
         )  # fmt: skip
         self.close(by)
 
@@ -281,7 +281,7 @@ class Connection(asyncio.Protocol):
             self._seen = (now_ms, self.requests, is_begun)
         return now_ms - since_ms, is_begun
 
-    def _handle(self, frames: list[bytes]) -> None:
+    def _dispatch_frames(self, frames: list[bytes]) -> None:
         """Handles frames in order, as far as flow control lets it; the rest goes to the backlog, which is empty before."""
         queue, dispatch, in_flight_max = self._queue, self._dispatch, self._in_flight_max
         coming = iter(frames)
@@ -295,7 +295,7 @@ class Connection(asyncio.Protocol):
         except RefusedFrame as error:
             self.refuse(str(error))
         if self._backlog or len(queue) >= in_flight_max:
-            self._update_reading(Event.BACKLOG)
+            self._update_reading(FlowEvent.BACKLOG)
 
     def _must_wait(self) -> bool:
         """Whether the next frame must wait, now that the responses given so far have been written."""
@@ -305,20 +305,20 @@ class Connection(asyncio.Protocol):
             held = self._held = None
         flow = self._flow
         self._may_have_to_wait = held is not None or bool(self._counted_bytes) or not flow.is_open
-        return len(self._queue) >= self._in_flight_max or held is not None or not flow.can_handle
+        return len(self._queue) >= self._in_flight_max or held is not None or not flow.can_dispatch
 
     def _resume(self) -> None:
         """Handles the backlog after responses have left, unless the client does not read them; reads on when it can."""
-        if self._backlog and self._flow.can_handle:
+        if self._backlog and self._flow.can_dispatch:
             frames = list(self._backlog)
             self._backlog.clear()
-            self._handle(frames)
+            self._dispatch_frames(frames)
         if not self._backlog:
             if self._backlog_bytes:
                 self._memory.give_back(self._backlog_bytes)
                 self._backlog_bytes = 0
             if len(self._queue) < self._in_flight_max:
-                self._update_reading(Event.CAUGHT_UP)
+                self._update_reading(FlowEvent.CAUGHT_UP)
 
     def _write(self) -> None:
         """Writes the responses at the head of the queue."""
@@ -345,8 +345,8 @@ class Connection(asyncio.Protocol):
 
     # --- flow control -------------------------------------------------------------------------------------------------
 
-    def _update_reading(self, event: Event) -> None:
-        """Tells flow control what happened, and pauses or resumes the transport."""
+    def _update_reading(self, event: FlowEvent) -> None:
+        """Reports the event to flow control, and pauses or resumes the transport."""
         flow, transport = self._flow, self._transport
         was_reading = flow.is_reading
         flow.on(event)
@@ -377,12 +377,12 @@ class Connection(asyncio.Protocol):
             self._reserved_bytes = size
         else:
             self._memory.wait(self._on_memory_available)
-            self._update_reading(Event.NO_MEMORY)
+            self._update_reading(FlowEvent.NO_MEMORY)
 
     def _on_memory_available(self) -> None:
         """Reads a large frame on; it has as much time to arrive as if it began now."""
         self._seen = (self._now_ms(), self.requests, True)
-        self._update_reading(Event.MEMORY_AVAILABLE)
+        self._update_reading(FlowEvent.MEMORY_AVAILABLE)
         self._reserve_memory(frame_arrived=False)
 
     def _release_sent(self) -> None:

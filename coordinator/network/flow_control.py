@@ -4,11 +4,11 @@ There are three reasons not to read from an open connection. They come and go in
 states; a connection that has none of them is READING.
 
     reason      begins with                                      ends with              meanwhile
-    BACKLOGGED  BACKLOG: as many requests as allowed are in      CAUGHT_UP: responses   later frames wait in the backlog
-                flight, or a frame waits behind a parked         have left
-                request or for another reason
-    STARVED     NO_MEMORY: a large frame has begun to arrive     MEMORY_AVAILABLE       the rest of the frame stays in the
-                and the server's memory is taken                                        socket, and its deadline is renewed
+    BACKLOGGED  BACKLOG: the limit of requests in flight is      CAUGHT_UP: responses   later frames wait in the backlog
+                reached, or a frame has to wait, for example     have left
+                behind a parked request
+    STARVED     NO_MEMORY: a large frame has begun to arrive,    MEMORY_AVAILABLE       the rest of the frame stays in the
+                and the server's memory is taken                                        socket; it then gets a new deadline
     BLOCKED     BUFFER_FULL: the client does not read its        BUFFER_DRAINED         no request is handled, because its
                 responses, and the write buffer is full                                 response could not leave
 
@@ -25,7 +25,7 @@ connection leaves or enters READING.
 from enum import IntEnum
 
 
-class State(IntEnum):
+class FlowState(IntEnum):
     """An open state is named by its reasons not to read."""
 
     READING = 0
@@ -40,7 +40,7 @@ class State(IntEnum):
     CLOSED = 9
 
 
-class Event(IntEnum):
+class FlowEvent(IntEnum):
     """What happens to a connection."""
 
     BACKLOG = 0
@@ -53,8 +53,8 @@ class Event(IntEnum):
     LOST = 7
 
 
-_S, _E = State, Event
-TRANSITIONS: dict[State, dict[Event, State]] = {
+_S, _E = FlowState, FlowEvent
+TRANSITIONS: dict[FlowState, dict[FlowEvent, FlowState]] = {
     _S.READING: {
         _E.BACKLOG: _S.BACKLOGGED,
         _E.CAUGHT_UP: _S.READING,
@@ -119,20 +119,20 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
         _E.CLOSE: _S.CLOSING,
         _E.LOST: _S.CLOSED,
     },
-    _S.CLOSING: dict.fromkeys(Event, _S.CLOSING) | {_E.LOST: _S.CLOSED},
-    _S.CLOSED: dict.fromkeys(Event, _S.CLOSED),
+    _S.CLOSING: dict.fromkeys(FlowEvent, _S.CLOSING) | {_E.LOST: _S.CLOSED},
+    _S.CLOSED: dict.fromkeys(FlowEvent, _S.CLOSED),
 }
 """By state and event. An event without an entry cannot happen in that state; `FlowControl.on` raises KeyError for it."""
 
 
-def _flags(state: State) -> tuple[bool, bool, bool, bool]:
-    is_open = state < State.CLOSING
-    is_starved = is_open and Event.NO_MEMORY not in TRANSITIONS[state]
-    is_blocked = is_open and Event.BUFFER_FULL not in TRANSITIONS[state]
-    return is_open, state is State.READING, is_starved, is_blocked
+def _flags(state: FlowState) -> tuple[bool, bool, bool, bool]:
+    is_open = state < FlowState.CLOSING
+    is_starved = is_open and FlowEvent.NO_MEMORY not in TRANSITIONS[state]
+    is_blocked = is_open and FlowEvent.BUFFER_FULL not in TRANSITIONS[state]
+    return is_open, state is FlowState.READING, is_starved, is_blocked
 
 
-_FLAGS = [_flags(state) for state in State]
+_FLAGS = [_flags(state) for state in FlowState]
 
 
 class FlowControl:
@@ -141,7 +141,7 @@ class FlowControl:
     __slots__ = ("is_blocked", "is_open", "is_reading", "is_starved", "state")
 
     def __init__(self) -> None:
-        self.state = State.READING
+        self.state = FlowState.READING
         self.is_open = True
         """Neither CLOSING nor CLOSED: responses may be written."""
         self.is_reading = True
@@ -150,11 +150,11 @@ class FlowControl:
         self.is_blocked = False
 
     @property
-    def can_handle(self) -> bool:
+    def can_dispatch(self) -> bool:
         """Whether requests may be handled: the connection is open, and its client reads the responses."""
         return self.is_open and not self.is_blocked
 
-    def on(self, event: Event) -> None:
+    def on(self, event: FlowEvent) -> None:
         """Moves to the next state. Raises KeyError for an event that cannot happen in this state."""
         state = self.state = TRANSITIONS[self.state][event]
         self.is_open, self.is_reading, self.is_starved, self.is_blocked = _FLAGS[state]

@@ -1,4 +1,4 @@
-"""Spark jobs over the coordinator's logs: why groups rebalanced, who owned what, which commits were zombies.
+"""Spark jobs over the coordinator's logs: causes of rebalances, partition owners, zombie commits.
 
 The input is the views of `pyspark_coordinator_log` (the contract is its columns.py); the output is tables, audits and a
 report. Every step is a function from DataFrames to a DataFrame:
@@ -11,10 +11,10 @@ report. Every step is a function from DataFrames to a DataFrame:
     judging              the same for one Arrow batch, in NumPy, without Spark
     assignment_history   the lookup from a commit to the intervals that judge it; also without Spark
     findings             sums over the verdicts, and the invariants they break
-    invariants           what must never happen: epochs out of order, two owners, accepted zombies
+    invariants           violations: epochs out of order, two owners, accepted zombies
     gaps                 where the logs are complete, and where events are missing
     tables, audit        writing all of it; files: Parquet files that tasks write themselves
-    report               the HTML report: what to show; pages, drawing and markup: how
+    report               collects the data of the HTML report; pages, drawing and markup render it
     follow               the same, continuously
     synthetic_log        a generated log with a known number of zombies, to try the jobs on
     job                  arguments, session, progress, exit codes
@@ -24,9 +24,9 @@ Three rules hold throughout.
 - *The log defines the order.* Rows are ordered by the offset inside a shard, never by a timestamp. An event decided when
   the state log ended at `state_offset` sees the records before that offset and none at or after it.
 - *No group is held in memory.* Spark's windows sort and spill, and their keys go down to member and partition. Commits are
-  not sorted at all: they are judged as they are read, against the much smaller history of who owned what. A group that
+  not sorted at all: they are judged as they are read, against the much smaller history of owners. A group that
   makes up a third of the log is therefore spread over the tasks like any other.
-- *Missing stays missing.* Where the log cannot tell, a column is null and a table is empty.
+- *Missing stays missing.* Where the log does not say, a column is null and a table is empty.
 
 The server imports nothing from here, and only this package needs `pyspark` (the extra `pipeline`).
 """

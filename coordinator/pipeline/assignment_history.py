@@ -1,8 +1,8 @@
-"""Who was at which epoch and owned which partition, and when: two interval tables with point-in-time lookup.
+"""The history of member epochs and partition owners: two interval tables with point-in-time lookup.
 
 This is the small side of the join: it grows with rebalances, not with commits. So it is broadcast to the tasks that read
 the commits, as sorted integers, and each commit finds its interval by binary search. The commits, typically a hundred times
-as many, are neither sorted nor moved. (Window functions over both sides would sort every commit twice, at ten times the
+more, are neither sorted nor moved. (Window functions over both sides would sort every commit twice, at ten times the
 cost.)
 
 An interval is found by its subject (a member, or a member and partition) and its start. Subjects are numbered, and starts

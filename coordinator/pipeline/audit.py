@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from coordinator.pipeline.files import write_atomically
 from coordinator.pipeline.intervals import materialize
 from coordinator.pipeline.tables import Derived, Store
 
@@ -59,9 +60,7 @@ def _unreadable(derived: Derived) -> dict[str, int]:
 
 def write_summary(folder: Path, found: dict[str, Any]) -> None:
     """Writes audit.json atomically."""
-    new = folder / f".{SUMMARY}.new"
-    new.write_text(json.dumps(found, indent=2) + "\n")
-    new.replace(folder / SUMMARY)
+    write_atomically(folder / SUMMARY, json.dumps(found, indent=2) + "\n")
 
 
 def is_clean(found: dict[str, Any]) -> bool:

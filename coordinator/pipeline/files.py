@@ -19,6 +19,13 @@ NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 _DAY_MS = 86_400_000
 
 
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a text file under another name and renames it, so that readers never see a part of it."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)
+
+
 class DayFiles:
     """The files of one task, in one folder per day (UTC) of a millisecond column. After an error nothing is left behind."""
 

@@ -44,7 +44,7 @@ _REFUSALS = 3
 """How many of the tallies, from the first on, count refusals."""
 REPLAYED = (*POLICIES, IN_FORCE)
 COUNTERS = (*PARTITION_COUNTS, *_REQUEST_COUNTS, *(f"{name}:{what}" for name in REPLAYED for what in REQUEST_TALLIES))
-"""What each number of a sum counts: partitions, requests, and requests per policy (`in force`: as answered)."""
+"""The counters in a sum: partitions, requests, and requests per policy (`in force`: as answered)."""
 BROKEN = pa.struct([
     ("rule", pa.string()), ("log_id", pa.string()), ("shard", pa.int32()), ("group", pa.string()),
     ("member_id", pa.string()), ("other_member_id", pa.string()), ("topic_key", pa.string()), ("partition", pa.int32()),

@@ -1,11 +1,11 @@
 """Follows a log: keeps an archive of it, and the tables that can be written before it ends.
 
-    OUT/archive/history, commits, markers    every record, as rows of the views; what `--archive` reads
+    OUT/archive/history, commits, markers    every record, as rows of the views, for `--archive`
     OUT/tables/commit_verdicts               as from the whole history
     OUT/tables/member_intervals              as from the whole history, written when an interval ends
     OUT/tables/ownership_intervals           likewise
     OUT/tables/invariants_broken             written when found; `until_offset` is null if the violation had not ended yet
-    OUT/live                                 what the next batch needs from earlier ones
+    OUT/live                                 state of earlier batches that the next one needs
     OUT/checkpoints                          Spark's own
 
 A compacted log forgets; the archive does not. Tables that need more than a batch (rebalances, transactions) are therefore
@@ -38,6 +38,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator.pipeline import intervals, invariants, verdicts
+from coordinator.pipeline.files import write_atomically
 from coordinator.pipeline.intervals import (
     CLASSIC_GROUP,
     CURRENT_ASSIGNMENT,
@@ -278,9 +279,7 @@ class Archive:
             "source": self._source.log or self._source.bootstrap,
         }  # fmt: skip
         self.folder.mkdir(parents=True, exist_ok=True)
-        new = self._note.with_name(f".{ARCHIVE_NOTE}.new")
-        new.write_text(json.dumps(note))
-        new.replace(self._note)
+        write_atomically(self._note, json.dumps(note))
         return self._bounds
 
 
@@ -330,9 +329,7 @@ def _read_shards(folder: Path) -> dict[tuple[str, int], _Shard]:
 
 def _write_shards(folder: Path, shards: Mapping[tuple[str, int], _Shard]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    new = folder / f".{_SHARDS}.new"
-    new.write_text(json.dumps([(*key, asdict(each)) for key, each in shards.items()]))
-    new.replace(folder / _SHARDS)
+    write_atomically(folder / _SHARDS, json.dumps([(*key, asdict(each)) for key, each in shards.items()]))
 
 
 class History:
@@ -450,7 +447,7 @@ class History:
 
 
 def _kept(state: DataFrame, shards: DataFrame) -> DataFrame:
-    """What a later batch needs: the last settled row of each key, and all later rows."""
+    """Selects the rows that a later batch needs: the last settled row of each key, and all later rows."""
     key = (*GROUP, "type", "member_id")
     newest_first = Window.partitionBy(*key, "is_settled").orderBy(F.desc("offset"))
     rows = (

@@ -59,7 +59,7 @@ def readable(rows: DataFrame) -> DataFrame:
 
 
 def member_intervals(state: DataFrame) -> DataFrame:
-    """One row per record about a member: its epochs and what it holds (`held`), from when to when."""
+    """One row per record about a member: its epochs and its partitions (`held`), from when to when."""
     return consumer_intervals(state).unionByName(classic_intervals(state))
 
 
@@ -161,7 +161,7 @@ def ownership_intervals(members: DataFrame, complete_from: DataFrame) -> DataFra
 def merge_unchanged(members: DataFrame) -> DataFrame:
     """Merges adjacent rows of a member with the same `held`. `epoch` is that of the first row, `last_epoch` of the last.
 
-    Most records written during a rebalance repeat what the member already had; this avoids expanding their partitions.
+    Most records written during a rebalance repeat the member's assignment; this avoids expanding their partitions.
     """
     in_order = Window.partitionBy(*MEMBER).orderBy("from_offset")
     goes_on = (F.lag("to_offset").over(in_order) == F.col("from_offset")) & F.lag("held").over(in_order).eqNullSafe(
@@ -209,7 +209,7 @@ def held_partitions(members: DataFrame, complete_from: DataFrame) -> DataFrame:
 
 
 def _ownership_start() -> Column:
-    """An ownership that begins with this row. After a gap in the log only the record can tell when it really began."""
+    """An ownership that begins with this row. After a gap in the log only the record shows when it really began."""
     return F.struct(
         F.when(F.col("begin_is_known"), F.col("epoch")).otherwise(F.col("each.since")).alias("epoch"),
         F.col("from_offset").alias("from_offset"),

@@ -4,7 +4,7 @@
     two owners         a partition was assigned to a member while another member still owned it
     zombie accepted    a commit was accepted from a member that had lost the partition (see verdicts.py)
     since too early    a member's record claims ownership from an earlier epoch than history shows
-    told otherwise     an event's member epoch or ownership contradicts the state log
+    `told otherwise`   an event's member epoch or ownership contradicts the state log
     verdict            an event's verdict for a policy differs from the replayed one
 
 The last two cross-check the server: different code writes events and state log, and they must agree. A static member that

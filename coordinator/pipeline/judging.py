@@ -310,13 +310,13 @@ def _facts(
 def _truth(commit_epoch: Ints, reported_epoch: Ints, facts: _Facts, is_classic: Mask) -> npt.NDArray[np.int8]:
     """Applies the rules listed in verdicts.py; the first match wins."""
     e, now, since = commit_epoch, facts.epoch, facts.since
-    nobody = now == NONE
+    no_member = now == NONE
     # The event of a classic group may know a generation that was not written to the log yet.
     unwritten = is_classic & (e == reported_epoch) & (e != NONE)
     rules = (
-        (nobody & (e < 0), _UNCLAIMED),
-        (nobody & unwritten, _UNKNOWN),
-        (nobody, _NOT_A_MEMBER),
+        (no_member & (e < 0), _UNCLAIMED),
+        (no_member & unwritten, _UNKNOWN),
+        (no_member, _NOT_A_MEMBER),
         (unwritten & (e > now), _UNKNOWN),
         (e > now, _AHEAD),
         (~facts.ownership_is_known & (e < now), _LOST),
@@ -332,7 +332,7 @@ def _truth(commit_epoch: Ints, reported_epoch: Ints, facts: _Facts, is_classic: 
 
 
 def _accepts(commit_epoch: Ints, facts: _Facts) -> tuple[Mask, ...]:
-    """What each of POLICIES decides for one partition. They see ownership as the member's record has it."""
+    """Replays POLICIES for each partition. They see ownership as the member's record has it."""
     e, now, lost = commit_epoch, facts.epoch, facts.revocation_epoch
     is_now = (e == now) & (e != NONE)
     had_it_then = (e < now) & facts.is_owned & (facts.recorded != NONE) & (facts.recorded <= e)
@@ -340,7 +340,7 @@ def _accepts(commit_epoch: Ints, facts: _Facts) -> tuple[Mask, ...]:
 
 
 def _outcome(error: EncodedColumn, request_error: EncodedColumn, of: Ints) -> npt.NDArray[np.int8]:
-    """accepted; refused because of who sent it; failed because of what it contained."""
+    """Classifies each row: accepted; refused because of its sender; failed because of its content."""
     own = error.mapped([value in FENCING_ERRORS for value in error.values], 0) > 0
     fenced = request_error.mapped([value in FENCING_ERRORS for value in request_error.values], -1)[of]
     refused = np.where(fenced >= 0, fenced > 0, own)

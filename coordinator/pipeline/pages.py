@@ -1,4 +1,4 @@
-"""Renders the pages of the report as HTML. What they show is collected in report.py.
+"""Renders the pages of the report as HTML, from the data that report.py collects.
 
 Each page is one file without scripts that loads nothing. A truncated list states its full length.
 """
@@ -13,7 +13,7 @@ from coordinator.pipeline import drawing
 from coordinator.pipeline.drawing import Axis, Colours, clock, duration
 from coordinator.pipeline.intervals import GROUP
 from coordinator.pipeline.markup import Markup, join, page, tag
-from coordinator.pipeline.vocabulary import IN_FORCE, UNOWNED
+from coordinator.pipeline.vocabulary import CLASSIC, IN_FORCE, UNOWNED
 
 PARTITIONS_MAX = 200
 """Above this number, only partitions that changed owner are drawn."""
@@ -124,7 +124,7 @@ def _notes(found: GroupData, *, has_events: bool) -> Iterator[Markup]:
     if not has_events:
         yield tag(
             "p",
-            "This log has no events, so it does not show who committed what, what was refused, or why the group rebalanced. "
+            "This log has no events, so committing members, refused commits and causes of rebalances are unknown. "
             "Unknown values are left out.",
             class_="note",
         )
@@ -307,9 +307,7 @@ def _policies(rows: Sequence[Row], *, has_events: bool, kind: str | None) -> Ite
         return
     if not rows:
         text = (
-            "Classic groups have no fencing policy."
-            if kind == "classic"
-            else "No member of a consumer group committed."
+            "Classic groups have no fencing policy." if kind == CLASSIC else "No member of a consumer group committed."
         )
         yield tag("p", text, class_="nothing")
         return

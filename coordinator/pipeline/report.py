@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from coordinator.pipeline import pages
 from coordinator.pipeline.arguments import PARQUET
+from coordinator.pipeline.files import write_atomically
 from coordinator.pipeline.intervals import GROUP, is_local, materialize
 from coordinator.pipeline.tables import Derived, Store
 from coordinator.pipeline.vocabulary import UNOWNED, ZOMBIES
@@ -48,7 +49,7 @@ def _write_all(derived: Derived, folder: Path, title: str | None, step: Callable
     only = len(found) == 1 and count == 1
     for each in found:
         path = folder / pages.file_name(each.key)
-        _write(
+        write_atomically(
             path,
             pages.group_page(
                 each, heading, None if only else pages.INDEX, has_events=derived.commit_verdicts is not None
@@ -59,16 +60,10 @@ def _write_all(derived: Derived, folder: Path, title: str | None, step: Callable
         listed = [row.asDict() for row in _by_interest(derived).limit(INDEX_MAX).collect()]
         totals = None if derived.policy_replay is None else [row.asDict() for row in _totals(derived.policy_replay)]
         gaps = None if derived.event_gaps is None else [row.asDict() for row in derived.event_gaps.collect()]
-        _write(
+        write_atomically(
             folder / pages.INDEX, pages.fleet_page(listed, count, {each.key for each in found}, totals, gaps, heading)
         )
         yield folder / pages.INDEX
-
-
-def _write(path: Path, text: str) -> None:
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="utf-8")
-    new.replace(path)
 
 
 def _by_interest(derived: Derived) -> DataFrame:

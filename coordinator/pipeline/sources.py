@@ -1,10 +1,10 @@
-"""Where the rows come from, and what each source can provide.
+"""The sources of the rows, and the views that each can provide.
 
     a log folder      our state log and event log, or a Kafka broker's state log alone
     a Kafka cluster   its topics, through Spark's Kafka source: no control records, and events only from our server
     an archive        what `follow` has kept of either (follow.py)
 
-What a source cannot provide is None, never a substitute. Events whose decisions never took effect (gaps.py) are dropped
+A view that a source cannot provide is None, never a substitute. Events whose decisions never took effect (gaps.py) are dropped
 here, so that no other module sees them.
 """
 
@@ -201,7 +201,7 @@ def from_log(spark: SparkSession, path: str, options: dict[str, str]) -> LogSour
 def from_kafka(spark: SparkSession, bootstrap: str, settings: Mapping[str, str]) -> LogSource:
     """Reads the coordinator's topics of a cluster. `settings` are options of the Kafka connector.
 
-    It is unknown what was compacted away, so no history counts as complete. Raises NoTopic.
+    The extent of compaction is unknown, so no history counts as complete. Raises NoTopic.
     """
     counts = kafka_partitions(bootstrap)
     state = adapter.read_offsets_topic(spark, bootstrap, counts[STATE_TOPIC], options=settings)
@@ -260,7 +260,7 @@ def event_folder(path: str) -> DataFolder | None:
 
 
 def complete_from(folder: ShardFolder) -> int:
-    """The offset from which a state log is complete: after what was compacted or deleted."""
+    """The offset from which a state log is complete: after all compacted or deleted records."""
     noted, segments = folder.server_checkpoint(), folder.segments()
     start = max(segments[0].base_offset if segments else 0, 0 if noted is None else noted.start_offset)
     return max(folder.clean_offset(), start)

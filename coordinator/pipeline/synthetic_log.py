@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from coordinator.groups.kinds import Kind
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
@@ -46,7 +47,6 @@ BATCH_RECORDS = 16
 START_MS = 1_760_000_000_000
 STABLE, UNREVOKED, UNRELEASED = 0, 1, 2
 ACCEPTS, REFUSES = 1, 2
-CONSUMER = 1
 POLICY = "revocation-epoch"
 HOT_MEMBERS, HOT_PARTITIONS = 120, 1000
 STEPS_TO_JOIN = 0.0004
@@ -59,7 +59,7 @@ _Partition = CommitDecidedValue.PartitionOffset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to generate. `decisions`: commits of single partitions; `hot`: the share of them in one group."""
+    """The parameters of the log. `decisions`: commits of single partitions; `hot`: the share of them in one group."""
 
     seed: int = 11
     groups: int = 200
@@ -321,7 +321,7 @@ class _Group:
         value = CommitDecidedValue(
             state_offset=self.state.end,
             time_ms=generator.now_ms,
-            group_kind=CONSUMER,
+            group_kind=Kind.CONSUMER,
             member_id=name,
             generation_id_or_member_epoch=epoch,
             error_code=error,

@@ -5,7 +5,7 @@ the same producer in the same shard says whether it was committed or aborted. If
 open as far as this log goes, and the offset is pending.
 
 The log is scanned backwards, so that a commit's marker is the last one seen; scanned forwards, each commit would have to
-search everything after it. Rows read through a consumer (Spark's Kafka source) do not show what was transactional and
+search everything after it. Rows read through a consumer (Spark's Kafka source) do not show which commits were transactional and
 contain no control records, so their outcome is null.
 """
 
@@ -58,7 +58,7 @@ def offset_commits(commits: DataFrame, markers: DataFrame | None) -> DataFrame:
 
 
 def transactions(offsets: DataFrame) -> DataFrame:
-    """One row per producer, outcome and group: what a transaction did to the group's offsets.
+    """One row per producer, outcome and group: the effect of a transaction on the group's offsets.
 
     Commits of a producer with the same end marker belong to one transaction.
     """

@@ -9,7 +9,7 @@ epoch at that moment, and since when it owned each partition. Together they clas
     not a member    no member with that id is in the group (a zombie)
     unowned         the epoch is current but the member does not own the partition; every policy accepts this
     unclaimed       not sent as a member (a simple consumer, an admin tool); not judged
-    unknown         the log cannot tell: a compacted past, an unknown assignment protocol, a classic generation not yet written
+    unknown         not in the log: a compacted past, an unknown assignment protocol, a classic generation not yet written
 
 The policies (defined in groups/fencing.py) are replayed on the same facts. A request is one decision, because one fenced
 partition fails the whole request. A refusal is *right* if some partition of the request came from a zombie (or is unowned,
@@ -41,7 +41,7 @@ from coordinator.pipeline.findings import FINDINGS, Findings, Sums
 from coordinator.pipeline.judging import Bounds, JudgedBatch, judge
 
 ArrowBatches = Iterator[Any]
-"""Of Arrow record batches."""
+"""Iterators over Arrow record batches."""
 CommitEvents = Callable[[Callable[[ArrowBatches], ArrowBatches], StructType], DataFrame]
 """Applies a function to the batches of commit events, wherever they are: `judging.EVENTS` in, rows of the schema out."""
 _TIME = "time_ms"
@@ -52,8 +52,9 @@ _SOUGHT = ("shard", "group", "offset", "state_offset", _TIME, "truth", "outcome"
 class VerdictPass:
     """One pass over the decided commits.
 
-    `members`: member intervals; `runs`: what the members held (intervals.py). `complete_from` may have a column `settled_from`:
-    the intervals do not cover the state before that offset, except that they say how each ownership still open then began.
+    `members`: member intervals; `runs`: the partitions the members held (intervals.py). `complete_from` may have a column
+    `settled_from`: the intervals do not cover the state before that offset, except that they show how each ownership still
+    open then began.
     """
 
     commit_events: CommitEvents

@@ -3,7 +3,9 @@
 A separate module, because judging.py runs in the tasks that read commits and must not import Spark.
 """
 
-CLASSIC, CONSUMER, STREAMS = "classic", "consumer", "streams"
+from coordinator.groups.kinds import Kind
+
+CLASSIC, CONSUMER, STREAMS = Kind.CLASSIC.label, Kind.CONSUMER.label, Kind.STREAMS.label
 COMMIT_DECIDED = "CommitDecided"
 STATE_LOG, EVENT_LOG = "state", "events"
 
@@ -14,7 +16,7 @@ ZOMBIES = (LOST, AHEAD, NOT_A_MEMBER)
 ACCEPTED, REFUSED, FAILED = "accepted", "refused", "failed"
 POLICIES = ("strict", "revocation_epoch", "assignment_epoch")
 IN_FORCE = "in force"
-"""Used instead of a policy's name for what the server actually answered."""
+"""Used instead of a policy's name for the server's actual response."""
 FENCING_ERRORS = (
     "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID",
     "REBALANCE_IN_PROGRESS", "GROUP_ID_NOT_FOUND", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED",

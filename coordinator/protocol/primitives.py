@@ -9,7 +9,7 @@ Each also carries what `compile.py` needs to write the same as straight-line cod
 # ruff: noqa: ARG002, SLF001 - `construct` is extended by overriding, and calling, its _parse and _build
 from collections.abc import Sequence
 from enum import Enum
-from io import BytesIO
+from io import SEEK_CUR, BytesIO
 from typing import Any
 
 import construct
@@ -290,7 +290,7 @@ def least_size(subcon: Any) -> int:
 
 
 def _bytes_left(stream: BytesIO) -> int:
-    return len(stream.getbuffer()) - stream.tell()
+    return len(stream.getbuffer()) - stream.seek(0, SEEK_CUR)
 
 
 def _require(condition: bool, text: str, path: str) -> None:

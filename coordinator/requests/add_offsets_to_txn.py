@@ -14,7 +14,7 @@ from coordinator.requests.init_producer_id import translate_fenced
 from coordinator.runtime.result import Producer, RequestContext, Result
 from coordinator.topics.names import CONSUMER_OFFSETS
 from coordinator.transactions.add_partitions import Addition, add_partitions
-from coordinator.transactions.transactions import Transactions
+from coordinator.transactions.state import Transactions
 
 _FENCED_SINCE = 2
 

@@ -21,8 +21,8 @@ from coordinator.runtime.result import Fact, Producer, Record, RequestContext, R
 from coordinator.topics import names
 from coordinator.topics.engine import Topics
 from coordinator.transactions.add_partitions import Addition, add_partitions
+from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import Partition
-from coordinator.transactions.transactions import Transactions
 from coordinator.transactions.verify import verify_partitions
 
 _BATCHED_SINCE = 4

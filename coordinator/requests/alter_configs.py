@@ -25,11 +25,11 @@ def handle(server: Server, exchange: Exchange[AlterConfigsRequest]) -> None:
         values = {entry.name: entry.value for entry in entries if entry.value is not None}
         return Altered(resource.resource_type, resource.resource_name, entries, lambda _kind: replacing(values))
 
-    def answer(errors: list[KafkaError | None]) -> None:
+    def reply(errors: list[KafkaError | None]) -> None:
         exchange.reply(AlterConfigsResponse(responses=results(_Result, request.resources, errors)))
 
     requested = [altered(resource) for resource in request.resources]
-    alter_resources(server, requested, answer, validate_only=request.validate_only, legacy=True)
+    alter_resources(server, requested, reply, validate_only=request.validate_only, legacy=True)
 
 
 def refuse(request: AlterConfigsRequest, error: KafkaError, _api_version: int) -> AlterConfigsResponse:

@@ -23,7 +23,7 @@ def refuse(request: FetchRequest, error: KafkaError, api_version: int) -> FetchR
     if api_version < IDS_SINCE:
         response.responses = [
             FetchResponse.FetchableTopicResponse(
-                topic=topic.topic, partitions=[refusal(asked.partition, error.code) for asked in topic.partitions]
+                topic=topic.topic, partitions=[refusal(each.partition, error.code) for each in topic.partitions]
             )
             for topic in request.topics
         ]

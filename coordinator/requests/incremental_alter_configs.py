@@ -45,22 +45,22 @@ def handle(server: Server, exchange: Exchange[IncrementalAlterConfigsRequest]) -
             resource.resource_type, resource.resource_name, entries, lambda kind: incremental(entries, kind.lists)
         )
 
-    def answer(errors: list[KafkaError | None]) -> None:
+    def reply(errors: list[KafkaError | None]) -> None:
         exchange.reply(IncrementalAlterConfigsResponse(responses=results(_Result, request.resources, errors)))
 
     requested = [altered(resource) for resource in request.resources]
-    alter_resources(server, requested, answer, validate_only=request.validate_only, legacy=False)
+    alter_resources(server, requested, reply, validate_only=request.validate_only, legacy=False)
 
 
 def alter_resources(
     server: Server,
     requested: Sequence[Altered],
-    answer: Callable[[list[KafkaError | None]], None],
+    reply: Callable[[list[KafkaError | None]], None],
     *,
     validate_only: bool,
     legacy: bool,
 ) -> None:
-    """Changes each resource by itself. When all are done, calls `answer` with an error or None for each."""
+    """Changes each resource by itself. When all are done, calls `reply` with an error or None for each."""
     times_named = Counter((resource.resource_type, resource.name) for resource in requested)
     errors: list[KafkaError | None] = [None] * len(requested)
     left = len(requested)
@@ -70,10 +70,10 @@ def alter_resources(
         errors[index] = error
         left -= 1
         if not left:
-            answer(errors)
+            reply(errors)
 
     if not requested:
-        answer([])
+        reply([])
     for index, resource in enumerate(requested):
         try:
             _alter(

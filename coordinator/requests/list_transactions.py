@@ -12,8 +12,8 @@ from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
 from coordinator.transactions.listing import matching, parse_filters
+from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import NAMES
-from coordinator.transactions.transactions import Transactions
 
 _State = ListTransactionsResponse.TransactionState
 

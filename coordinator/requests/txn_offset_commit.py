@@ -5,7 +5,7 @@ client cannot or does not name them, there is nothing to check. v4 understands T
 transaction by itself, which before took AddOffsetsToTxn (both KIP-890). v6 names topics by id and answers STALE_MEMBER_EPOCH
 and GROUP_ID_NOT_FOUND (KIP-1319).
 
-Three things are checked in turn, as in Kafka: whether the topics exist (refused partitions come first in the answer); whether
+Three things are checked in turn, as in Kafka: whether the topics exist (refused partitions come first in the response); whether
 the group's partition of `__consumer_offsets` is part of the transaction; whether the group lets the consumer and the producer
 pass (groups/offsets/commit_in_transaction.py).
 """
@@ -50,7 +50,7 @@ def handle(server: Server, exchange: Exchange[TxnOffsetCommitRequest]) -> None:
     exchange.with_request(partial)  # a refusal answers the missing partitions as well
 
     def emit_decision(error: ErrorCode) -> None:
-        """The group's event log gets a decision that the group was not asked for."""
+        """Puts a decision that the group did not make into its event log."""
         server.groups.run_internal(
             request.group_id,
             lambda state, _: Result(facts=commit_facts(state, request, exchange, error, missing=partial.missing)),

@@ -20,7 +20,7 @@ _SPECIAL = CONTROL | TRANSACTIONAL
 
 
 class StateMachine(Protocol):
-    """The state of a shard (groups/machine.py, transactions/transactions.py)."""
+    """The state of a shard (groups/machine.py, transactions/state.py)."""
 
     def replay(self, record: Record) -> None: ...
     def loaded(self, now_ms: int) -> Result: ...

@@ -53,10 +53,10 @@ from coordinator.server.event_logs import open_event_logs
 from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.engine import Topics
-from coordinator.transactions import transactions
+from coordinator.transactions import machine as transaction_machine
+from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery, MarkerWriter
 from coordinator.transactions.producer_id_pool import ProducerIdPool
-from coordinator.transactions.transactions import Transactions
 from coordinator.transactions.verification import Verification
 from coordinator.world import plugins
 from coordinator.world.clock import Clock
@@ -220,14 +220,14 @@ class Server:
     def _count_groups(self) -> int:
         return sum(shard.state.count for shard in self.groups.shards)
 
-    def _transaction_shard(self, index: int) -> Shard[Transactions]:
+    def _transaction_shard(self, index: int) -> Shard[TransactionMachine]:
         config = self.config
         return self._shard(
             TRANSACTIONS_TOPIC,
             index,
             config.log.transaction_state_log_segment_bytes,
-            lambda: Transactions(config.transactions, self.producer_ids, self._marker_delivery.deliver),
-            transactions.RECORD_KEYS,
+            lambda: TransactionMachine(config.transactions, self.producer_ids, self._marker_delivery.deliver),
+            transaction_machine.RECORD_KEYS,
         )
 
     def _shard(

@@ -19,11 +19,15 @@ def lock(folder: str) -> TextIO:
         path.mkdir(parents=True, exist_ok=True)
         RealDisk().sync_folder(str(path.resolve().parent))
         file = (path / ".lock").open("w", encoding="ascii")
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise CannotStart(f"the data folder {folder} is in use by another server") from error
     except OSError as error:
         raise CannotStart(f"the data folder {folder} cannot be used: {error}") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        in_use = isinstance(error, BlockingIOError)
+        reason = "is in use by another server" if in_use else f"cannot be used: {error}"
+        raise CannotStart(f"the data folder {folder} {reason}") from error
     return file
 
 

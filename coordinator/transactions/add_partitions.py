@@ -7,16 +7,14 @@ partitions that are all in the transaction already writes no record.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.internal_request import DONE
 from coordinator.runtime.result import Producer, RequestContext, Result
 from coordinator.transactions.records import transaction_record
+from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import PREPARED, Partition, State, Transaction
-
-if TYPE_CHECKING:
-    from coordinator.transactions.transactions import Transactions
 
 
 class Addition(NamedTuple):
@@ -29,7 +27,7 @@ class Addition(NamedTuple):
     """The `transaction.version` that the version of the client's request implies."""
 
 
-def add_partitions(transactions: "Transactions", addition: Addition, _context: RequestContext, now_ms: int) -> Result:
+def add_partitions(transactions: Transactions, addition: Addition, _context: RequestContext, now_ms: int) -> Result:
     """Replies DONE.
 
     Raises:
@@ -57,7 +55,7 @@ def add_partitions(transactions: "Transactions", addition: Addition, _context: R
     return Result(DONE, [transaction_record(ongoing, transactions.config.transaction_version)])
 
 
-def find(transactions: "Transactions", addition: Addition) -> Transaction:
+def find(transactions: Transactions, addition: Addition) -> Transaction:
     """Returns the transaction. Raises INVALID_REQUEST or INVALID_PRODUCER_ID_MAPPING."""
     if not addition.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -67,7 +65,7 @@ def find(transactions: "Transactions", addition: Addition) -> Transaction:
     return transaction
 
 
-def check_producer(transactions: "Transactions", transaction: Transaction, producer: Producer) -> None:
+def check_producer(transactions: Transactions, transaction: Transaction, producer: Producer) -> None:
     """Raises INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED unless this is the producer of the transactional id."""
     if transaction.producer_id != producer.id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)

@@ -5,16 +5,14 @@ names the producer epoch of the marker, and only counts for a transaction that i
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from coordinator.runtime.internal_request import DONE
 from coordinator.runtime.result import RequestContext, Result
 from coordinator.transactions.prepare import producer_after
 from coordinator.transactions.records import transaction_record
+from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import NO_PRODUCER_ID, PREPARED, State
-
-if TYPE_CHECKING:
-    from coordinator.transactions.transactions import Transactions
 
 
 class Completion(NamedTuple):
@@ -25,7 +23,7 @@ class Completion(NamedTuple):
     epoch: int
 
 
-def complete(transactions: "Transactions", completion: Completion, _context: RequestContext, now_ms: int) -> Result:
+def complete(transactions: Transactions, completion: Completion, _context: RequestContext, now_ms: int) -> Result:
     """Replies DONE, also to a request that no longer applies. Raises nothing."""
     prepared = transactions.by_id.get(completion.transactional_id)
     if (

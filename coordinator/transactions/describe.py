@@ -4,22 +4,19 @@ A prepared transaction is shown with the partitions that have no marker yet: its
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeTransactionsResponse
 from coordinator.runtime.result import RequestContext, Result
+from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import NAMES, Partition, Transaction
-
-if TYPE_CHECKING:
-    from coordinator.transactions.transactions import Transactions
 
 _State = DescribeTransactionsResponse.TransactionState
 _Topic = DescribeTransactionsResponse.TopicData
 
 
 def describe(
-    transactions: "Transactions", transactional_ids: Sequence[str], _context: RequestContext, _now_ms: int
+    transactions: Transactions, transactional_ids: Sequence[str], _context: RequestContext, _now_ms: int
 ) -> Result:
     """Describes ids of this shard. Their own errors are INVALID_REQUEST (empty) and TRANSACTIONAL_ID_NOT_FOUND."""
     states = []
@@ -34,7 +31,7 @@ def describe(
     return Result(DescribeTransactionsResponse(transaction_states=states))
 
 
-def partitions_left(transactions: "Transactions", transaction: Transaction) -> Iterable[Partition]:
+def partitions_left(transactions: Transactions, transaction: Transaction) -> Iterable[Partition]:
     """The partitions of the transaction; if it is prepared, those without their marker."""
     return transactions.undelivered.get(transaction.transactional_id, transaction.partitions)
 

@@ -17,13 +17,12 @@ previous epoch (or, after the last epoch, the previous producer id), and the cur
 cannot know whether its transaction ever began may ask for this.
 """
 
-from typing import TYPE_CHECKING
-
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import EndTxnRequest, EndTxnResponse
 from coordinator.runtime.result import RequestContext, Result
 from coordinator.transactions.prepare import CLIENT, prepare, producer_after
 from coordinator.transactions.records import transaction_record
+from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import (
     EPOCH_BUMPS_SINCE,
     EPOCH_EXHAUSTED,
@@ -33,9 +32,6 @@ from coordinator.transactions.transaction import (
     State,
     Transaction,
 )
-
-if TYPE_CHECKING:
-    from coordinator.transactions.transactions import Transactions
 
 EPOCH_IN_ANSWER_SINCE = 5
 """From this version on the client takes a new epoch from the response (transaction.version 2)."""
@@ -48,7 +44,7 @@ _AGREES = {
 }
 
 
-def end(transactions: "Transactions", request: EndTxnRequest, context: RequestContext, now_ms: int) -> Result:
+def end(transactions: Transactions, request: EndTxnRequest, context: RequestContext, now_ms: int) -> Result:
     """Decides the outcome of a transaction and starts the delivery of its markers.
 
     Raises:

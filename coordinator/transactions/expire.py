@@ -5,21 +5,18 @@ it is. A producer that comes back later gets a new producer id.
 """
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from coordinator.runtime.result import Fact, Result, Timer, TimerKey
 from coordinator.transactions.records import tombstone
+from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import RESTING
-
-if TYPE_CHECKING:
-    from coordinator.transactions.transactions import Transactions
 
 TIMER: TimerKey = ("transactions-expire",)
 IDS_PER_TURN_MAX = 10_000
 """The rest is left to the next turn, because the records of one operation are one batch."""
 
 
-def remove_expired(transactions: "Transactions", now_ms: int) -> Result:
+def remove_expired(transactions: Transactions, now_ms: int) -> Result:
     """Writes tombstones for the expired ids, and arms its timer again."""
     config = transactions.config
     used_before_ms = now_ms - config.transactional_id_expiration_ms

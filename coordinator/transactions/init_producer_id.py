@@ -8,13 +8,12 @@ A transaction that is still open is aborted first, with an epoch that no client 
 (CONCURRENT_TRANSACTIONS). When the epoch cannot grow any more, a new producer id at epoch 0 takes its place.
 """
 
-from typing import TYPE_CHECKING
-
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from coordinator.runtime.result import Fact, RequestContext, Result
 from coordinator.transactions.prepare import FENCE, prepare
 from coordinator.transactions.records import transaction_record
+from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import (
     EPOCH_EXHAUSTED,
     NO_EPOCH,
@@ -25,12 +24,9 @@ from coordinator.transactions.transaction import (
     Transaction,
 )
 
-if TYPE_CHECKING:
-    from coordinator.transactions.transactions import Transactions
-
 
 def init_producer_id(
-    transactions: "Transactions", request: InitProducerIdRequest, _context: RequestContext, now_ms: int
+    transactions: Transactions, request: InitProducerIdRequest, _context: RequestContext, now_ms: int
 ) -> Result:
     """Replies the producer id and epoch to use. An open transaction is aborted, and the reply is CONCURRENT_TRANSACTIONS.
 
@@ -72,7 +68,7 @@ def _is_current_producer(request: InitProducerIdRequest, known: Transaction) -> 
     )
 
 
-def _next_epoch(transactions: "Transactions", request: InitProducerIdRequest, known: Transaction) -> tuple[int, int]:
+def _next_epoch(transactions: Transactions, request: InitProducerIdRequest, known: Transaction) -> tuple[int, int]:
     """Returns the epoch before the bump, to be remembered, and the epoch to reply. Raises PRODUCER_FENCED."""
     if request.producer_id == NO_PRODUCER_ID:
         return NO_EPOCH, known.epoch + 1
@@ -85,7 +81,7 @@ def _next_epoch(transactions: "Transactions", request: InitProducerIdRequest, kn
     raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
-def _new_producer_id(transactions: "Transactions") -> int:
+def _new_producer_id(transactions: Transactions) -> int:
     producer_id = transactions.producer_ids.take()
     if producer_id is None:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -93,7 +89,7 @@ def _new_producer_id(transactions: "Transactions") -> int:
 
 
 def _initialized(
-    transactions: "Transactions",
+    transactions: Transactions,
     request: InitProducerIdRequest,
     producer_id: int,
     epoch: int,
@@ -122,7 +118,7 @@ def _initialized(
     )
 
 
-def _abort_first(transactions: "Transactions", ongoing: Transaction, now_ms: int) -> Result:
+def _abort_first(transactions: Transactions, ongoing: Transaction, now_ms: int) -> Result:
     prepared = prepare(
         transactions,
         ongoing,

@@ -6,15 +6,13 @@ Patterns are matched by RE2, in which no pattern can take long; it has no look-a
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import re2
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import BY_NAME, State, Transaction
-
-if TYPE_CHECKING:
-    from coordinator.transactions.transactions import Transactions
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
@@ -49,7 +47,7 @@ def parse_filters(
     return Filters(known, bool(state_names), frozenset(producer_ids), open_ms_min, compiled), unknown
 
 
-def matching(transactions: "Transactions", filters: Filters, now_ms: int) -> Iterator[Transaction]:
+def matching(transactions: Transactions, filters: Filters, now_ms: int) -> Iterator[Transaction]:
     """The transactional ids of a shard that pass all filters."""
     for transaction in transactions.by_id.values():
         if filters.producer_ids and transaction.producer_id not in filters.producer_ids:

@@ -28,8 +28,8 @@ from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Operation, Status
 from coordinator.runtime.timers import Schedule
 from coordinator.transactions.complete import Completion, complete
+from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.transaction import Partition
-from coordinator.transactions.transactions import Transactions
 
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 1_000
@@ -135,7 +135,7 @@ class MarkerDelivery:
     """Carries out the decisions of the transaction shards: the marker to every partition, then the completion."""
 
     def __init__(self, markers: MarkerWriter, schedule: Schedule) -> None:
-        self.transactions: Router[Transactions] | None = None
+        self.transactions: Router[TransactionMachine] | None = None
         """The transaction shards. They are made with `deliver`, so they are set afterwards."""
         self._markers = markers
         self._schedule = schedule

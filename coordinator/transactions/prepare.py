@@ -10,9 +10,9 @@ There are three causes, each with its rule for the epoch:
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import (
     EPOCH_BUMPS_SINCE,
     EPOCH_MAX,
@@ -22,9 +22,6 @@ from coordinator.transactions.transaction import (
     Transaction,
 )
 
-if TYPE_CHECKING:
-    from coordinator.transactions.transactions import Transactions
-
 CLIENT, TIMEOUT, FENCE = "client", "timeout", "fence"
 """The causes for which a transaction ends."""
 ENDS = (("commit", CLIENT), ("abort", CLIENT), ("abort", TIMEOUT), ("abort", FENCE))
@@ -32,7 +29,7 @@ ENDS = (("commit", CLIENT), ("abort", CLIENT), ("abort", TIMEOUT), ("abort", FEN
 
 
 def prepare(
-    transactions: "Transactions",
+    transactions: Transactions,
     transaction: Transaction,
     *,
     commit: bool,

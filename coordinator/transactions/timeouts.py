@@ -5,21 +5,17 @@ so a transaction can live for its time-out plus that interval. The abort increas
 finds out with its next request.
 """
 
-from typing import TYPE_CHECKING
-
 from coordinator.protocol.errors import KafkaError
 from coordinator.runtime.result import Fact, Result, Timer, TimerKey
 from coordinator.transactions.prepare import TIMEOUT, prepare
 from coordinator.transactions.records import transaction_record
+from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import NEVER_TIMES_OUT_MS
-
-if TYPE_CHECKING:
-    from coordinator.transactions.transactions import Transactions
 
 TIMER: TimerKey = ("transactions-timeout",)
 
 
-def abort_timed_out(transactions: "Transactions", now_ms: int) -> Result:
+def abort_timed_out(transactions: Transactions, now_ms: int) -> Result:
     """Aborts the transactions that have been open for longer than their time-out, and arms its timer again."""
     config = transactions.config
     result = Result(timers=[Timer(TIMER, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)])

@@ -20,8 +20,8 @@ from coordinator.runtime.result import Producer
 from coordinator.runtime.router import Router
 from coordinator.runtime.timers import Schedule
 from coordinator.transactions.add_partitions import Addition, add_partitions
+from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.transaction import Partition
-from coordinator.transactions.transactions import Transactions
 from coordinator.transactions.verify import verify_partitions
 
 ADD_RETRY_MS = 20
@@ -34,7 +34,7 @@ Refused = dict[Partition, ErrorCode]
 class Verification:
     """Asks the coordinator of a transactional id."""
 
-    def __init__(self, transactions: Router[Transactions], *, enabled: bool, schedule: Schedule) -> None:
+    def __init__(self, transactions: Router[TransactionMachine], *, enabled: bool, schedule: Schedule) -> None:
         """`enabled`: transaction.partition.verification.enable. Additions are made in either case."""
         self._transactions = transactions
         self._enabled = enabled

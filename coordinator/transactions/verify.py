@@ -3,20 +3,14 @@
 This is asked before a client of the older protocol writes to a partition.
 """
 
-from typing import TYPE_CHECKING
-
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import RequestContext, Result
 from coordinator.transactions.add_partitions import Addition, check_producer, find
+from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import PREPARED
 
-if TYPE_CHECKING:
-    from coordinator.transactions.transactions import Transactions
 
-
-def verify_partitions(
-    transactions: "Transactions", addition: Addition, _context: RequestContext, _now_ms: int
-) -> Result:
+def verify_partitions(transactions: Transactions, addition: Addition, _context: RequestContext, _now_ms: int) -> Result:
     """Replies a dict: partition -> NONE, or TRANSACTION_ABORTABLE if it is not in the transaction.
 
     Raises for all partitions the same errors as `add_partitions`.

@@ -323,7 +323,7 @@ def test_fenced_commits_are_counted_by_reason():
     }
 
 
-def test_members_given_up_are_counted_by_timeout():
+def test_expired_members_are_counted_by_timeout():
     served = server(shard())
     for timeout in ("session", "session", "sync"):
         served.statistics.count(Fact("member_expired", {"timeout": timeout}))

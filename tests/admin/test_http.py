@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -47,16 +48,16 @@ ROUTES = {
 }
 
 
-def run(conversation: Callable[[int], Awaitable[None]], config: AdminConfig = CONFIG) -> None:
-    async def whole() -> None:
-        server = AdminServer(ROUTES, config)
-        port = await server.start()
-        try:
-            await asyncio.wait_for(conversation(port), WITHIN_S)
-        finally:
-            await server.stop()
-
-    asyncio.run(whole())
+@asynccontextmanager
+async def serving(config: AdminConfig = CONFIG) -> AsyncIterator[int]:
+    """A running admin server; yields its port. The conversation with it must end within WITHIN_S."""
+    server = AdminServer(ROUTES, config)
+    port = await server.start()
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            yield port
+    finally:
+        await server.stop()
 
 
 async def ask(port: int, data: bytes) -> bytes:
@@ -109,17 +110,14 @@ def body(answer: bytes) -> bytes:
         (b"\x00\x00\x00\x10\x00\x12\x00\x04\x00\x00\x00\x01\r\n\r\n", 400),
     ],
 )
-def test_the_status_of_each_kind_of_request(asked, expected):
-    async def conversation(port: int) -> None:
+async def test_the_status_of_each_kind_of_request(asked, expected):
+    async with serving() as port:
         assert status(await ask(port, asked)) == expected
 
-    run(conversation)
 
-
-def test_path_segments_are_unquoted_and_cannot_inject_headers():
+async def test_path_segments_are_unquoted_and_cannot_inject_headers():
     name = '<script>"\r\nset-cookie: x'
-
-    async def conversation(port: int) -> None:
+    async with serving() as port:
         answer = await ask(port, request("/echo/%3Cscript%3E%22%0D%0Aset-cookie%3A%20x"))
         assert json.loads(body(answer))["name"] == name
         assert b"\r\nset-cookie" not in answer
@@ -127,47 +125,37 @@ def test_path_segments_are_unquoted_and_cannot_inject_headers():
         slashed = await ask(port, request("/echo/a%2Fb"))
         assert json.loads(body(slashed))["name"] == "a/b"
 
-    run(conversation)
 
-
-def test_the_response_to_a_head_request_has_a_length_but_no_body():
-    async def conversation(port: int) -> None:
+async def test_the_response_to_a_head_request_has_a_length_but_no_body():
+    async with serving() as port:
         answer = await ask(port, request("/later", "HEAD"))
         assert b"content-length: 5" in answer
         assert body(answer) == b""
 
-    run(conversation)
 
-
-def test_a_bug_in_a_handler_is_a_500_without_details():
-    async def conversation(port: int) -> None:
+async def test_a_bug_in_a_handler_is_a_500_without_details():
+    async with serving() as port:
         answer = await ask(port, request("/broken"))
         assert status(answer) == 500
         assert b"a bug" not in answer
 
-    run(conversation)
 
-
-def test_a_connection_can_send_several_requests():
-    async def conversation(port: int) -> None:
+async def test_a_connection_can_send_several_requests():
+    async with serving() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(3):
             await ask_and_stay_connected(reader, writer)
         writer.close()
 
-    run(conversation)
-
 
 @pytest.mark.parametrize("sent", [b"", b"GET /later HTT", b"GET /later HTTP/1.1\r\nhost: x\r\n"])
-def test_the_connection_of_a_request_that_is_incomplete_for_too_long_is_closed(sent):
-    async def conversation(port: int) -> None:
+async def test_the_connection_of_a_request_that_is_incomplete_for_too_long_is_closed(sent):
+    async with serving(replace(CONFIG, admin_request_time_ms=50)) as port:
         assert await ask(port, sent) == b""
 
-    run(conversation, replace(CONFIG, admin_request_time_ms=50))
 
-
-def test_connections_over_the_limit_are_refused_until_another_one_closes():
-    async def conversation(port: int) -> None:
+async def test_connections_over_the_limit_are_refused_until_another_one_closes():
+    async with serving() as port:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         for reader, writer in held:
             await ask_and_stay_connected(reader, writer)
@@ -180,17 +168,12 @@ def test_connections_over_the_limit_are_refused_until_another_one_closes():
             writer.close()
         assert status(await ask(port, request("/later"))) == 200
 
-    run(conversation)
 
-
-def test_stopping_closes_open_connections():
-    async def whole() -> None:
-        server = AdminServer(ROUTES, replace(CONFIG, admin_request_time_ms=10 * 60_000))
-        port = await server.start()
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        await ask_and_stay_connected(reader, writer)
-        await asyncio.wait_for(server.stop(), WITHIN_S)
-        assert await asyncio.wait_for(reader.read(), WITHIN_S) == b""
-        writer.close()
-
-    asyncio.run(whole())
+async def test_stopping_closes_open_connections():
+    server = AdminServer(ROUTES, replace(CONFIG, admin_request_time_ms=10 * 60_000))
+    port = await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    await ask_and_stay_connected(reader, writer)
+    await asyncio.wait_for(server.stop(), WITHIN_S)
+    assert await asyncio.wait_for(reader.read(), WITHIN_S) == b""
+    writer.close()

@@ -139,7 +139,7 @@ def test_a_group_forms_grows_and_shrinks_and_every_record_is_read_once(
     pass_records(first, [first], topic, "one")
 
 
-def test_a_pattern_takes_in_topics_that_are_made_later(
+def test_a_pattern_matches_topics_created_later(
     modern: Client, quick: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
 ) -> None:
     prefix, group = fresh("many"), fresh("group")
@@ -152,7 +152,7 @@ def test_a_pattern_takes_in_topics_that_are_made_later(
     assert_disjoint(members)
 
 
-def test_a_static_member_that_restarts_disturbs_nobody(
+def test_a_static_member_that_restarts_causes_no_rebalance(
     modern: Client, quick: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
 ) -> None:
     topic, group = make_topic(quick, PARTITIONS), fresh("group")

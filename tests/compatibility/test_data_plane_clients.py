@@ -152,7 +152,7 @@ def test_records_are_deleted(server, admin, python_admin, topic):
     assert deleted[PythonPartition(topic, 0)]["low_watermark"] == 10
 
 
-def test_settings_are_changed_and_told(server, admin, topic):
+def test_settings_are_changed_and_reported(server, admin, topic):
     entry = ConfigEntry("max.message.bytes", "200", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     for future in admin.incremental_alter_configs([resource]).values():
@@ -191,7 +191,7 @@ def test_a_topic_that_is_compacted_keeps_the_last_of_each_key(server, admin, fre
     assert future.result(WITHIN_S)["cleanup.policy"].value == "compact"
 
 
-def test_everything_is_there_after_a_kill(coordinator_process):
+def test_topics_configs_and_records_survive_a_kill(coordinator_process):
     own = coordinator_process()
     admin = AdminClient({"bootstrap.servers": own.bootstrap, **QUIET})
     admin.create_topics([NewTopic("t", 1, 1)])["t"].result(WITHIN_S)

@@ -109,7 +109,7 @@ def test_an_admin_makes_looks_at_changes_and_deletes(admin, fresh):
     assert admin.call("topic", topic=name) == 0
 
 
-def test_an_admin_is_told_what_is_wrong(admin, topic, fresh):
+def test_an_admin_operation_reports_its_error(admin, topic, fresh):
     with pytest.raises(ClientError, match=r"(?i)exist"):
         admin.call("create_topic", topic=topic, count=1)
     with pytest.raises(ClientError, match=r"(?i)partitions"):
@@ -119,7 +119,7 @@ def test_an_admin_is_told_what_is_wrong(admin, topic, fresh):
 
 
 @pytest.mark.parametrize("client", PROGRAMS)
-def test_what_was_acknowledged_is_there_after_a_kill(client, coordinator_process, program_folder):
+def test_acknowledged_records_survive_a_kill(client, coordinator_process, program_folder):
     server = coordinator_process()
     program = Program(CLIENTS[client], server.bootstrap, program_folder)
     try:

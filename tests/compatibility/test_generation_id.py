@@ -127,7 +127,7 @@ def test_without_the_field_the_same_request_is_a_repetition(
     assert leader.rebalances() == undisturbed
 
 
-def test_a_member_that_missed_a_generation_is_fenced_and_comes_back_with_its_id(
+def test_a_member_that_missed_a_generation_is_fenced_and_rejoins_with_its_id(
     proxied: ServerProcess, proxy: CuttingProxy, run: Start, make_topic: MakeTopic
 ) -> None:
     """Its JoinGroup response is lost: it still believes in the previous generation, and in what it owned there."""

@@ -77,7 +77,7 @@ def test_an_eager_rebalance_takes_everything_before_it_gives(
     assert len(first.owned) == len(second.owned) == 3
 
 
-def test_a_cooperative_rebalance_takes_only_what_moves(
+def test_a_cooperative_rebalance_revokes_only_the_partitions_that_move(
     client: Client, server: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
 ) -> None:
     if not client.cooperative:
@@ -89,7 +89,7 @@ def test_a_cooperative_rebalance_takes_only_what_moves(
     assert len(taken) == 3
 
 
-def test_a_static_member_that_restarts_within_its_session_disturbs_nobody(
+def test_a_static_member_that_restarts_within_its_session_causes_no_rebalance(
     client: Client, server: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
 ) -> None:
     if not client.static:
@@ -107,7 +107,7 @@ def test_a_static_member_that_restarts_within_its_session_disturbs_nobody(
     assert first.rebalances() == before
 
 
-def test_a_static_leader_that_restarts_disturbs_nobody_either(
+def test_a_static_leader_that_restarts_within_its_session_causes_no_rebalance(
     client: Client, server: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
 ) -> None:
     if not client.static:

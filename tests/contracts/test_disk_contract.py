@@ -17,14 +17,14 @@ def disk_and_folder(request, tmp_path):
     return disk, "/data"
 
 
-def test_what_is_appended_is_read_back_at_its_position(disk_and_folder):
+def test_appended_bytes_are_read_back_at_their_position(disk_and_folder):
     disk, folder = disk_and_folder
     file = disk.open(f"{folder}/a")
     file.append(b"one")
     file.append(b"two" * 1000)
     assert file.size() == 3003
     assert file.pread(2, 3) == b"etw"
-    assert file.pread(3000, 100) == b"two", "fewer only where the file ends"
+    assert file.pread(3000, 100) == b"two", "fewer bytes only at the end of the file"
     assert file.pread(5000, 1) == b""
     assert disk.read(f"{folder}/a") == b"one" + b"two" * 1000
     file.close()

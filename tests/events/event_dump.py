@@ -46,7 +46,7 @@ def dump(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-class EventLog:
+class RecordedEvents:
     """All events of a data folder, read once."""
 
     def __init__(self, data_dir: Path) -> None:

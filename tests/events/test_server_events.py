@@ -7,7 +7,7 @@ import threading
 import time
 import urllib.request
 
-from tests.events.event_dump import EventLog, dump
+from tests.events.event_dump import RecordedEvents, dump
 from tests.support.protocol_client import ProtocolMember, wait_for_correct_group
 from tests.support.record_batch import read_batches
 from tests.support.waiting import WITHIN_S, wait_until
@@ -47,7 +47,19 @@ def beat(link, group, member_id, epoch, **fields):
 def events_after_stop(server):
     """Stops the server and returns its events."""
     server.terminate()
-    return EventLog(server.data_dir)
+    return RecordedEvents(server.data_dir)
+
+
+def commit_ten_offsets(server):
+    with Connection(server.bootstrap) as link:
+        for offset in range(10):
+            commit(link, "g", {0: offset})
+
+
+def event_segment(server):
+    """The only segment of the event logs that is not empty."""
+    (segment,) = [path for path in server.data_dir.glob(f"{EVENTS}-*/*.log") if path.stat().st_size]
+    return segment
 
 
 def owned(answer):
@@ -68,7 +80,7 @@ def test_a_classic_group_emits_events_from_its_first_member_to_its_last(coordina
         assert commit(link, "g", {1: 7}, member_id=first.member_id, epoch=generation) == {1: NONE}
         assert commit(link, "g", {1: 8}, member_id=first.member_id, epoch=generation - 1) == {1: ILLEGAL_GENERATION}
         link.call("Heartbeat", 4, group_id="g", generation_id=1, member_id="stranger")
-        leaving = [{"member_id": second.member_id, "group_instance_id": None, "reason": "told to go"}]
+        leaving = [{"member_id": second.member_id, "group_instance_id": None, "reason": "asked to leave"}]
         second.die()
         link.call("LeaveGroup", 5, group_id="g", members=leaving)
         wait_for_correct_group(server.bootstrap, [first])
@@ -85,11 +97,11 @@ def test_a_classic_group_emits_events_from_its_first_member_to_its_last(coordina
     assert [each.member_id for each in started] == [first.member_id, second.member_id, second.member_id]
     assert [each.cause for each in completed] == ["a new member joins", "a new member joins", "a member left"]
     assert [each.members for each in completed] == [1, 2, 1]
-    assert started[2].reason == "told to go"
+    assert started[2].reason == "asked to leave"
     assert {each["member_id"] for each in completed[1].waited_for} == {first.member_id, second.member_id}
     assert all(each.duration_ms >= 0 for each in completed)
     (left,) = events.of("MemberLeft")
-    assert (left.member_id, left.reason) == (second.member_id, "told to go")
+    assert (left.member_id, left.reason) == (second.member_id, "asked to leave")
     fenced = events.of("MemberFenced")
     assert ("stranger", UNKNOWN_MEMBER_ID, "Heartbeat") in [(e.member_id, e.error_code, e.api) for e in fenced]
     delivered = events.of("AssignmentDelivered")
@@ -249,11 +261,9 @@ def test_after_repeated_kills_every_acknowledged_commit_has_an_event(coordinator
 
 def test_missing_events_are_reported_at_the_next_start(coordinator_process):
     server = coordinator_process(settings=FEW)
-    with Connection(server.bootstrap) as link:
-        for offset in range(10):
-            commit(link, "g", {0: offset})
+    commit_ten_offsets(server)
     server.kill()
-    (segment,) = [path for path in server.data_dir.glob(f"{EVENTS}-*/*.log") if path.stat().st_size]
+    segment = event_segment(server)
     size = segment.stat().st_size
     with segment.open("r+b") as file:
         file.truncate(size // 2)
@@ -270,11 +280,9 @@ def test_missing_events_are_reported_at_the_next_start(coordinator_process):
 
 def test_a_damaged_event_log_does_not_prevent_commits(coordinator_process):
     server = coordinator_process(settings=FEW)
-    with Connection(server.bootstrap) as link:
-        for offset in range(10):
-            commit(link, "g", {0: offset})
+    commit_ten_offsets(server)
     server.terminate()
-    (segment,) = [path for path in server.data_dir.glob(f"{EVENTS}-*/*.log") if path.stat().st_size]
+    segment = event_segment(server)
     with segment.open("r+b") as file:
         file.seek(segment.stat().st_size // 2)
         file.write(b"\xff" * 16)
@@ -340,7 +348,7 @@ def test_a_setting_selects_the_events(coordinator_process):
     assert [event.offsets["orders", 0][0] for event in events.of("CommitDecided")] == [2, 1, 2]
     opened = events.of("EventLogOpened")
     assert [event.policy for event in opened] == ["refused", "all"]
-    assert (opened[1].covered_state_offset, opened[1].state_offset) == (1, 2), "nothing was told in between"
+    assert (opened[1].covered_state_offset, opened[1].state_offset) == (1, 2), "no events were written in between"
 
 
 def test_a_server_that_never_wrote_events_has_no_event_topic(coordinator_process):

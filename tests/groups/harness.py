@@ -222,7 +222,7 @@ class GroupHarness:
             )
         return self.call(classic_protocol.leave_group, request, version, leave_group.API)
 
-    # --- several steps -----------------------------------------------------------------------------------------------
+    # --- several steps ------------------------------------------------------------------------------------------------
 
     def join_new_member(self, group_id: str = "g", **options: Any) -> str:
         """Joins with the member id that the group hands out; returns the id. The join may stay parked."""

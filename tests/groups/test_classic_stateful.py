@@ -1,13 +1,13 @@
-"""Random histories of classic groups with virtual time. After every step:
+"""Random histories of classic groups with virtual time. These invariants hold after every step:
 
-    a replay of everything written gives the durable half of the state            (I1)
-    so does a replay of whatever a legal compaction may leave of it               (I2)
-    generations grow, and one generation has one assignment                       (I7, I8)
-    the state is what its members make of it, and timers watch what is there      (I11, I16)
-    no call is answered twice, and in the end each is answered                    (I14)
+    replaying the log gives the durable half of the state                             (I1)
+    replaying any legal compaction of the log gives the same                          (I2)
+    generations never decrease, and each generation has one assignment                (I7, I8)
+    each group's state agrees with its members, and its timers with both              (I11, I16)
+    no request gets two responses, and in the end every request has one               (I14)
 
-Legal transitions are asserted by `ClassicGroup.enter` itself. Clients behave as clients do, plus a little worse: they repeat
-requests, use old ids and generations, and never notice what happened to them until they ask.
+`ClassicGroup.enter` asserts itself that every transition is legal. The clients are realistic but slightly misbehaved: they
+repeat requests, use outdated ids and generations, and notice a change only when they read a response.
 """
 
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ clients = st.integers(0, 4)
 
 @dataclass
 class Client:
-    """What one client believes."""
+    """The view that one client has of its membership."""
 
     group_id: str
     instance: str | None
@@ -50,13 +50,14 @@ class Client:
     generation: int = -1
     leads: bool = False
     seen: list[str] = field(default_factory=list)
-    asked: SentRequest | None = None
+    request: SentRequest | None = None
+    """The last request; None once its response has been read."""
 
     def read(self) -> None:
-        """Takes note of the answer to its last request, if it has come."""
-        if self.asked is None or self.asked.reply is None:
+        """Reads the response to the last request, if there is one."""
+        if self.request is None or self.request.reply is None:
             return
-        reply, self.asked = self.asked.reply, None
+        reply, self.request = self.request.reply, None
         if reply.NAME == "JoinGroupResponse":
             if reply.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self.member_id = reply.member_id
@@ -81,62 +82,62 @@ class ClassicHistory(RuleBasedStateMachine):
         self.highest: dict[str, tuple[ClassicGroup, int]] = {}
         self.highest_stored: dict[str, int] = {}
         self.assigned: dict[tuple[str, int, int, str], bytes] = {}
-        """(group, its deletions, generation, member) -> what SyncGroup answered."""
+        """(group, number of its deletions, generation, member) -> the assignment that SyncGroup returned."""
         self.deletions = dict.fromkeys(GROUPS, 0)
         self.read_to = 0
         self.lost: set[int] = set()
-        """Calls that waited when the server crashed."""
+        """Indexes of the requests that were parked in a crash."""
         self.offset = 0
 
-    # --- what clients do ----------------------------------------------------------------------------------------------
+    # --- requests of the clients --------------------------------------------------------------------------------------
 
     @rule(
-        who=clients,
+        index=clients,
         protocols=st.sampled_from(PROTOCOLS),
         version=st.sampled_from([3, 8, 9, 9]),
-        says_generation=st.sampled_from([False, False, True]),
+        sends_generation=st.sampled_from([False, False, True]),
     )
-    def join(self, who: int, protocols: dict[str, bytes], version: int, says_generation: bool) -> None:
-        client = self.clients[who]
+    def join(self, index: int, protocols: dict[str, bytes], version: int, sends_generation: bool) -> None:
+        client = self.clients[index]
         instance = client.instance if version >= 5 else None
-        client.asked = self.h.join(
+        client.request = self.h.join(
             client.group_id,
             client.member_id,
             instance=instance,
             protocols=protocols,
             session_ms=SESSION_MS,
             rebalance_ms=REBALANCE_MS,
-            generation=client.generation if says_generation and version >= 8 else -1,
+            generation=client.generation if sends_generation and version >= 8 else -1,
             version=version,
         )
 
-    @rule(who=clients, left_out=st.booleans())
-    def sync(self, who: int, left_out: bool) -> None:
-        client = self.clients[who]
+    @rule(index=clients, left_out=st.booleans())
+    def sync(self, index: int, left_out: bool) -> None:
+        client = self.clients[index]
         seen = client.seen[1:] if left_out else client.seen
         assignments = {each: f"{each}@{client.generation}".encode() for each in seen} if client.leads else {}
-        client.asked = self.h.sync(
+        client.request = self.h.sync(
             client.group_id, client.member_id, client.generation, assignments, instance=client.instance, version=4
         )
 
-    @rule(who=clients, off_by=st.sampled_from([0, 0, 0, -1, 1]))
-    def heartbeat(self, who: int, off_by: int) -> None:
-        client = self.clients[who]
-        asked = self.h.heartbeat(
+    @rule(index=clients, off_by=st.sampled_from([0, 0, 0, -1, 1]))
+    def heartbeat(self, index: int, off_by: int) -> None:
+        client = self.clients[index]
+        response = self.h.heartbeat(
             client.group_id, client.member_id, client.generation + off_by, instance=client.instance
         )
-        if asked.ok:
+        if response.ok:
             group = self.h.group(client.group_id)
             assert (group.generation, client.member_id in group.members) == (client.generation + off_by, True)
 
-    @rule(who=clients, by_instance=st.booleans())
-    def leave(self, who: int, by_instance: bool) -> None:
-        client = self.clients[who]
+    @rule(index=clients, by_instance=st.booleans())
+    def leave(self, index: int, by_instance: bool) -> None:
+        client = self.clients[index]
         self.h.leave(client.group_id, ("" if by_instance else client.member_id, client.instance))
 
-    @rule(who=clients, partition=st.integers(0, 1))
-    def commit(self, who: int, partition: int) -> None:
-        client = self.clients[who]
+    @rule(index=clients, partition=st.integers(0, 1))
+    def commit(self, index: int, partition: int) -> None:
+        client = self.clients[index]
         self.offset += 1
         part = OffsetCommitRequest.OffsetCommitRequestPartition(partition, self.offset, -1, "")
         request = OffsetCommitRequest(
@@ -149,7 +150,7 @@ class ClassicHistory(RuleBasedStateMachine):
             return
         assert self.h.groups.offsets.get(client.group_id, "t", partition).offset == self.offset
 
-    # --- what else happens --------------------------------------------------------------------------------------------
+    # --- other events -------------------------------------------------------------------------------------------------
 
     @rule(ms=st.sampled_from([0, 1_000, 3_000, 9_999, 15_000, 61_000]))
     def advance(self, ms: int) -> None:
@@ -157,27 +158,27 @@ class ClassicHistory(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 4))
     def settle_down(self, count: int) -> None:
-        """Some clients do what they should, until their groups are at rest."""
-        behaving = self.clients[4 - count :]
+        """Some clients follow the protocol until their groups are Stable."""
+        obedient = self.clients[4 - count :]
         for _ in range(8):
-            for client in behaving:
-                if client.asked is None:
-                    self._do_what_is_next(client)
+            for client in obedient:
+                if client.request is None:
+                    self._send_next_request(client)
             self.h.advance(1_000)
             self._read_all()
 
-    def _do_what_is_next(self, client: Client) -> None:
-        how = {"instance": client.instance}
-        beat = None
+    def _send_next_request(self, client: Client) -> None:
+        identity = {"instance": client.instance}
+        heartbeat = None
         if client.generation >= 0:
-            beat = self.h.heartbeat(client.group_id, client.member_id, client.generation, **how)
-        if beat is None or not beat.ok:
+            heartbeat = self.h.heartbeat(client.group_id, client.member_id, client.generation, **identity)
+        if heartbeat is None or not heartbeat.ok:
             timeouts = {"session_ms": SESSION_MS, "rebalance_ms": REBALANCE_MS}
-            client.asked = self.h.join(client.group_id, client.member_id, **how, **timeouts)
+            client.request = self.h.join(client.group_id, client.member_id, **identity, **timeouts)
         elif client.member_id in self.h.group(client.group_id).pending_syncs:
             assignments = {each: f"{each}@{client.generation}".encode() for each in client.seen if client.leads}
-            client.asked = self.h.sync(
-                client.group_id, client.member_id, client.generation, assignments, version=4, **how
+            client.request = self.h.sync(
+                client.group_id, client.member_id, client.generation, assignments, version=4, **identity
             )
         self._read_all()
 
@@ -188,34 +189,34 @@ class ClassicHistory(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         self._read_all()
-        self.lost |= {index for index, asked in enumerate(self.h.sent) if asked.is_parked}
+        self.lost |= {index for index, request in enumerate(self.h.sent) if request.is_parked}
         before = self.h.durable()
         self.h.restart()
         assert self.h.durable() == before
         for client in self.clients:
-            client.asked = None
+            client.request = None
 
     @rule(data=st.data())
     def compact(self, data: Any) -> None:
-        """I2: what the cleaner may leave of a prefix yields the same; it goes on as the log."""
+        """I2: the log compacted up to any position gives the same state, and replaces the log from here on."""
         records = self.h.records
-        cleaned = data.draw(st.integers(0, len(records)), label="cleaned up to")
+        compacted = data.draw(st.integers(0, len(records)), label="compacted up to")
         drops_tombstones = data.draw(st.booleans(), label="tombstones are old enough")
-        last = {repr(record.key): i for i, record in enumerate(records[:cleaned])}
+        last = {repr(record.key): i for i, record in enumerate(records[:compacted])}
         kept = [
             record
             for i, record in enumerate(records)
-            if i >= cleaned or (last[repr(record.key)] == i and not (drops_tombstones and record.value is None))
+            if i >= compacted or (last[repr(record.key)] == i and not (drops_tombstones and record.value is None))
         ]
         assert self.h.durable(kept) == self.h.durable()
         self._note_deletions()
         self.h.records = kept
         self.read_to = len(kept)
 
-    # --- what must always hold ----------------------------------------------------------------------------------------
+    # --- invariants ---------------------------------------------------------------------------------------------------
 
     def _note_deletions(self) -> None:
-        """By who asked for it, or by time: a group of the same name is another one."""
+        """Counts deletions, by request or by expiration: a later group of the same name is a different one."""
         for record in self.h.records[self.read_to :]:
             if isinstance(record.key, GroupMetadataKey) and record.value is None:
                 self.deletions[record.key.group] += 1
@@ -226,14 +227,16 @@ class ClassicHistory(RuleBasedStateMachine):
     def _read_all(self) -> None:
         self._note_deletions()
         for client in self.clients:
-            if client.asked is not None and client.asked.reply is not None:
-                self._note_assignment(client, client.asked.reply)
+            if client.request is not None and client.request.reply is not None:
+                self._note_assignment(client, client.request.reply)
             client.read()
 
     def _note_assignment(self, client: Client, reply: Any) -> None:
         if reply.NAME == "SyncGroupResponse" and reply.error_code == ErrorCode.NONE:
             key = (client.group_id, self.deletions[client.group_id], client.generation, client.member_id)
-            assert self.assigned.setdefault(key, reply.assignment) == reply.assignment, "one generation, one assignment"
+            assert self.assigned.setdefault(key, reply.assignment) == reply.assignment, (
+                "a generation has one assignment"
+            )
 
     @invariant()
     def replay_equals_live(self) -> None:
@@ -271,7 +274,7 @@ class ClassicHistory(RuleBasedStateMachine):
                 for name, _ in member.protocols:
                     counts[name] = counts.get(name, 0) + 1
             assert group.support == counts
-            assert not members or len(members) in counts.values(), "members have a protocol in common"
+            assert not members or len(members) in counts.values(), "the members have a common protocol"
             match group.state:
                 case State.EMPTY:
                     assert not members
@@ -287,13 +290,13 @@ class ClassicHistory(RuleBasedStateMachine):
                 assert len(members) <= 4
 
     @invariant()
-    def timers_watch_what_is_there(self) -> None:
+    def timers_agree_with_the_members(self) -> None:
         timers = self.h.timers
         for group in self.h.groups.by_id.values():
             group_id = group.group_id
             for member_id, member in group.members.items():
-                waits = member.awaiting_join is not None or member.awaiting_sync is not None
-                assert waits or session_key(group_id, member_id) in timers
+                is_parked = member.awaiting_join is not None or member.awaiting_sync is not None
+                assert is_parked or session_key(group_id, member_id) in timers
                 assert not member.is_new or session_key(group_id, member_id) in timers
             assert all(pending_key(group_id, member_id) in timers for member_id in group.pending_joins)
             assert (group.join_timer_key in timers) == (group.state is State.PREPARING_REBALANCE)
@@ -303,9 +306,9 @@ class ClassicHistory(RuleBasedStateMachine):
                 assert key[2] in self.h.group(key[1]).members
 
     def teardown(self) -> None:
-        """Clients fall silent: in the end everybody has an answer and no member is left."""
+        """Without further requests, every parked request gets a response and every group becomes Empty."""
         self.h.advance(500_000)
-        unanswered = {index for index, asked in enumerate(self.h.sent) if asked.is_parked}
+        unanswered = {index for index, request in enumerate(self.h.sent) if request.is_parked}
         assert unanswered <= self.lost
         assert all(group.state is State.EMPTY for group in self.h.groups.by_id.values())
         assert all(key[0] == "offsets-expire" for key in self.h.timers)

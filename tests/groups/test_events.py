@@ -170,7 +170,7 @@ def test_revocation_epoch_accepts_an_earlier_epoch_if_nothing_was_lost_since():
     assert verdicts(h.events_of("CommitDecided")[-1]) == (REFUSES, ACCEPTS, ACCEPTS)
 
 
-def test_every_policy_refuses_strangers_and_none_judges_an_unsupported_version():
+def test_every_policy_refuses_unknown_members_and_none_judges_an_old_version():
     h = halved()
     h.commit("g", "zombie", 3, [("t", 0)])
     event = h.events_of("CommitDecided")[-1]
@@ -183,21 +183,21 @@ def test_every_policy_refuses_strangers_and_none_judges_an_unsupported_version()
 
 
 def test_the_setting_selects_the_events():
-    told = {}
+    events = {}
     for setting in ("all", "refused", "none"):
         coordinator = OffsetCoordinator(coordinator_events=setting)
         coordinator.topics.add("t", 1)
         coordinator.commit("g", {("t", 0): 5})
         coordinator.commit("g", {("t", 0): 6, ("t", 1): 6})
         coordinator.commit("g", {("t", 0): 7}, member_id="m", generation=1)
-        told[setting] = [next(iter(offsets(record.value).values()))[0] for record in coordinator.shards[0].events]
-    assert told == {"all": [5, 6, 7], "refused": [6, 7], "none": []}
+        events[setting] = [next(iter(offsets(record.value).values()))[0] for record in coordinator.shards[0].events]
+    assert events == {"all": [5, 6, 7], "refused": [6, 7], "none": []}
 
 
 # --- members ----------------------------------------------------------------------------------------------------------
 
 
-def test_classic_members_come_and_go():
+def test_joins_and_leaves_of_classic_members_have_events():
     h = GroupHarness()
     first = h.join_new_member(client_id="left-side")
     h.settle()
@@ -222,7 +222,7 @@ def test_a_silent_classic_member_expires():
     )
 
 
-def test_a_member_that_does_not_join_in_time_expires_and_was_waited_for():
+def test_a_member_that_misses_the_rebalance_expires_and_its_wait_is_recorded():
     h = GroupHarness()
     leader, late = h.stable(rebalance_ms=5_000)
     h.join("g", leader, rebalance_ms=5_000)
@@ -238,15 +238,15 @@ def test_a_member_that_does_not_join_in_time_expires_and_was_waited_for():
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_requests_under_an_old_identity_are_events(static):
+def test_fenced_requests_have_events(static):
     h = GroupHarness()
     leader, _ = h.stable(static=static)
     h.heartbeat("g", leader, 0)
     h.sync("g", "nobody", 1)
     h.join("g", "nobody")
     h.heartbeat("unheard-of", "nobody", 1)
-    told = [(each.member_id, ErrorCode(each.error_code).name, each.api) for each in h.events_of("MemberFenced")]
-    assert told == [
+    events = [(each.member_id, ErrorCode(each.error_code).name, each.api) for each in h.events_of("MemberFenced")]
+    assert events == [
         (leader, "ILLEGAL_GENERATION", "Heartbeat"),
         ("nobody", "UNKNOWN_MEMBER_ID", "SyncGroup"),
         ("nobody", "UNKNOWN_MEMBER_ID", "JoinGroup"),
@@ -269,7 +269,7 @@ def test_a_static_member_that_returns_replaces_its_old_id():
     assert (joined.member_id, joined.group_instance_id, joined.epoch) == (new_id, "i1", 1)
 
 
-def test_members_of_a_consumer_group_come_and_go():
+def test_joins_and_leaves_of_consumer_group_members_have_events():
     h = ConsumerHarness()
     a = Modern(h, "a", instance="i")
     a.beat()
@@ -301,7 +301,7 @@ def test_a_silent_consumer_member_expires_and_is_fenced_when_it_returns():
     )
 
 
-def test_a_wrong_epoch_is_an_event():
+def test_a_wrong_epoch_has_an_event():
     h = halved()
     h.beat("g", "a", 9)
     (fenced,) = h.events_of("MemberFenced")
@@ -345,7 +345,7 @@ def test_a_classic_group_that_empties_has_completed_its_rebalance():
     assert (completed.epoch, completed.members, completed.cause) == (2, 0, "a member left")
 
 
-def test_a_rebalance_of_a_consumer_group_names_whom_it_waited_for():
+def test_a_rebalance_of_a_consumer_group_names_the_members_it_waited_for():
     h = ConsumerHarness()
     a, b = Modern(h, "a"), Modern(h, "b")
     settle(h, [a], 3)
@@ -363,7 +363,7 @@ def test_a_rebalance_of_a_consumer_group_names_whom_it_waited_for():
     assert second.time_ms - second.duration_ms >= started_ms
 
 
-def test_an_epoch_that_was_overtaken_completes_with_the_one_that_overtook_it():
+def test_a_superseded_epoch_completes_together_with_its_successor():
     h = ConsumerHarness()
     members = [Modern(h, name) for name in "abc"]
     for member in members:
@@ -420,10 +420,10 @@ def test_assignments_of_a_consumer_group_are_delivered_and_acknowledged_once():
     assert len(h.events_of("AssignmentDelivered")) == len(h.events_of("AssignmentAcknowledged")) == 1
 
 
-def test_giving_up_partitions_is_delivered_and_acknowledged_in_the_old_epoch():
+def test_a_revocation_is_delivered_and_acknowledged_in_the_old_epoch():
     h = halved()
-    told = [(each.epoch, held(each)) for each in h.events_of("AssignmentDelivered") if each.member_id == "a"]
-    assert told == [(2, {"t": [0, 1, 2, 3]}), (2, {"t": [0, 1]})]
+    events = [(each.epoch, held(each)) for each in h.events_of("AssignmentDelivered") if each.member_id == "a"]
+    assert events == [(2, {"t": [0, 1, 2, 3]}), (2, {"t": [0, 1]})]
     said = [(each.epoch, held(each)) for each in h.events_of("AssignmentAcknowledged") if each.member_id == "a"]
     assert said == [(2, {"t": [0, 1, 2, 3]}), (2, {"t": [0, 1]})]
 

@@ -1,4 +1,4 @@
-"""Settings of single groups: what may be set, and what it comes to."""
+"""Dynamic configs of groups: which values are valid, and the settings that result."""
 
 import pytest
 
@@ -44,35 +44,35 @@ CONFIG = GroupsConfig()
         ("nonsense", "1", "Unknown group config name: nonsense"),
     ],
 )
-def test_a_wrong_setting_is_refused_in_kafkas_words(name, value, message):
-    with pytest.raises(KafkaError) as refused:
+def test_an_invalid_config_is_rejected_with_kafkas_message(name, value, message):
+    with pytest.raises(KafkaError) as rejected:
         check(CONFIG, {name: value})
-    assert refused.value.code is ErrorCode.INVALID_CONFIG
-    assert refused.value.message.endswith(message)
+    assert rejected.value.code is ErrorCode.INVALID_CONFIG
+    assert rejected.value.message.endswith(message)
 
 
-def test_the_servers_own_values_may_be_set_for_a_group():
+def test_the_server_values_are_valid_group_configs():
     check(CONFIG, {name: row.server_value(CONFIG) for name, row in GROUP_CONFIGS.items()})
 
 
-def test_a_group_has_the_servers_settings_but_for_its_own():
+def test_the_configs_of_a_consumer_group_override_the_server_values():
     own = {"g": {"consumer.session.timeout.ms": "50000", "consumer.fencing.policy": "strict"}}
     groups = ConfiguredGroups(CONFIG, lambda group_id: own.get(group_id, {}))
-    everybodys, gs = groups.consumer("other"), groups.consumer("g")
-    assert (everybodys.session_timeout_ms, everybodys.fencing_policy) == (45_000, "revocation-epoch")
-    assert (gs.session_timeout_ms, gs.heartbeat_interval_ms, gs.fencing_policy) == (50_000, 5_000, "strict")
-    assert groups.consumer("g") is gs
+    defaults, group = groups.consumer("other"), groups.consumer("g")
+    assert (defaults.session_timeout_ms, defaults.fencing_policy) == (45_000, "revocation-epoch")
+    assert (group.session_timeout_ms, group.heartbeat_interval_ms, group.fencing_policy) == (50_000, 5_000, "strict")
+    assert groups.consumer("g") is group
     own["g"] = {}
-    assert groups.consumer("g") is everybodys
+    assert groups.consumer("g") is defaults
 
 
-def test_a_setting_from_before_the_bounds_were_changed_is_taken_into_them():
+def test_a_stored_value_outside_changed_bounds_is_clamped():
     own = {"consumer.session.timeout.ms": "50000"}
     config = GroupsConfig(group_consumer_max_session_timeout_ms=46_000)
     assert ConfiguredGroups(config, lambda _: own).consumer("g").session_timeout_ms == 46_000
 
 
-def test_a_streams_group_has_the_servers_settings_but_for_its_own():
+def test_the_configs_of_a_streams_group_override_the_server_values():
     own = {
         "g": {
             "streams.num.standby.replicas": "1",
@@ -84,16 +84,16 @@ def test_a_streams_group_has_the_servers_settings_but_for_its_own():
     }
     groups = ConfiguredGroups(CONFIG, lambda group_id: own.get(group_id, {}))
     check(CONFIG, own["g"])
-    everybodys, gs = groups.streams("other"), groups.streams("g")
-    assert (everybodys.num_standby_replicas, everybodys.rack_aware_assignment_tags) == (0, ())
-    assert (everybodys.fencing_policy, everybodys.assignor_name) == ("assignment-epoch", "sticky")
-    assert (gs.num_standby_replicas, gs.rack_aware_assignment_tags) == (1, ("zone", "rack"))
-    assert (gs.acceptable_recovery_lag, gs.task_offset_interval_ms) == (9_999_999_999, 20_000)
-    assert (gs.session_timeout_ms, gs.fencing_policy) == (45_000, "strict")
-    assert groups.streams("g") is gs
+    defaults, group = groups.streams("other"), groups.streams("g")
+    assert (defaults.num_standby_replicas, defaults.rack_aware_assignment_tags) == (0, ())
+    assert (defaults.fencing_policy, defaults.assignor_name) == ("assignment-epoch", "sticky")
+    assert (group.num_standby_replicas, group.rack_aware_assignment_tags) == (1, ("zone", "rack"))
+    assert (group.acceptable_recovery_lag, group.task_offset_interval_ms) == (9_999_999_999, 20_000)
+    assert (group.session_timeout_ms, group.fencing_policy) == (45_000, "strict")
+    assert groups.streams("g") is group
 
 
-def test_standby_tasks_beyond_what_the_server_allows_by_now_are_not_asked_for():
+def test_stored_standby_replicas_are_clamped_to_the_server_maximum():
     config = GroupsConfig(group_streams_max_standby_replicas=1)
     groups = ConfiguredGroups(config, lambda _: {"streams.num.standby.replicas": "2"})
     assert groups.streams("g").num_standby_replicas == 1

@@ -87,7 +87,7 @@ def test_the_replay_methods_of_a_group_are_called_by_replay_only(path):
 
 
 def test_a_lost_soft_state_is_a_new_one():
-    """A reload creates the group anew: the log has none of its soft state, and an empty one is valid."""
+    """A reload creates the group again: the log has none of its soft state, and an empty one is valid."""
     for kind in (ConsumerGroup, StreamsGroup):
         soft = kind("g").soft
         for name in {name for each in type(soft).__mro__ for name in getattr(each, "__slots__", ())}:

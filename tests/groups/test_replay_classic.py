@@ -1,4 +1,4 @@
-"""What a restart keeps of classic groups, and what a log may look like."""
+"""The state of classic groups after a restart, and the records that a load accepts."""
 
 from itertools import permutations
 
@@ -29,7 +29,7 @@ def load(*records, **config):
     return h
 
 
-def test_a_stable_group_comes_back_as_it_was():
+def test_a_stable_group_is_the_same_after_a_restart():
     h = GroupHarness()
     members = h.stable(static=True, session_ms=12_000, rebalance_ms=34_000)
     before = h.group()
@@ -54,7 +54,7 @@ def test_a_stable_group_comes_back_as_it_was():
         assert h.heartbeat("g", member_id, 1).ok
 
 
-def test_sessions_start_anew_when_a_shard_is_loaded():
+def test_loading_a_shard_restarts_every_session():
     h = GroupHarness()
     member_id, _ = h.stable(session_ms=10_000)
     h.advance(9_999)
@@ -65,7 +65,7 @@ def test_sessions_start_anew_when_a_shard_is_loaded():
     assert h.group().state == "Empty"
 
 
-def test_a_generation_whose_leader_had_not_assigned_is_lost():
+def test_a_generation_without_an_assignment_is_lost_in_a_crash():
     h = GroupHarness()
     leader, follower = h.stable()
     newcomer = h.join_new_member()
@@ -79,7 +79,7 @@ def test_a_generation_whose_leader_had_not_assigned_is_lost():
     assert h.heartbeat("g", leader, 1).ok
 
 
-def test_a_new_group_that_was_not_assigned_comes_back_empty():
+def test_a_new_group_without_an_assignment_is_empty_after_a_restart():
     h = GroupHarness()
     first, _ = h.join_new_member(), h.join_new_member()
     h.advance(0)
@@ -88,7 +88,7 @@ def test_a_new_group_that_was_not_assigned_comes_back_empty():
     assert h.join(member_id=first).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_assignment_that_was_written_is_there_for_those_who_had_not_fetched_it():
+def test_members_can_fetch_a_written_assignment_after_a_restart():
     h = GroupHarness()
     leader, follower = h.join_new_member(), h.join_new_member()
     h.advance(0)
@@ -98,7 +98,7 @@ def test_an_assignment_that_was_written_is_there_for_those_who_had_not_fetched_i
     assert h.sync("g", leader, 1).reply.assignment == b"L"
 
 
-def test_a_rebalance_that_was_on_is_forgotten_and_members_go_on():
+def test_a_restart_discards_a_rebalance_and_the_members_continue():
     h = GroupHarness()
     leader, follower = h.stable()
     h.join(member_id=leader)
@@ -108,7 +108,7 @@ def test_a_rebalance_that_was_on_is_forgotten_and_members_go_on():
     assert h.join(member_id=follower).reply.generation_id == 1
 
 
-def test_replay_never_touches_a_living_round():
+def test_live_replay_does_not_change_the_round():
     h = GroupHarness()
     _, follower = h.stable(protocols={"range": b"r", "sticky": b"s"})
     assert h.group().members[follower].protocols == (("range", b"r"), ("sticky", b"s"))
@@ -117,7 +117,7 @@ def test_replay_never_touches_a_living_round():
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_group_records_of_every_version_are_understood(version):
+def test_group_records_of_every_version_are_loaded(version):
     member = GroupMetadataValue.MemberMetadata("m", None, "c", "/h", -1, 9_000, subscription(), b"A")
     value = GroupMetadataValue("consumer", 7, "range", "m", 55, [member])
     if version >= 1:
@@ -134,7 +134,7 @@ def test_group_records_of_every_version_are_understood(version):
     assert group.static_members == ({"i": "m"} if version >= 3 else {})
 
 
-def test_a_record_without_a_leader_makes_the_first_member_lead():
+def test_the_first_member_leads_if_the_record_has_no_valid_leader():
     member = GroupMetadataValue.MemberMetadata("m", None, "c", "/h", 1, 2, b"", b"")
     for leader in (None, "gone"):
         assert (
@@ -143,16 +143,16 @@ def test_a_record_without_a_leader_makes_the_first_member_lead():
         )
 
 
-def test_a_group_without_a_protocol_type_is_a_simple_one():
+def test_an_empty_protocol_type_is_loaded_as_none():
     h = load(Record(KEY, GroupMetadataValue("", 0, None, None, 5, []), 3))
     assert h.group().protocol_type is None
 
 
-def test_a_tombstone_of_a_group_nobody_knows_does_nothing():
+def test_a_tombstone_of_an_unknown_group_does_nothing():
     assert load(group_metadata_tombstone("g")).groups.by_id == {}
 
 
-def test_a_tombstone_ends_a_group_and_leaves_its_offsets_a_simple_one():
+def test_a_tombstone_removes_a_group_but_leaves_a_simple_group_if_it_has_offsets():
     created = new_group_metadata("g", 1)
     offset = Record(OffsetCommitKey("g", "t", 0), OffsetCommitValue(offset=7, metadata="", commit_timestamp=1), 4)
     assert load(created, group_metadata_tombstone("g")).groups.by_id == {}
@@ -160,7 +160,7 @@ def test_a_tombstone_ends_a_group_and_leaves_its_offsets_a_simple_one():
     assert (h.group().state, h.group().protocol_type, h.group().stored) == ("Empty", None, None)
 
 
-def test_the_records_of_a_group_may_come_in_any_order():
+def test_the_records_of_a_group_may_be_replayed_in_any_order():
     records = [
         new_group_metadata("g", 1),
         Record(OffsetCommitKey("g", "t", 0), OffsetCommitValue(offset=7, metadata="", commit_timestamp=1), 4),
@@ -171,14 +171,14 @@ def test_the_records_of_a_group_may_come_in_any_order():
     assert all(state == states[0] for state in states)
 
 
-def test_a_record_that_comes_twice_is_the_same_as_once():
+def test_replaying_a_record_twice_changes_nothing():
     h = GroupHarness()
     h.stable()
     twice = [record for record in h.records for _ in range(2)]
     assert h.durable(twice) == h.durable()
 
 
-def test_record_types_of_other_groups_are_skipped():
+def test_unknown_and_legacy_record_types_are_skipped():
     serde = Serde(Codec.of(), RECORD_KEYS)
     assert serde.decode(b"\x00\x0a\x00\x01g\x00\x01m", b"\x00\x00whatever") is None
     assert serde.decode(b"\x00\x63", b"") is None

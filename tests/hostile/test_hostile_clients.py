@@ -160,13 +160,13 @@ def test_a_reader_that_never_reads_costs_a_bounded_memory_and_is_closed_in_time(
     values = {"max_bytes": asked_bytes, "max_wait_ms": 0, "topics": [{"topic": "events", "partitions": [partition]}]}
     fetch = frame("Fetch", 11, encode("FetchRequest", 11, values), 1, "greedy")
     metadata = frame("Metadata", 8, encode("MetadataRequest", 8, {"topics": None}), 2, "greedy")
-    before, ended = resident_bytes(server), closed(server, "responses not read in time")
+    before, ended = resident_bytes(server), closed(server, "answers not read in time")
     peak = before
     with dial(server) as greedy:
         greedy.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             greedy.sendall(fetch * 100 + metadata * 20_000)
-        while closed(server, "responses not read in time") == ended:
+        while closed(server, "answers not read in time") == ended:
             peak = max(peak, resident_bytes(server))
             honest.is_served()
     assert (peak - before) // MIB < 200
@@ -187,18 +187,18 @@ def test_vanished_and_stalled_clients_are_closed_and_active_ones_are_not(server,
 
 def test_a_byte_now_and_then_does_not_keep_a_connection(server, honest):
     """Single bytes do not count as activity; the whole frame must arrive in time."""
-    ended = closed(server, "frame incomplete in time")
+    ended = closed(server, "frame not whole in time")
     request = frame("ApiVersions", 0, b"", 1, "a name of some length")
     with dial(server) as slow, contextlib.suppress(ConnectionError):
         for byte in request:
             slow.sendall(bytes([byte]))
             time.sleep(0.2)  # the slowness under test
-            if closed(server, "frame incomplete in time") > ended:
+            if closed(server, "frame not whole in time") > ended:
                 break
-    assert closed(server, "frame incomplete in time") == ended + 1
+    assert closed(server, "frame not whole in time") == ended + 1
 
 
-def test_garbage_ends_its_connection_and_nothing_else(server, honest):
+def test_garbage_closes_only_its_own_connection(server, honest):
     chance = random.Random(9092)
     whole = frame("Heartbeat", 4, encode("HeartbeatRequest", 4, {"group_id": "g", "member_id": "m"}), 1, "c")
     samples = [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\xff" * 64]
@@ -283,7 +283,7 @@ def test_many_stalled_readers_stay_within_the_memory_limit_and_small_requests_wo
         assert answer["responses"][0]["partitions"][0]["error_code"] == 0
         assert not answer["responses"][0]["partitions"][0]["records"]
         produce(link, MIB // 2, 1)  # waits until memory is available
-        assert closed(server, "responses not read in time") > 0
+        assert closed(server, "answers not read in time") > 0
         wait_until(lambda: metric(server, "coordinator_memory_held_bytes") == 0)
         answer = link.call("Fetch", 11, **fetch_of(MIB))
         assert len(answer["responses"][0]["partitions"][0]["records"]) > MIB // 2
@@ -306,7 +306,7 @@ def test_connections_up_to_the_limits_are_served_and_the_next_is_closed(coordina
         assert is_served(links.enter_context(dial(server)))
 
 
-def test_thousands_of_idle_connections_cost_little_and_delay_nobody(coordinator_process):
+def test_thousands_of_idle_connections_use_little_memory_and_delay_no_request(coordinator_process):
     """5,000 connections, or as many as this process may open."""
     count = min(5_000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - 100)
     server = coordinator_process()

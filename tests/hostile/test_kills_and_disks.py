@@ -153,7 +153,7 @@ def read(link: Connection, partition: int, offset: int) -> list[bytes]:
     return [value for batch in read_batches(answer["records"] or b"") for value in batch.values]
 
 
-def test_what_was_acknowledged_is_there_after_every_kill(tmp_path):
+def test_acknowledged_commits_and_records_survive_every_kill(tmp_path):
     chance = random.Random(KILLS)
     # Small segments and a cleaner that is always running, so that kills also hit rolls and compactions.
     small = {"log.segment.bytes": 1 << 20, "offsets.topic.segment.bytes": 1 << 16, "log.cleaner.backoff.ms": 100}

@@ -53,14 +53,14 @@ def batch_of(pairs, base_offset=0, timestamp=1000, **more):
     return builder.build(base_offset, timestamp, **more)
 
 
-def test_a_batch_is_byte_for_byte_what_kafka_wrote():
+def test_a_batch_has_the_same_bytes_as_kafkas():
     for golden in (KAFKA_ONE_RECORD, KAFKA_TOMBSTONES):
         header = check_batch(golden)
         pairs = [(key, value) for _, key, value in key_values(golden, 0, header)]
         assert batch_of(pairs, header.base_offset, header.base_timestamp) == golden
 
 
-def test_kafkas_batch_reads_as_what_it_means():
+def test_a_batch_of_kafka_is_decoded_correctly():
     header = check_batch(KAFKA_TOMBSTONES)
     assert (header.record_count, header.base_offset, header.next_offset) == (8, 19, 27)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, 0)
@@ -73,7 +73,7 @@ def test_kafkas_batch_reads_as_what_it_means():
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(fields, fields), min_size=1, max_size=20), offsets, timestamps)
-def test_what_is_built_is_read_back_by_us_and_by_two_other_decoders(pairs, base_offset, timestamp):
+def test_batches_are_decoded_by_this_server_and_two_other_decoders(pairs, base_offset, timestamp):
     batch = batch_of(pairs, base_offset, timestamp)
     header = check_batch(batch)
     expected = [(base_offset + i, key, value) for i, (key, value) in enumerate(pairs)]

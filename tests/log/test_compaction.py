@@ -112,7 +112,7 @@ def test_small_neighbours_become_one_segment_and_unchanged_ones_are_not_rewritte
     assert state(log) == {b"%d" % i: b"v" for i in range(keys)}
 
 
-def test_cleaning_is_due_by_the_share_of_what_was_written_since(disk):
+def test_cleaning_is_due_by_the_share_of_new_records(disk):
     log = open_log(disk, segment_bytes=300)
     assert not is_due(log, 0)
     while len(log.segments) < 3:
@@ -265,7 +265,7 @@ def test_opening_a_log_completes_a_swap_that_was_begun(disk):
     assert state(log) == {b"a": b"5", b"b": b"swapped"}
 
 
-def test_power_may_go_at_every_single_operation_of_a_swap():
+def test_a_swap_survives_a_power_cut_at_every_operation():
     """Three small segments become one. At every point either the old ones or the new one are on the disk."""
     operations, finished = 0, False
     while not finished:
@@ -313,7 +313,7 @@ def test_compressed_batches_are_compacted_and_stay_compressed(disk, kind):
     append(log, (b"x", b"y"))
     roll(log)
     clean_all(log, now_ms=10 * DAY)
-    assert (b"d", None) not in content(log), "the tombstone went in its time"
+    assert (b"d", None) not in content(log), "the tombstone expired"
     assert check_batch(log.read(0, 10_000)).compression == kind
 
 

@@ -36,7 +36,7 @@ def test_appended_batches_read_back_unchanged(disk):
     assert log.append(second, 1, 1000) == 2
     assert log.end_offset == 3
     assert log.read(0, 1000) == first + second
-    assert log.read(1, 1000) == first + second, "the batch that holds the offset, whole"
+    assert log.read(1, 1000) == first + second, "the complete batch with this offset"
     assert log.read(2, 1000) == second
     assert log.read(3, 1000) == b""
     assert content(log) == [(b"a", b"1"), (b"b", None), (None, b"2")]

@@ -48,7 +48,7 @@ def test_a_tail_torn_at_any_byte_is_cut_and_reported(cut_at):
     assert log.end_offset == 19
     report = log.recovery
     if cut_at == LAST_BATCH.start:
-        assert (report.bytes_cut, report.synced_offsets_lost) == (0, 1), "a clean cut is a loss all the same"
+        assert (report.bytes_cut, report.synced_offsets_lost) == (0, 1), "a clean cut loses the record too"
     else:
         assert (report.file, report.position, report.next_offset) == (FIRST, LAST_BATCH.start, 19)
         assert report.bytes_cut == cut_at - LAST_BATCH.start
@@ -100,7 +100,7 @@ def test_a_bit_flipped_in_the_middle_is_refused_and_the_file_left_alone(batch, k
     assert disk.read(FIRST) == before
 
 
-def test_a_sector_of_zeros_in_the_middle_is_refused_if_it_had_been_synced():
+def test_a_zeroed_sector_in_the_middle_is_refused_if_it_was_synced():
     disk = filled()
     whole = disk.read(FIRST)
     overwrite(disk, FIRST, whole[:512] + bytes(512) + whole[1024:])
@@ -138,7 +138,7 @@ def prefix_of(found, written):
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_after_any_crash_the_log_is_what_was_synced_and_a_prefix_of_what_was_written(seed):
+def test_after_any_crash_the_log_is_a_written_prefix_with_every_synced_record(seed):
     """I3 and I4: acknowledged records are durable and nothing else appears, over several crashes, also during recovery."""
     random = Random(seed)
     disk = SimulatedDisk(short_writes=Random(seed) if seed % 3 == 0 else None)

@@ -45,7 +45,7 @@ def test_one_sync_covers_all_batches_written_during_the_last_one(disk):
         shard.write()
     assert len(shard.worker.under_way) == 1
     shard.worker.finish()
-    assert shard.durable == [1], "what was written after the sync began does not count"
+    assert shard.durable == [1], "a sync does not cover later writes"
     assert len(shard.worker.under_way) == 1
     shard.worker.finish()
     assert shard.durable == [1, 5]
@@ -89,7 +89,7 @@ def test_a_full_disk_is_reported_and_the_next_write_may_succeed(disk):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_is_full_at_the_sync_takes_back_unreported_batches(disk, number):
+def test_a_full_disk_at_the_sync_undoes_unreported_batches(disk, number):
     shard = Shard(disk)
     shard.write()
     shard.worker.finish()

@@ -4,15 +4,15 @@ from itertools import product
 
 import pytest
 
-from coordinator.network.flow_control import TRANSITIONS, Event, FlowControl, State
+from coordinator.network.flow_control import TRANSITIONS, FlowControl, FlowEvent, FlowState
 
-OPEN = [state for state in State if state not in (State.CLOSING, State.CLOSED)]
+OPEN = [state for state in FlowState if state not in (FlowState.CLOSING, FlowState.CLOSED)]
 REASONS = {
-    "BACKLOGGED": (Event.BACKLOG, Event.CAUGHT_UP),
-    "STARVED": (Event.NO_MEMORY, Event.MEMORY_AVAILABLE),
-    "BLOCKED": (Event.BUFFER_FULL, Event.BUFFER_DRAINED),
+    "BACKLOGGED": (FlowEvent.BACKLOG, FlowEvent.CAUGHT_UP),
+    "STARVED": (FlowEvent.NO_MEMORY, FlowEvent.MEMORY_AVAILABLE),
+    "BLOCKED": (FlowEvent.BUFFER_FULL, FlowEvent.BUFFER_DRAINED),
 }
-IDEMPOTENT = {Event.BACKLOG, Event.CAUGHT_UP}
+IDEMPOTENT = {FlowEvent.BACKLOG, FlowEvent.CAUGHT_UP}
 """A connection may report these again: it looks at its queue, not at what it reported before."""
 
 
@@ -21,12 +21,12 @@ def reasons(state):
 
 
 def named(found):
-    return State["_".join(name for name in REASONS if name in found) or "READING"]
+    return FlowState["_".join(name for name in REASONS if name in found) or "READING"]
 
 
 def paths():
-    """State -> the shortest list of events that leads to it from the beginning."""
-    found, left = {State.READING: []}, [State.READING]
+    """FlowState -> the shortest list of events that leads to it from the beginning."""
+    found, left = {FlowState.READING: []}, [FlowState.READING]
     while left:
         state = left.pop(0)
         for event, following in TRANSITIONS[state].items():
@@ -45,7 +45,7 @@ def reached(state):
 
 
 def test_every_state_can_be_reached():
-    assert paths().keys() == set(State) == TRANSITIONS.keys()
+    assert paths().keys() == set(FlowState) == TRANSITIONS.keys()
 
 
 def test_the_open_states_are_all_combinations_of_the_reasons():
@@ -65,28 +65,28 @@ def test_the_events_of_a_reason_change_that_reason_alone(state, reason):
     assert TRANSITIONS[state].get(ends) is (without_it if holds or ends in IDEMPOTENT else None)
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", FlowState)
 def test_a_close_is_final(state):
-    closed = TRANSITIONS[state][Event.LOST]
-    assert closed is State.CLOSED
-    assert set(TRANSITIONS[closed].values()) == {State.CLOSED}
-    closing = TRANSITIONS[state][Event.CLOSE]
-    assert closing is (State.CLOSED if state is State.CLOSED else State.CLOSING)
-    assert set(TRANSITIONS[State.CLOSING].values()) == {State.CLOSING, State.CLOSED}
+    closed = TRANSITIONS[state][FlowEvent.LOST]
+    assert closed is FlowState.CLOSED
+    assert set(TRANSITIONS[closed].values()) == {FlowState.CLOSED}
+    closing = TRANSITIONS[state][FlowEvent.CLOSE]
+    assert closing is (FlowState.CLOSED if state is FlowState.CLOSED else FlowState.CLOSING)
+    assert set(TRANSITIONS[FlowState.CLOSING].values()) == {FlowState.CLOSING, FlowState.CLOSED}
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", FlowState)
 def test_the_flags_say_what_the_state_allows(state):
     flow = reached(state)
     assert flow.is_open is (state in OPEN)
-    assert flow.is_reading is (state is State.READING)
+    assert flow.is_reading is (state is FlowState.READING)
     assert flow.is_starved is ("STARVED" in reasons(state))
     assert flow.is_blocked is ("BLOCKED" in reasons(state))
-    assert flow.can_handle is (flow.is_open and not flow.is_blocked)
+    assert flow.can_dispatch is (flow.is_open and not flow.is_blocked)
 
 
 @pytest.mark.parametrize(
-    ("state", "event"), [pair for pair in product(State, Event) if pair[1] not in TRANSITIONS[pair[0]]]
+    ("state", "event"), [pair for pair in product(FlowState, FlowEvent) if pair[1] not in TRANSITIONS[pair[0]]]
 )
 def test_an_event_that_cannot_happen_is_a_bug(state, event):
     flow = reached(state)
@@ -96,5 +96,5 @@ def test_an_event_that_cannot_happen_is_a_bug(state, event):
 
 
 def test_a_new_connection_reads():
-    new, reading = FlowControl(), reached(State.READING)
+    new, reading = FlowControl(), reached(FlowState.READING)
     assert all(getattr(new, name) == getattr(reading, name) for name in FlowControl.__slots__)

@@ -95,90 +95,75 @@ async def turns_of(count):
 
 
 @pytest.mark.parametrize("limit", ["connections_max", "connections_per_ip_max"])
-def test_connections_beyond_the_limit_are_closed_and_those_within_are_served(limit):
-    async def story():
-        listener = await listening(Clock(), **{limit: 2})
-        async with Client(listener) as first, Client(listener) as second:
-            assert await first.is_served()
-            assert await second.is_served()
-            async with Client(listener) as third:
-                assert not await third.is_served()
-        assert listener.refused_count == 1
-        await turns(lambda: not listener.connections)
-        async with Client(listener) as fourth:
-            assert await fourth.is_served()
-        await listener.stop(0)
-
-    asyncio.run(story())
+async def test_connections_beyond_the_limit_are_closed_and_those_within_are_served(limit):
+    listener = await listening(Clock(), **{limit: 2})
+    async with Client(listener) as first, Client(listener) as second:
+        assert await first.is_served()
+        assert await second.is_served()
+        async with Client(listener) as third:
+            assert not await third.is_served()
+    assert listener.refused_count == 1
+    await turns(lambda: not listener.connections)
+    async with Client(listener) as fourth:
+        assert await fourth.is_served()
+    await listener.stop(0)
 
 
-def test_the_limit_of_connections_per_second_renews_every_second():
-    async def story():
-        clock = Clock()
-        listener = await listening(clock, connections_per_second_max=2)
-        for clock.now in (1_999, 2_000):
-            for is_served in (True, True, False):
-                async with Client(listener) as client:
-                    assert await client.is_served() is is_served
-        assert listener.refused_count == 2
-        await listener.stop(0)
-
-    asyncio.run(story())
+async def test_the_limit_of_connections_per_second_renews_every_second():
+    clock = Clock()
+    listener = await listening(clock, connections_per_second_max=2)
+    for clock.now in (1_999, 2_000):
+        for is_served in (True, True, False):
+            async with Client(listener) as client:
+                assert await client.is_served() is is_served
+    assert listener.refused_count == 2
+    await listener.stop(0)
 
 
 @pytest.mark.parametrize(("sent", "waited_ms"), [(b"", 1_001), (HELLO[:6], 501)])
-def test_idle_and_stalled_connections_are_closed_in_time(sent, waited_ms):
-    async def story():
-        clock = Clock()
-        listener = await listening(clock)
-        async with Client(listener) as client:
-            await turns(lambda: listener.connections)
-            connection = next(iter(listener.connections))
-            if sent:
-                await client.send(sent)
-                await turns(lambda: connection._splitter.rest)
-            listener.sweep()
-            clock.now = waited_ms - 1
-            listener.sweep()
-            assert listener.connections
-            clock.now = waited_ms
-            listener.sweep()
-            assert await client.receive() == b""
-        await listener.stop(0)
-
-    asyncio.run(story())
+async def test_idle_and_stalled_connections_are_closed_in_time(sent, waited_ms):
+    clock = Clock()
+    listener = await listening(clock)
+    async with Client(listener) as client:
+        await turns(lambda: listener.connections)
+        connection = next(iter(listener.connections))
+        if sent:
+            await client.send(sent)
+            await turns(lambda: connection._splitter.rest)
+        listener.sweep()
+        clock.now = waited_ms - 1
+        listener.sweep()
+        assert listener.connections
+        clock.now = waited_ms
+        listener.sweep()
+        assert await client.receive() == b""
+    await listener.stop(0)
 
 
 @pytest.mark.parametrize("closes", [False, True])
-def test_unread_responses_are_dropped_in_time_also_while_closing(closes):
-    async def story():
-        clock = Clock()
-        listener = await listening(clock)
-        async with Client(listener):
-            await turns(lambda: listener.connections)
-            connection = next(iter(listener.connections))
-            connection._transport.write(bytes(32 << 20))
-            if closes:
-                connection.close(Closed.REQUEST)
-            clock.now = 500
-            listener.sweep()
-            await turns_of(5)
-            assert listener.connections
-            clock.now = 501
-            listener.sweep()
-            await turns(lambda: not listener.connections)
-            assert listener.closed[Closed.REQUEST if closes else Closed.UNREAD] == 1
-        await listener.stop(0)
-
-    asyncio.run(story())
+async def test_unread_responses_are_dropped_in_time_also_while_closing(closes):
+    clock = Clock()
+    listener = await listening(clock)
+    async with Client(listener):
+        await turns(lambda: listener.connections)
+        connection = next(iter(listener.connections))
+        connection._transport.write(bytes(32 << 20))
+        if closes:
+            connection.close(Closed.REQUEST)
+        clock.now = 500
+        listener.sweep()
+        await turns_of(5)
+        assert listener.connections
+        clock.now = 501
+        listener.sweep()
+        await turns(lambda: not listener.connections)
+        assert listener.closed[Closed.REQUEST if closes else Closed.UNREAD] == 1
+    await listener.stop(0)
 
 
-def test_a_stop_closes_connections_without_open_requests_at_once():
-    async def story():
-        listener = await listening(Clock())
-        async with Client(listener) as client:
-            assert await client.is_served()
-            await listener.stop(60_000)
-            assert await client.receive() == b""
-
-    asyncio.run(story())
+async def test_a_stop_closes_connections_without_open_requests_at_once():
+    listener = await listening(Clock())
+    async with Client(listener) as client:
+        assert await client.is_served()
+        await listener.stop(60_000)
+        assert await client.receive() == b""

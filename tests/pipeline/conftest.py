@@ -11,6 +11,7 @@ import pytest
 
 from pyspark_coordinator_log import JAVA_OPTIONS
 from tests.pipeline.group_activity import LONG_SESSIONS, run_groups, run_transactions
+from tests.pipeline.pipeline_rows import quick
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.spark_connector import connector_jars
 
@@ -64,6 +65,13 @@ def spark() -> Iterator[object]:
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def quick_plans(spark: object) -> Iterator[None]:
+    """For the tests of a module: settings under which Spark spends little time on planning."""
+    with quick(spark):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from google_crc32c import value as crc32c
+from hypothesis import strategies as st
 
 from coordinator.log.batch import HEADER_BYTES, PREFIX_BYTES, read_header
 from coordinator.log.batch_builder import encode_batch
@@ -166,3 +167,9 @@ def index_of(batches: Sequence[bytes], base: int, every: int) -> bytes:
         since += len(each)
         position += len(each)
     return out + bytes(80)
+
+
+def damaged(content: bytes, data: Any, *, start: int = 0) -> bytes:
+    """Removes, replaces or inserts up to three bytes from `start` on, drawn at random."""
+    at = data.draw(st.integers(start, len(content)))
+    return content[:at] + data.draw(st.binary(max_size=3)) + content[at + data.draw(st.integers(0, 3)) :]

@@ -1,9 +1,9 @@
 """Group histories made by the server's own core, with planted violations.
 
 The clients of the group tests (`groups/consumer/consumer_world.py`) run a seeded random workload: they join and leave, and
-commit with current and former epochs, and with partitions they lost or never owned. The log is what the core writes and
-emits. Then violations are planted, as a broken server would produce them: refused zombies become accepted, and records assign
-a partition to a second member or put the epochs out of order.
+commit with current and former epochs, and with partitions they lost or never owned. The log consists of the records and
+events of the core. Then violations are planted, as a broken server would produce them: refused zombies become accepted, and
+records assign a partition to a second member or put the epochs out of order.
 """
 
 import random

@@ -1,7 +1,7 @@
 """`follow` on a growing log, interrupted at any point, produces the same results as one pass over the whole log.
 
 An interruption is either a real SIGKILL (the last test, which takes minutes and runs with PIPELINE_KILLS=3 in the environment),
-or a failing write of a batch, which leaves behind what a SIGKILL at that moment would.
+or a failing write of a batch, which leaves the same files as a SIGKILL at that moment.
 """
 
 import argparse
@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from tests.pipeline.histories import SimulatedHistory, encoded, write_log
-from tests.pipeline.pipeline_rows import quick
 from tests.pipeline.reference_model import ReferenceResult, replay
 from tests.support.waiting import wait_until
 
@@ -29,11 +28,7 @@ from coordinator.pipeline import follow, sources, tables, vocabulary
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.result import Record
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick(spark):
-    with quick(spark):
-        yield
+pytestmark = pytest.mark.usefixtures("quick_plans")
 
 
 KILLS = int(os.environ.get("PIPELINE_KILLS", "0"))

@@ -12,12 +12,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.groups.kinds import Kind
 from coordinator.log.batch import decode_records, read_header
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.schema import SchemaError
 from coordinator.protocol.wire import DecodeError
 from pyspark_coordinator_log import batches, buffers, columns, views
+from pyspark_coordinator_log import messages as record_messages
 from pyspark_coordinator_log.batches import BadBatch
 from pyspark_coordinator_log.commits import topic_id_text
 from tests.pipeline import foreign_logs as made
@@ -221,10 +223,12 @@ def test_a_damaged_commit_has_a_problem_exactly_if_the_codec_refuses_it(commit, 
     """Bytes of a valid commit are removed, replaced or inserted; the type in its key stays."""
     key, value = made.key_value(commit)
     assert value is not None
-    damaged = key if in_key else value
-    at = data.draw(st.integers(2 if in_key else 0, len(damaged)))
-    damaged = damaged[:at] + data.draw(st.binary(max_size=3)) + damaged[at + data.draw(st.integers(0, 3)) :]
-    assert_read_as_by_codec(made.batch(0, [(damaged, value) if in_key else (key, damaged)]))
+    record = (made.damaged(key, data, start=2), value) if in_key else (key, made.damaged(value, data))
+    assert_read_as_by_codec(made.batch(0, [record]))
+
+
+def test_group_kinds_are_those_of_the_server():
+    assert {kind: record_messages.group_kind(kind) for kind in Kind} == {kind: kind.label for kind in Kind}
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,7 @@ def test_a_folder_without_a_log_is_reported_in_one_line(tmp_path):
 
 
 class Stream:
-    """What Spark does with a stream reader, micro-batch by micro-batch."""
+    """Drives a stream reader as Spark does, micro-batch by micro-batch."""
 
     def __init__(self, data: Path, **options: Any) -> None:
         given = {"path": str(data)} | {name: str(value) for name, value in options.items()}

@@ -6,18 +6,13 @@ Tests of `follow` (test_follow.py) check that reading in batches gives the same 
 import pytest
 
 from tests.pipeline.histories import SimulatedHistory
-from tests.pipeline.pipeline_rows import quick
 from tests.pipeline.reference_model import ReferenceResult, replay
 
 pytest.importorskip("pyspark")
 
 from coordinator.pipeline import audit, sources, tables, vocabulary
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick(spark):
-    with quick(spark):
-        yield
+pytestmark = pytest.mark.usefixtures("quick_plans")
 
 
 SEEDS = (1, 2)

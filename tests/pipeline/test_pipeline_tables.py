@@ -4,18 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.pipeline_rows import LOG, History, complete_from, frame, quick
+from tests.pipeline.pipeline_rows import LOG, History, complete_from, frame
 
 pytest.importorskip("pyspark")
 
 from coordinator.pipeline import gaps, intervals, invariants, rebalances, sources, transactions, verdicts, vocabulary
 from pyspark_coordinator_log import columns
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick(spark):
-    with quick(spark):
-        yield
+pytestmark = pytest.mark.usefixtures("quick_plans")
 
 
 def rows(frame: Any, *names: str) -> set[tuple[Any, ...]]:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.compatibility.members import CLIENTS, Program, shared, wait_for_all
-from tests.pipeline.pipeline_rows import quick
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
 
@@ -22,11 +21,7 @@ pytest.importorskip("pyspark")
 from coordinator.pipeline import report, sources, tables
 from coordinator.pipeline.drawing import clock
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick(spark):
-    with quick(spark):
-        yield
+pytestmark = pytest.mark.usefixtures("quick_plans")
 
 
 REBALANCES = int(os.environ.get("PIPELINE_REBALANCES", "7"))
@@ -36,7 +31,7 @@ TOPIC, PARTITIONS = "orders", 4
 """A topic that config/test.yaml declares."""
 
 
-class Run:
+class GroupLife:
     """The life of a group, and what its members saw."""
 
     def __init__(self, bootstrap: str, folder: Any, protocol: str) -> None:
@@ -105,7 +100,7 @@ def real_runs(tmp_path_factory) -> Any:
     with ServerProcess(folder, settings=settings) as server:
         try:
             for protocol in ("classic", "consumer"):
-                runs.append(Run(server.bootstrap, folder, protocol))
+                runs.append(GroupLife(server.bootstrap, folder, protocol))
                 runs[-1].live(REBALANCES)
         finally:
             for each in runs:

@@ -8,18 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.pipeline_rows import quick
 from tests.support.spark_connector import connector_jars, why_no_connector
 
 pytest.importorskip("pyspark")
 
 from coordinator.pipeline import sources, tables
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick(spark):
-    with quick(spark):
-        yield
+pytestmark = pytest.mark.usefixtures("quick_plans")
 
 
 def derived(found: sources.LogSource) -> tables.Derived:

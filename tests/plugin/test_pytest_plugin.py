@@ -9,7 +9,7 @@ pytest_plugins = ["pytester"]
 NAME = "coordinator.pytest_plugin"
 INSTALLED = NAME in {point.name for point in entry_points(group="pytest11")}
 """Whether pytest finds the plugin by itself, because the package is installed."""
-PLUGIN = ("-p", "no:cacheprovider", *(() if INSTALLED else ("-p", NAME)))
+PLUGIN = ("-p", "no:cacheprovider", "-p", "no:asyncio", *(() if INSTALLED else ("-p", NAME)))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from coordinator.protocol.wire import (
 )
 
 
-def test_a_value_is_made_once():
+def test_a_value_is_computed_once():
     made = []
     cache = BoundedCache(lambda key: made.append(key) or key.upper())
     assert [cache["a"], cache["b"], cache["a"]] == ["A", "B", "A"]

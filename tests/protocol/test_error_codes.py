@@ -14,7 +14,7 @@ def test_codes_are_kafkas():
         assert ErrorCode(int(other)).name.lower() == other.name.lower().removeprefix("ErrorCode.")
 
 
-def test_retriable_is_what_clients_retry():
+def test_the_retriable_codes_are_those_that_clients_retry():
     """The codes that kafka-python retries are among Kafka's retriable ones or differ for a known reason."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # its import uses what Python 3.11 deprecates

@@ -11,7 +11,7 @@ def test_a_hash_map_lists_its_keys_by_bucket():
     assert hash_map_order("PBA") == ["P", "A", "B"]
 
 
-def test_keys_of_one_bucket_come_in_the_order_of_insertion():
+def test_keys_of_one_bucket_keep_their_order_of_insertion():
     # "A" and "Q" differ by 16.
     assert hash_map_order(["A", "Q"]) == ["A", "Q"]
     assert hash_map_order(["Q", "A"]) == ["Q", "A"]
@@ -31,7 +31,7 @@ def test_of_equals_the_last_leaf_takes_the_place_of_the_first():
     assert [queue.pop() for _ in "ABC"] == ["A", "C", "B"]
 
 
-def test_one_that_comes_back_stands_behind_its_equal():
+def test_an_item_pushed_again_is_popped_after_its_equals():
     queue = PriorityQueue((0, each) for each in "AB")
     first = queue.pop()
     queue.push(0, first)
@@ -39,7 +39,7 @@ def test_one_that_comes_back_stands_behind_its_equal():
 
 
 @given(st.lists(st.integers(0, 5)))
-def test_the_least_comes_first(numbers):
+def test_items_are_popped_in_ascending_order(numbers):
     queue = PriorityQueue((number, number) for number in numbers)
     assert [queue.pop() for _ in numbers] == sorted(numbers)
     assert not queue

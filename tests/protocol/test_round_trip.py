@@ -51,7 +51,7 @@ def test_the_parts_of_an_encoding_hold_large_values_uncopied(random: Random):
 
 
 @pytest.mark.parametrize("name", EVERY_MESSAGE)
-def test_a_message_made_without_arguments_survives_every_version(name: str):
+def test_a_default_message_survives_the_round_trip_in_every_version(name: str):
     """No version refuses a default, and each decodes to it."""
     message = SCHEMAS[name]
     from coordinator.protocol.messages import message_class

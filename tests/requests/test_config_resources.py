@@ -1,4 +1,4 @@
-"""Configs as clients describe and alter them, where the answers differ from those of a Kafka broker."""
+"""Configs as clients describe and alter them, beyond the scenarios that are played to Kafka too."""
 
 import logging
 

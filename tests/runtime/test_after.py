@@ -26,20 +26,20 @@ def test_callbacks_wait_for_the_disk_and_keep_their_order():
     world.turn()
     assert done == []
     world.finish_syncs()
-    assert done == [], "a bug in what follows must not hold up the log"
+    assert done == [], "a bug in a callback must not block the log"
     world.turn()
     assert done == ["first", "second"]
 
 
-def test_a_callback_that_need_not_wait_runs_in_the_next_turn():
+def test_a_callback_without_pending_writes_runs_in_the_next_turn():
     world, done = ShardWorld(), []
     world.shard.submit(writing(done, "read", records=0), ReplyTarget(None))
-    assert done == [], "not in the middle of whoever asked"
+    assert done == [], "not within the submitting call"
     world.turn()
     assert done == ["read"]
 
 
-def test_a_result_without_records_waits_for_those_before_it():
+def test_a_result_without_records_waits_for_the_writes_before_it():
     world, done = ShardWorld(), []
     world.shard.submit(writing(done, "write"), ReplyTarget(None))
     world.shard.submit(writing(done, "read", records=0), ReplyTarget(None))

@@ -49,7 +49,7 @@ def test_commits_between_the_steps_of_a_cleaning_are_kept():
     assert committed(world, "g0") == offset - 1
 
 
-def test_a_cleaning_that_finds_no_space_leaves_the_log_as_it_was_and_is_tried_again():
+def test_a_cleaning_without_disk_space_leaves_the_log_unchanged_and_is_retried():
     world, cleaner = cleaned_world()
     world.disk.sync_errors.append(errno.ENOSPC)
     world.advance(15_000)
@@ -63,7 +63,7 @@ def test_a_cleaning_that_finds_no_space_leaves_the_log_as_it_was_and_is_tried_ag
     assert committed(world, "g0") == 198
 
 
-def test_a_stop_in_the_middle_leaves_a_whole_log():
+def test_a_stop_during_a_cleaning_leaves_an_intact_log():
     world, cleaner = cleaned_world()
     world.advance(15_000)
     world.turn()

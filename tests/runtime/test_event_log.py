@@ -17,7 +17,7 @@ def is_success(target):
     return [p.error_code for t in target.answers[0].topics for p in t.partitions] == [0]
 
 
-def test_events_of_a_turn_are_one_batch_whose_last_says_how_far_it_goes():
+def test_events_of_a_turn_are_one_batch_and_the_last_has_the_state_end_offset():
     world = EventWorld()
     world.commit(1)
     world.commit(2, 3)
@@ -33,7 +33,7 @@ def test_events_of_a_turn_are_one_batch_whose_last_says_how_far_it_goes():
     assert world.event_log.written_bytes == world.event_log.log.size_bytes
 
 
-def test_events_are_written_in_the_turn_of_the_state_and_before_any_answer():
+def test_events_are_written_in_the_same_turn_as_the_state_before_any_response():
     world = EventWorld()
     target = world.commit(1)
     world.turn()
@@ -41,7 +41,7 @@ def test_events_are_written_in_the_turn_of_the_state_and_before_any_answer():
     assert world.kinds() == ["EventLogOpened", "CommitDecided"]
 
 
-def test_a_refusal_alone_is_an_event_too():
+def test_a_refusal_without_records_has_an_event():
     world = EventWorld()
     world.commit(1, member_id="m", generation=3)
     world.turn()
@@ -56,7 +56,7 @@ def test_a_shard_without_events_has_no_file():
     assert world.disk.list(EVENTS) in ([], ["log-checkpoint"])
 
 
-def test_a_clean_stop_is_recorded_and_the_next_start_finds_nothing_missing():
+def test_a_clean_stop_is_recorded_and_the_next_start_reports_no_gap():
     world = EventWorld()
     world.commit(1)
     world.settle()
@@ -71,7 +71,7 @@ def test_a_clean_stop_is_recorded_and_the_next_start_finds_nothing_missing():
     assert world.event_log.gaps == 0
 
 
-def test_the_death_of_the_process_loses_no_event():
+def test_a_killed_process_loses_no_event():
     world = EventWorld()
     for offset in range(5):
         world.commit(offset)
@@ -144,7 +144,7 @@ def test_events_ahead_of_a_state_lost_in_a_power_cut_are_recorded_as_undone(capl
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-def test_a_disk_that_refuses_events_does_not_affect_commits(number):
+def test_a_disk_error_of_the_event_log_does_not_affect_commits(number):
     world = EventWorld()
     world.commit(1)
     world.settle()
@@ -167,7 +167,7 @@ def test_a_disk_that_refuses_events_does_not_affect_commits(number):
     assert world.event_log.status is Status.ACTIVE
 
 
-def test_a_full_disk_is_left_alone_for_a_while():
+def test_a_full_disk_is_not_retried_before_the_retry_delay():
     world = EventWorld()
     world.disk.errors[EVENTS] = errno.ENOSPC
     world.commit(1)
@@ -179,7 +179,7 @@ def test_a_full_disk_is_left_alone_for_a_while():
     assert world.kinds() == []
 
 
-def test_an_event_log_whose_sync_failed_is_given_up_until_a_restart():
+def test_an_event_log_whose_sync_failed_stays_failed_until_a_restart():
     world = EventWorld()
     world.commit(1)
     world.settle()
@@ -194,7 +194,7 @@ def test_an_event_log_whose_sync_failed_is_given_up_until_a_restart():
     assert (opened.covered_state_offset, opened.state_offset) == (1, 2)
 
 
-def test_a_state_that_cannot_be_written_takes_its_events_with_it():
+def test_events_of_a_state_that_cannot_be_written_are_not_written():
     world = EventWorld()
     world.commit(1)
     world.settle()
@@ -236,7 +236,7 @@ def test_a_damaged_event_log_does_not_block_the_shard():
     world.stop()
 
 
-def test_a_name_too_long_to_be_written_loses_only_its_own_event():
+def test_a_name_too_long_to_encode_loses_only_its_own_event():
     world = EventWorld()
     world.commit(1, member_id="m" * 40_000, generation=3)
     world.commit(2)
@@ -245,7 +245,7 @@ def test_a_name_too_long_to_be_written_loses_only_its_own_event():
     assert world.event_log.lost == 1
 
 
-def test_old_events_go_by_size():
+def test_old_events_are_deleted_by_size():
     world = EventWorld(event_segment_bytes=2_000, event_retention_bytes=4_000)
     for offset in range(60):
         world.commit(offset)

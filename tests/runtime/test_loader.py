@@ -1,4 +1,4 @@
-"""A log with transactions, a real broker's or ours, loads to the right state; open transactions stay open."""
+"""A log with transactions, written by Kafka or by this server, loads to the right state; open ones stay open."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -68,7 +68,7 @@ class History:
         }, groups.offsets.pending
 
 
-def test_staged_offsets_count_when_their_marker_says_commit_and_never_otherwise():
+def test_pending_offsets_take_effect_only_if_their_marker_commits():
     history = History()
     history.stage(7, 0, 10)
     history.stage(8, 1, 20)
@@ -81,7 +81,7 @@ def test_staged_offsets_count_when_their_marker_says_commit_and_never_otherwise(
     assert list(pending.partitions("g")) == [("t", 2)]
 
 
-def test_a_plain_commit_made_after_the_staged_one_wins():
+def test_a_later_plain_commit_overrides_a_pending_offset():
     history = History()
     history.stage(7, 0, 42)
     history.commit(0, 7)
@@ -101,7 +101,7 @@ steps = st.lists(
 
 @settings(max_examples=150)
 @given(steps)
-def test_any_history_loads_as_what_it_means(history_steps):
+def test_any_history_loads_to_the_state_of_the_model(history_steps):
     history = History()
     for verb, *arguments in history_steps:
         getattr(history, verb)(*arguments)

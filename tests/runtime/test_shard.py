@@ -1,4 +1,4 @@
-"""A shard replies only with what is durable, and survives disk errors."""
+"""A shard replies only once the state is durable, and survives disk errors."""
 
 import errno
 from random import Random
@@ -67,7 +67,7 @@ def test_a_read_waits_for_the_writes_it_could_have_seen():
     assert reader.answers[0].topics[0].partitions[0].committed_offset == 5
 
 
-def test_a_read_with_nothing_pending_is_answered_at_once():
+def test_a_read_without_pending_writes_is_answered_at_once():
     world = ShardWorld()
     send_commit(world, 5)
     world.settle()
@@ -100,13 +100,13 @@ def test_the_records_of_one_turn_are_one_batch():
 def test_every_acknowledged_commit_survives_a_power_cut():
     for seed in range(30):
         world, random = ShardWorld(), Random(seed)
-        acknowledged, asked = -1, []
+        acknowledged, targets = -1, []
         for n in range(20):
-            asked.append(send_commit(world, n))
+            targets.append(send_commit(world, n))
             world.turn()
             if random.random() < 0.5:
                 world.finish_syncs()
-            acknowledged = max((i for i, target in enumerate(asked) if target.answers), default=-1)
+            acknowledged = max((i for i, target in enumerate(targets) if target.answers), default=-1)
         world.restart(lambda world=world, random=random: world.disk.crash(random))
         assert committed(world) >= acknowledged
 
@@ -134,7 +134,7 @@ def test_a_full_disk_refuses_commits_and_serves_reads_until_there_is_space():
     assert committed(world) == 4
 
 
-def test_space_on_a_full_disk_is_noticed_even_if_nobody_writes():
+def test_a_full_shard_becomes_active_without_a_write_once_there_is_space():
     world = ShardWorld()
     send_commit(world, 1)
     world.settle()
@@ -164,7 +164,7 @@ def test_a_full_shard_that_is_stopped_no_longer_checks_for_space():
     assert not world.timers
 
 
-def test_after_a_failed_sync_everything_is_refused_until_a_restart():
+def test_after_a_failed_sync_every_request_is_refused_until_a_restart():
     world = ShardWorld()
     kept = send_commit(world, 1)
     world.settle()
@@ -190,7 +190,7 @@ def test_a_reply_that_waits_too_long_for_the_disk_becomes_a_retriable_error():
     assert len(target.answers) == 1
 
 
-def test_a_bug_in_one_request_reloads_the_shard_and_answers_everybody():
+def test_a_bug_in_one_request_reloads_the_shard_and_fails_waiting_requests():
     def broken(groups, request, context, now_ms):
         raise RuntimeError("a bug")
 
@@ -207,7 +207,7 @@ def test_a_bug_in_one_request_reloads_the_shard_and_answers_everybody():
 
 
 @pytest.mark.parametrize("durability", ["fsync", "write"])
-def test_every_acknowledged_commit_survives_the_death_of_the_process(durability):
+def test_every_acknowledged_commit_survives_a_killed_process(durability):
     world = ShardWorld(durability)
     for n in range(5):
         target = send_commit(world, n)
@@ -217,8 +217,8 @@ def test_every_acknowledged_commit_survives_the_death_of_the_process(durability)
     assert committed(world) == 4
 
 
-def test_a_stopped_shard_writes_what_it_has_and_accepts_nothing_more():
-    """Such requests come from the server itself, for a transaction; the worker may be gone by the next turn."""
+def test_a_stopped_shard_writes_its_pending_records_and_refuses_requests():
+    """The server itself sends such requests for a transaction; the worker may have stopped by the next turn."""
     world = ShardWorld()
     kept = send_commit(world, 1)
     world.shard.stop()

@@ -58,7 +58,7 @@ def pending(world):
     }
 
 
-def test_the_batches_of_a_transaction_name_its_producer_as_in_kafka():
+def test_the_batches_of_a_transaction_have_the_producer_fields_of_kafka():
     world = ShardWorld()
     stage(world, record(1), record(2, partition=1))
     end(world, committed=True)
@@ -91,7 +91,7 @@ def test_the_batches_of_one_turn_are_one_write_and_one_sync_in_order():
     assert len({header.max_timestamp for header, _ in found}) == 1
 
 
-def test_plain_records_around_a_transactions_keep_to_one_batch_each():
+def test_plain_records_before_and_after_a_transaction_are_one_batch_each():
     world = ShardWorld()
     for n in range(3):
         plain(world, n)
@@ -105,7 +105,7 @@ def test_plain_records_around_a_transactions_keep_to_one_batch_each():
     assert [len(records) for _, records in batches(world)] == [3, 1, 4, 1]
 
 
-def test_a_load_finds_pending_committed_and_aborted_offsets_as_they_were():
+def test_a_load_restores_pending_committed_and_aborted_offsets():
     world = ShardWorld()
     stage(world, record(1), producer=Producer(1, 0))
     end(world, committed=True, producer=Producer(1, 0))
@@ -126,7 +126,7 @@ def test_a_load_finds_pending_committed_and_aborted_offsets_as_they_were():
     assert offsets(world) == {("t", 0): 5, ("t", 2): 4}
 
 
-def test_a_crash_keeps_a_prefix_of_what_was_decided():
+def test_a_crash_keeps_a_prefix_of_the_decisions():
     for seed in range(40):
         world, random = ShardWorld(), Random(seed)
         states = [({}, {})]
@@ -147,7 +147,7 @@ def test_a_crash_keeps_a_prefix_of_what_was_decided():
         assert (offsets(world), pending(world)) in states
 
 
-def test_a_write_that_fails_leaves_nothing_of_a_transaction_behind():
+def test_a_failed_write_changes_neither_pending_nor_committed_offsets():
     world = ShardWorld()
     stage(world, record(1))
     world.settle()
@@ -158,7 +158,7 @@ def test_a_write_that_fails_leaves_nothing_of_a_transaction_behind():
     assert (offsets(world), pending(world)) == ({}, {(("t", 0), 7): 1})
 
 
-def test_a_turn_with_many_records_is_written_before_it_ends():
+def test_a_turn_with_many_records_starts_to_write_before_it_ends():
     world = ShardWorld()
     for n in range(12):
         stage(world, *(record(n, partition) for partition in range(4_000)))

@@ -84,7 +84,7 @@ def test_a_heartbeat_that_rearms_a_session_adds_no_heap_entry():
     assert len(timers._heap) == 1
 
 
-def test_one_wake_up_is_scheduled_however_many_keys_there_are():
+def test_one_wake_up_is_scheduled_for_any_number_of_keys():
     world = World()
     timers = Timers(world.monotonic_ms, world.schedule, lambda key: None)
     for key in range(1_000):

@@ -23,13 +23,16 @@ from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets import commit, expire
 from coordinator.groups.offsets.pending import PendingOffsets
 from coordinator.groups.offsets.store import Offsets
+from coordinator.groups.update import GroupUpdate
 from coordinator.log.log import Log
 from coordinator.log.segment_rewriter import SegmentRewriter
 from coordinator.log.writer import Writer
 from coordinator.network.connection import Connection
+from coordinator.protocol.messages import Message
 from coordinator.runtime import event_log
 from coordinator.runtime.event_log import EventLog
 from coordinator.runtime.parking import Parking
+from coordinator.runtime.result import Result
 from coordinator.runtime.shard import Shard
 from coordinator.topics.partition import Partition
 from coordinator.topics.producer_state import ProducerState
@@ -105,8 +108,8 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def reply_before_durable(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Shard, "park", lambda self, asker, payload: asker.send(payload))
-    patch.setattr(Parking, "park", lambda self, reply: reply.asker.send(reply.payload))
+    patch.setattr(Shard, "park", lambda self, target, payload: target.send(payload))
+    patch.setattr(Parking, "park", lambda self, offset, now_ms, target, payload: target.send(payload))
 
 
 def parking_released_early(patch: pytest.MonkeyPatch) -> None:
@@ -155,7 +158,13 @@ def any_generation_passes(patch: pytest.MonkeyPatch) -> None:
 
 def assignment_is_not_written(patch: pytest.MonkeyPatch) -> None:
     """The leader's assignment is handed out without being stored."""
-    patch.setattr(sync.Effects, "write", lambda self, record: None)
+
+    class Unwritten(GroupUpdate):
+        def result(self, reply: Message | None) -> Result:
+            self.records.clear()
+            return super().result(reply)
+
+    patch.setattr(sync, "GroupUpdate", Unwritten)
 
 
 def tombstones_are_not_replayed(patch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def test_a_list_never_set_begins_at_its_default(plane):
     assert own(plane)["cleanup.policy"] == "delete,compact"
 
 
-def test_replacing_takes_away_what_is_not_named(plane):
+def test_replacing_configs_removes_those_that_are_not_listed(plane):
     assert change(plane, replacing({"flush.ms": "7"})) == [None]
     assert own(plane) == {"flush.ms": "7"}
 
@@ -138,7 +138,7 @@ def test_changed_retention_applies():
     assert plane.topics.partition("t", 0).start_offset == 1
 
 
-def test_a_removed_setting_falls_back_to_the_servers():
+def test_a_removed_config_falls_back_to_the_server_value():
     plane = DataPlane(message_max_bytes=500)
     plane.create("t", configs={"max.message.bytes": "100"})
     assert plane.produce(batch(b"x" * 200)).error_code == ErrorCode.MESSAGE_TOO_LARGE

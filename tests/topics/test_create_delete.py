@@ -124,7 +124,7 @@ def test_validate_only_creates_nothing():
     assert plane.topics.topic_id("t") is None
 
 
-def test_the_answer_lists_every_setting_and_where_it_comes_from():
+def test_the_response_lists_every_config_with_its_source():
     plane = DataPlane(message_max_bytes=5000)
     settings = {c.name: (c.value, c.config_source) for c in plane.create("t", configs={"retention.ms": "9"}).configs}
     assert settings["retention.ms"] == ("9", 1)

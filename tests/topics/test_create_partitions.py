@@ -36,7 +36,7 @@ def test_new_partitions_take_records_and_survive_a_restart(plane):
     assert plane.fetch(partition=3).high_watermark == 1
 
 
-def test_the_old_partitions_go_on_as_they_were(plane):
+def test_existing_partitions_are_unchanged(plane):
     plane.produce(batch(b"before"))
     before = plane.topics.partition("t", 0)
     grow(plane, [("t", 3)])
@@ -49,7 +49,7 @@ def test_new_partitions_have_the_topics_settings(plane):
     assert plane.produce(batch(b"x" * 100), topic="small", partition=1).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_nobody_sees_partitions_before_they_are_durable():
+def test_new_partitions_are_invisible_until_they_are_durable():
     plane = DataPlane(late=True)
     plane.create("t")
     plane.sync()
@@ -89,7 +89,7 @@ def test_a_full_disk_adds_nothing(plane):
     assert plane.topics.partition_count("t") == 2
 
 
-def test_the_bound_is_on_what_one_request_adds():
+def test_the_limit_applies_to_the_partitions_that_one_request_adds():
     plane = DataPlane(topic_partitions_max=4)
     plane.create("t", 2)
     plane.create("u", 1)
@@ -110,7 +110,7 @@ def test_a_deleted_topic_does_not_grow(plane):
     assert errors(answers) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_partitions_up_to_the_limit_are_made_and_a_topic_that_goes_makes_room():
+def test_no_partition_is_created_beyond_the_limit_and_deleted_topics_free_theirs():
     plane = DataPlane(limit_partitions=6)
     plane.topics.attach_internal("__transaction_state", [])
     assert plane.create("a", 4).error_code == ErrorCode.NONE

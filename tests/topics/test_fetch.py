@@ -47,7 +47,7 @@ def test_records_from_an_offset_on(plane):
     assert plane.fetch(isolation_level=1).aborted_transactions == []
 
 
-def test_partitions_fill_the_answer_in_the_order_asked(plane):
+def test_partitions_fill_the_response_in_the_order_of_the_request(plane):
     asked = [("t", 0, 0), ("u", 0, 0)]
     assert sizes(at_once(plane, asked)) == [(("t", 0), 3), (("u", 0), 1)]
     assert sizes(at_once(plane, asked, max_bytes=2 * ONE)) == [(("t", 0), 2), (("u", 0), 0)]
@@ -97,7 +97,7 @@ def test_followers_are_refused(plane):
     assert plane.fetch(replica_id=5).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_unknown_partitions_come_last_and_do_not_end_the_wait(plane):
+def test_unknown_partitions_are_listed_last_and_do_not_end_the_wait(plane):
     answer = at_once(plane, [("nope", 0, 0), ("t", 9, 0), ("t", 0, 0)])
     assert [(t.topic, p.partition_index, p.error_code) for t in answer.responses for p in t.partitions] == [
         ("t", 0, ErrorCode.NONE),
@@ -155,7 +155,7 @@ def test_min_bytes_above_max_bytes_cannot_be_waited_for(plane):
     assert sizes(at_once(plane, [("t", 0, 0)], min_bytes=1 << 20, max_bytes=ONE)) == [(("t", 0), 1)]
 
 
-def test_nothing_asked_is_answered_at_once(plane):
+def test_an_empty_fetch_is_answered_at_once(plane):
     assert at_once(plane, []).responses == []
 
 
@@ -177,7 +177,7 @@ def test_deleting_a_topic_wakes_its_readers(plane, version):
     assert error == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if version == 12 else ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def test_the_groups_log_is_read_up_to_what_is_durable():
+def test_the_log_of_the_groups_is_served_up_to_its_durable_end():
     plane = DataPlane(late=True)
     log = Log.open(plane.disk, f"{FOLDER}/__consumer_offsets-0", LogSettings())
     plane.topics.attach_internal("__consumer_offsets", [log])
@@ -191,7 +191,7 @@ def test_the_groups_log_is_read_up_to_what_is_durable():
     assert sizes(answers[0]) == [(("__consumer_offsets", 0), 1)]
 
 
-def test_records_survive_a_restart_and_the_log_goes_on(plane):
+def test_records_survive_a_restart_and_offsets_continue(plane):
     plane.killed()
     assert sizes(at_once(plane, [("t", 0, 0), ("t", 1, 0), ("u", 0, 0)])) == [
         (("t", 0), 3),

@@ -108,7 +108,7 @@ def test_a_request_overtaken_by_the_next_one_is_refused(plane):
     assert (waiting[0].error_code, waiting[0].session_id) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session)
 
 
-def test_a_topic_that_goes_and_comes_back_is_found_by_its_name(plane):
+def test_a_session_finds_a_recreated_topic_by_name(plane):
     session = ask(plane, (0, 0)).session_id
     plane.delete("t")
     assert partitions_of(ask(plane, session=session, epoch=1)) == [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
@@ -116,7 +116,7 @@ def test_a_topic_that_goes_and_comes_back_is_found_by_its_name(plane):
     assert partitions_of(ask(plane, session=session, epoch=2)) == [(0, 0, 0)]
 
 
-def test_a_topic_that_goes_and_comes_back_has_another_id(plane):
+def test_a_session_does_not_find_a_recreated_topic_by_id(plane):
     topic_id = plane.topics.topic_id("t")
     _, answers = plane.fetch_later([(topic_id, 0, 0)], version=13, max_wait_ms=0, session_epoch=0)
     session = answers[0].session_id

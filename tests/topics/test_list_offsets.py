@@ -70,7 +70,7 @@ def test_unknown_places_and_epochs(plane):
     assert plane.offset_at(-1, epoch=-2).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_a_partition_asked_for_twice_is_an_invalid_request(plane):
+def test_a_duplicate_partition_is_an_invalid_request(plane):
     asked = [ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in (0, 1, 0)]
     request = ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=asked)])
     answers = []

@@ -232,7 +232,7 @@ def test_a_failed_partition_is_reported_with_the_reason(plane):
     assert all(reason for _, state, reason in plane.topics.partition_states() if state == "failed")
 
 
-def test_after_a_failed_sync_the_partition_takes_no_more_and_serves_what_is_durable(plane):
+def test_after_a_failed_sync_a_partition_refuses_writes_and_serves_durable_records(plane):
     plane.produce(batch(b"durable"))
     plane.disk.sync_errors.append(EIO)
     assert plane.produce(batch(b"lost")).error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -74,7 +74,7 @@ def test_a_retry_over_a_restart_is_kept_once(plane, end, snapshot):
     assert send(plane, 12).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_clean_stop_leaves_nothing_to_walk(plane, monkeypatch):
+def test_no_batches_are_walked_after_a_clean_stop(plane, monkeypatch):
     for sequence in range(10):
         send(plane, sequence)
     plane.topics.close()
@@ -221,7 +221,7 @@ def test_a_restart_does_not_reset_the_expiry_of_producers():
     assert send(plane, 9, at=0).error_code == ErrorCode.NONE
 
 
-def test_silent_producers_expire_even_if_nobody_writes():
+def test_silent_producers_expire_even_without_writes():
     plane = DataPlane(producer_id_expiration_ms=1000, log_retention_check_interval_ms=500)
     plane.create("t", configs={"retention.ms": "-1"})
     send(plane, 0)

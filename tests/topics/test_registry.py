@@ -22,7 +22,7 @@ def test_a_topic_survives_a_restart_with_its_id_partitions_and_settings():
     assert plane.topics.partition_count("t") == 3
 
 
-def test_nobody_sees_a_topic_before_it_is_durable():
+def test_a_topic_is_invisible_until_it_is_durable():
     plane = DataPlane(late=True)
     assert plane.create("t") is None
     assert plane.topics.topic_id("t") is None
@@ -93,7 +93,7 @@ def test_a_deleted_topic_is_gone_with_its_records_and_stays_gone():
     assert plane.topics.topic_id("t") is None
 
 
-def test_a_topic_made_again_is_another_topic_and_empty():
+def test_a_topic_created_again_has_another_id_and_is_empty():
     plane = DataPlane()
     first = plane.create("t")
     plane.produce(batch(b"old"))
@@ -174,7 +174,7 @@ def test_after_a_failed_sync_the_registry_takes_no_more():
     assert "restart" in plane.topics.metadata.problem
 
 
-def test_declared_topics_are_made_once():
+def test_declared_topics_are_created_once():
     plane = DataPlane()
     assert plane.topics.declare("t", 2, {"cleanup.policy": "compact"})
     topic_id = plane.topics.topic_id("t")
@@ -183,7 +183,7 @@ def test_declared_topics_are_made_once():
     assert (plane.topics.topic_id("t"), plane.topics.partition_count("t")) == (topic_id, 2)
 
 
-def test_producer_ids_are_never_given_twice():
+def test_no_producer_id_is_allocated_twice():
     plane = DataPlane(producer_id_block_size=3)
     ids = [plane.producer_id() for _ in range(5)]
     plane.killed()

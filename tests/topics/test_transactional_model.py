@@ -165,7 +165,7 @@ _STEPS = st.one_of(
     st.lists(_STEPS, max_size=40), st.booleans(), st.booleans(), st.sampled_from([1, 1 << 20]),
     st.sampled_from([-1, 1 << 20]),
 )  # fmt: skip
-def test_readers_see_what_was_committed_and_nothing_else(steps, compacts, strict, max_bytes, walk_bytes):
+def test_readers_see_exactly_the_committed_records(steps, compacts, strict, max_bytes, walk_bytes):
     walked, producer_walk.WALK_BYTES = producer_walk.WALK_BYTES, walk_bytes
     try:
         world = World(compacts=compacts, strict=strict)
@@ -196,7 +196,7 @@ def test_readers_see_what_was_committed_and_nothing_else(steps, compacts, strict
 
 
 @pytest.mark.parametrize("snapshots", [True, False])
-def test_the_power_may_go_at_any_moment_of_a_cleaning(snapshots):
+def test_a_cleaning_survives_a_power_cut_at_any_moment(snapshots):
     """Segments and their lists of aborted transactions replace the old ones together, or not at all."""
     operations, finished = 1, False
     while not finished:

@@ -91,7 +91,7 @@ def test_version_12_adds_the_partition(plane):
     assert plane.coordinator.asked == [("x", (7, 0), {"t": [0]}, True)]
 
 
-def test_all_partitions_of_a_request_are_asked_about_at_once(plane):
+def test_all_partitions_of_a_request_are_verified_together(plane):
     send(plane, 0, partition=1)
     plane.coordinator.asked.clear()
     batches = {("t", index): txn_batch(1 if index == 1 else 0) for index in range(3)}
@@ -174,7 +174,7 @@ def test_a_retry_after_the_end_is_verified_first(plane):
     assert send(plane, 0) == 0
 
 
-def test_sequences_go_on_in_the_next_transaction_of_the_same_epoch(plane):
+def test_sequences_continue_in_the_next_transaction_of_the_same_epoch(plane):
     send(plane, 0, b"a", b"b")
     plane.end()
     assert send(plane, 3) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -188,13 +188,13 @@ def test_a_new_epoch_begins_at_0(plane):
     assert send(plane, 0, epoch=1, version=12) == 2
 
 
-def test_under_version_2_a_producer_of_which_nothing_is_known_begins_at_0(plane):
+def test_under_version_2_an_unknown_producer_must_begin_with_sequence_0(plane):
     assert send(plane, 5, version=12) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
     assert send(plane, 0, version=12, producer_id=8) == 0
     assert send(plane, 5, version=11, producer_id=9) == 1
 
 
-def test_the_lowest_sequence_that_was_verified_goes_first(plane):
+def test_the_lowest_verified_sequence_must_be_written_first(plane):
     plane.coordinator.refuses = {("t", 0): ErrorCode.NOT_COORDINATOR}
     assert send(plane, 0) == "NOT_ENOUGH_REPLICAS"
     plane.coordinator.refuses = {}
@@ -229,7 +229,7 @@ def test_the_response_waits_for_the_coordinator(plane):
     assert [part.error_code for part in answers[0][0].responses[0].partition_responses] == [0, 0]
 
 
-def test_only_what_waits_for_the_coordinator_holds_up_the_connection(plane, monkeypatch):
+def test_only_a_produce_request_that_needs_verification_holds_its_connection(plane, monkeypatch):
     """Otherwise the next batch of the connection could overtake it; other requests are not held up."""
     plane.coordinator.waits = True
     plane.produce_many({("t", 0): txn_batch(0)}, version=11, transactional_id="x")
@@ -297,7 +297,7 @@ def test_the_epoch_of_a_marker(plane, version, epoch, error):
     assert plane.end(epoch=epoch, version=version) == error
 
 
-def test_under_version_2_a_marker_may_come_again_when_nothing_is_open(plane):
+def test_under_version_2_a_marker_may_be_repeated_without_an_open_transaction(plane):
     send(plane, 0)
     assert [plane.end(epoch=1, version=2), plane.end(epoch=1, version=2)] == ["NONE", "NONE"]
     send(plane, 0, epoch=1)
@@ -346,7 +346,7 @@ def test_the_last_stable_offset_stays_at_the_first_open_transaction(plane):
     assert plane.offset_at(-1, isolation=COMMITTED).offset == 4
 
 
-def test_beyond_the_last_stable_offset_there_is_nothing_and_no_error(plane):
+def test_a_fetch_beyond_the_last_stable_offset_is_empty_without_an_error(plane):
     send(plane, 0)
     plane.produce(batch())
     answer = plane.fetch(offset=1, isolation_level=COMMITTED)
@@ -354,7 +354,7 @@ def test_beyond_the_last_stable_offset_there_is_nothing_and_no_error(plane):
     assert plane.fetch(offset=3, isolation_level=COMMITTED).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_aborted_records_are_given_with_the_list_of_their_transactions(plane):
+def test_aborted_records_are_returned_with_the_list_of_aborted_transactions(plane):
     send(plane, 0)
     send(plane, 0, producer_id=8)
     send(plane, 1)
@@ -431,7 +431,7 @@ def test_a_marker_counts_when_it_is_durable():
     assert committed(plane) == [0]
 
 
-def test_with_quick_durability_nobody_sees_a_transaction_before_it_is_known(plane):
+def test_with_durability_write_a_transaction_is_invisible_until_it_ends(plane):
     plane = DataPlane(durability="write")
     plane.create("t")
     _, answers = plane.fetch_later([("t", 0, 0)], isolation_level=COMMITTED)
@@ -463,7 +463,7 @@ def restarted(plane, end, seed=0):
 
 @pytest.mark.parametrize("end", ["closed", "killed", "crashed"])
 @pytest.mark.parametrize("segments", ["one", "many"])
-def test_a_restart_remembers_what_is_open_and_what_was_aborted(end, segments):
+def test_a_restart_restores_open_and_aborted_transactions(end, segments):
     plane = DataPlane()
     plane.create("t", configs=SMALL_SEGMENTS if segments == "many" else {})
     for at in range(4):

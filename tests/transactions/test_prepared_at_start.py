@@ -9,9 +9,9 @@ from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import Log, LogSettings
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.serde import Serde
+from coordinator.transactions.machine import RECORD_KEYS
 from coordinator.transactions.records import transaction_record
 from coordinator.transactions.transaction import State, Transaction
-from coordinator.transactions.transactions import RECORD_KEYS
 from coordinator.world.disk import RealDisk
 from tests.support.record_batch import TRANSACTIONAL, Batch
 from tests.support.server_process import ServerProcess

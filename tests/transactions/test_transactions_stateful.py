@@ -288,7 +288,7 @@ class Histories(RuleBasedStateMachine):
             self.partitions[where].mark(marker)
 
     @rule(forgets=st.booleans())
-    def it_is_loaded_anew(self, forgets):
+    def it_is_loaded_again(self, forgets):
         self.crash(len(self.world.log), forgets)
 
     @precondition(lambda self: self.world.state.ongoing)

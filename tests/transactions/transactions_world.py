@@ -16,8 +16,8 @@ from coordinator.transactions.add_partitions import Addition, add_partitions
 from coordinator.transactions.complete import Completion, complete
 from coordinator.transactions.end import end
 from coordinator.transactions.init_producer_id import init_producer_id
+from coordinator.transactions.machine import RECORD_KEYS, TransactionMachine
 from coordinator.transactions.settings import TransactionsConfig
-from coordinator.transactions.transactions import RECORD_KEYS, Transactions
 from coordinator.transactions.verify import verify_partitions
 
 ID = "payments"
@@ -63,7 +63,7 @@ class World:
         self.state = self.fresh()
 
     def fresh(self):
-        return Transactions(self.config, self.ids, lambda *delivery: self.deliveries.append(delivery))
+        return TransactionMachine(self.config, self.ids, lambda *delivery: self.deliveries.append(delivery))
 
     def do(self, operation, request, version=0):
         """The reply; raises what the operation raises. Its records are in the log, and not durable yet."""

@@ -1,7 +1,7 @@
 """A consumer group (KIP-848): the state that its operations work on.
 
 What it shares with streams groups, epochs and a target, is in epochs/group.py. What it distributes are partitions:
-heartbeats tell a member what to give up and what it gets. It reaches the target's epoch when it has given up what it must; a
+heartbeats carry what a member must give up and what it gets. It reaches the target's epoch when it has given up what it must; a
 partition is given to it when nobody else holds it any more (reconcile.py). So
 
     RevocationEpoch < MemberEpoch <= target assignment epoch <= group epoch
@@ -35,7 +35,7 @@ _NO_OWNERS: Mapping[int, str] = {}
 
 
 class State(StrEnum):
-    """What a consumer group is doing; follows from its epochs."""
+    """The state of a consumer group, which follows from its epochs."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -142,7 +142,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
         self.has_partition_metadata = is_there
 
     def set_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """What a pattern matches; None: it is not resolved (any more)."""
+        """Sets the topics that a pattern matches; None: it is not resolved (any more)."""
         old = self.regexes.pop(regex, None)
         if old is not None:
             for topic in old.topics:
@@ -279,7 +279,7 @@ def rebalance_key(group_id: str, member_id: str) -> TimerKey:
 
 
 def join_key(group_id: str, member_id: str) -> TimerKey:
-    """The timer that removes a classic member that was told to join again and does not."""
+    """The timer that removes a classic member that was asked to rejoin and does not."""
     return ("consumer-join", group_id, member_id)
 
 

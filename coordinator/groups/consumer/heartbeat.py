@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from coordinator.groups.consumer.group import ConsumerGroup, find_consumer_group, join_key, session_key, sync_key
 from coordinator.groups.consumer.member import ConsumerMember
-from coordinator.groups.consumer.reconcile import Owned
 from coordinator.groups.consumer.soft_state import CachedHeartbeat
 from coordinator.groups.consumer.static_members import join
 from coordinator.groups.consumer.subscription import refresh_timer
@@ -27,7 +26,7 @@ from coordinator.groups.epochs.heartbeat import (
     refused_facts,
 )
 from coordinator.groups.epochs.leave import leave
-from coordinator.groups.epochs.member import JOINING_EPOCH, LEAVING_EPOCH, PartitionEpochs
+from coordinator.groups.epochs.member import JOINING_EPOCH, LEAVING_EPOCH, Owned, PartitionEpochs
 from coordinator.groups.epochs.membership import fence_size, short_id
 from coordinator.groups.events import acknowledged, delivered
 from coordinator.groups.state import Groups
@@ -183,7 +182,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Owned:
 def _merge_request(
     old: ConsumerMember, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerMember:
-    """The member with what the request says about it; the same object if nothing is new."""
+    """The member with the metadata of the request; the same object if they are not new."""
     changes: dict[str, object] = {}
     if request.instance_id is not None and request.instance_id != old.instance_id:
         changes["instance_id"] = request.instance_id
@@ -209,7 +208,7 @@ def _merge_request(
 
 
 def _check(groups: Groups, request: ConsumerGroupHeartbeatRequest, api_version: int) -> None:
-    """Refuses what no state makes right. Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """Refuses requests that are invalid in every state. Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if not request.member_id and (
         api_version >= MEMBER_ID_REQUIRED_SINCE or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH

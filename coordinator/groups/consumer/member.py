@@ -1,4 +1,4 @@
-"""A member of a consumer group (Kafka: `ConsumerGroupMember`): what it said about itself, and the partitions it holds."""
+"""A member of a consumer group (Kafka: `ConsumerGroupMember`): its metadata, and the partitions it holds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -32,16 +32,16 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicPart:
-    """What only a member that speaks the classic protocol to a consumer group has."""
+    """The additional state of a member that speaks the classic protocol to a consumer group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """Name and metadata of each, in the member's order; it is told that the first was chosen."""
+    """Name and metadata of each, in the member's order; its responses say that the first was chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember(ModernMember):
-    """A member: first what it said about itself (record type 5), then what it holds (type 8)."""
+    """A member: first its metadata (record type 5), then its holdings (type 8)."""
 
     topics: frozenset[str] = frozenset()
     """Names it subscribes to."""
@@ -55,7 +55,7 @@ class ConsumerMember(ModernMember):
     state: MemberState = MemberState.STABLE
     assigned: PartitionEpochs = field(default_factory=lambda: NOTHING)
     pending_revocation: PartitionEpochs = field(default_factory=lambda: NOTHING)
-    """Partitions that it was told to give up and still holds: it has not yet said that it gave them up."""
+    """Partitions that it must give up and still holds: it has not confirmed their revocation yet."""
     revocation_epoch: int = 0
     """The last member epoch in which it had a partition that it does not have any more (KAFKA-19779)."""
 

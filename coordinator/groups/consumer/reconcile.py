@@ -25,15 +25,12 @@ target takes more from a member that has just given up what an earlier one took:
 Kafka: `CurrentAssignmentBuilder` (modern.consumer).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 
 from coordinator.groups.assignors.assignor import Partitions
 from coordinator.groups.consumer.member import NOTHING, ConsumerMember, MemberState
-from coordinator.groups.epochs.member import PartitionEpochs
-
-Owned = Iterable[tuple[bytes, Iterable[int]]] | None
-"""The partitions that a member says it owns, by topic id; None: it does not say."""
+from coordinator.groups.epochs.member import Owned, PartitionEpochs
 
 _NONE: frozenset[int] = frozenset()
 _NO_EPOCHS: Mapping[int, int] = {}

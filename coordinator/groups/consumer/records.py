@@ -40,7 +40,7 @@ _Current = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
 
 
 def member_metadata(group_id: str, member: ConsumerMember) -> Record:
-    """Type 5: what a member said about itself."""
+    """Type 5: a member's subscription and the rest of its metadata."""
     classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -61,7 +61,7 @@ def member_metadata(group_id: str, member: ConsumerMember) -> Record:
 
 
 def current_assignment(group_id: str, member: ConsumerMember) -> Record:
-    """Type 8: what a member holds."""
+    """Type 8: a member's epochs and holdings."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member.member_epoch,
         member.previous_member_epoch,
@@ -85,7 +85,7 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
 
 
 def target_of_member(group_id: str, member_id: str, partitions: Partitions) -> Record:
-    """Type 7: what a member should hold."""
+    """Type 7: a member's part of the target."""
     value = ConsumerGroupTargetAssignmentMemberValue(
         [_Target(topic_id, sorted(partitions[topic_id])) for topic_id in sorted(partitions)]
     )

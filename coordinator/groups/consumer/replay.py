@@ -1,4 +1,4 @@
-"""What a log record of a consumer group does to the state: live and at load, the same (epochs/replay.py).
+"""Applies log records of consumer groups to the state, in the same way live and at load (epochs/replay.py).
 
 Kafka: `GroupMetadataManager.replay`, for key types 3 to 8 and 16.
 """
@@ -140,7 +140,7 @@ def replay_regex(
 def replay_partition_metadata(
     groups: Groups, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
 ) -> None:
-    """What a Kafka before 4.1 kept of the topics. Nothing here needs it, but its record is removed when it can be."""
+    """Notes a record about topics that a Kafka before 4.1 wrote. Nothing needs it; the next group epoch removes it."""
     if value is not None:
         consumer_group_or_new(groups, key.group_id).set_partition_metadata(is_there=True)
     elif (group := find_consumer_group(groups, key.group_id)) is not None:

@@ -1,4 +1,4 @@
-"""The soft state of a consumer group: caches for heartbeats and assignors, and what its patterns were last matched against.
+"""The soft state of a consumer group: caches for heartbeats and assignors, and the state of its patterns.
 
 Who may change it, and when it is lost: epochs/soft_state.py.
 """
@@ -27,7 +27,7 @@ class CachedHeartbeat:
 
 
 class ConsumerSoftState(SoftState):
-    """What a consumer group remembers beyond its log."""
+    """The memory of a consumer group beyond its log."""
 
     __slots__ = (
         "assignor_inputs",
@@ -45,7 +45,7 @@ class ConsumerSoftState(SoftState):
     def __init__(self) -> None:
         super().__init__()
         self.rejoin_pending: set[str] = set()
-        """Classic members that were told to join again and have not done so yet."""
+        """Classic members that were asked to rejoin and have not done so yet."""
         self.catalog_version: int | None = None
         """The version of the topic catalog for which the group's metadata hash is known to be right."""
         self.topic_ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}

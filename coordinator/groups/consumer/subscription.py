@@ -1,4 +1,4 @@
-"""What the members of a consumer group subscribe to: topics by name, and by pattern.
+"""The subscriptions of a consumer group's members: topics by name, and by pattern.
 
 Names are resolved to topics when they are needed. For all topics of a group together the log holds one number, the *metadata
 hash*: a hash of the hashes of the subscribed topics that exist (id, name, partitions), in the order of their names. When a
@@ -16,18 +16,16 @@ once a second (`REFRESH_INTERVAL_MS`; Kafka: every ten seconds).
 Kafka: `Utils.computeGroupHash`, `TopicRegexResolver`, `GroupMetadataManager.maybeUpdateRegularExpressions`.
 """
 
-from collections.abc import Iterable
 from functools import lru_cache
-from struct import pack
 from typing import Any
 
 import re2
-from xxhash import xxh3_64_intdigest
 
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex, regex_key
 from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.epochs.metadata_hash import topics_hash
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import Record, Timer
@@ -35,9 +33,6 @@ from coordinator.runtime.result import Record, Timer
 REFRESH_INTERVAL_MS = 1_000
 """Milliseconds between two matches of a group's patterns against all topics, at least."""
 
-_HASH_VERSION = b"\0"
-_WRAP = 1 << 64
-_SIGN = 1 << 63
 
 _REASONS = (
     ("missing ]", "missing closing ]"),
@@ -96,35 +91,6 @@ def metadata_hash(group: ConsumerGroup, removed: set[str], added: set[str], cata
     if is_known and not removed and not added:
         return group.metadata_hash
     return topics_hash(catalog, (group.subscribed.keys() - removed) | added)
-
-
-def topics_hash(catalog: Catalog, names: Iterable[str]) -> int:
-    """The hash of those of these topics that exist; 0 if none does. Kafka: `Utils.computeGroupHash`."""
-    hashes = [topic_hash(catalog, name) for name in sorted(names)]
-    known = [each for each in hashes if each is not None]
-    return _signed(xxh3_64_intdigest(pack(f"<{len(known)}q", *known))) if known else 0
-
-
-def topic_hash(catalog: Catalog, name: str) -> int | None:
-    """A topic's part of the metadata hash; None if the topic does not exist. Kafka: `Utils.computeTopicHash`."""
-    partitions = catalog.partition_count(name)
-    topic_id = catalog.topic_id(name)
-    return None if partitions is None or topic_id is None else _topic_hash(name, topic_id, partitions)
-
-
-@lru_cache(maxsize=65_536)
-def _topic_hash(name: str, topic_id: bytes, partitions: int) -> int:
-    """Hashes the bytes that Kafka streams into XXH3: little-endian, a string as UTF-16 before its length, and each partition.
-
-    After each partition Kafka has the racks of its replicas; here partitions are in no rack.
-    """
-    text = name.encode("utf-16-le", "surrogatepass")
-    fields = _HASH_VERSION + topic_id[7::-1] + topic_id[:7:-1] + text + pack("<ii", len(text) // 2, partitions)
-    return _signed(xxh3_64_intdigest(fields + pack(f"<{partitions}i", *range(partitions))))
-
-
-def _signed(value: int) -> int:
-    return value - _WRAP if value >= _SIGN else value
 
 
 # --- patterns ---------------------------------------------------------------------------------------------------------

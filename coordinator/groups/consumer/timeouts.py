@@ -1,7 +1,7 @@
-"""What happens when a timer of a consumer group fires.
+"""Timers of consumer groups.
 
     consumer-session, consumer-rebalance   epochs/timeouts.py
-    consumer-join        a classic member was told to join again and has not done so within its rebalance timeout
+    consumer-join        a classic member was asked to rejoin and has not done so within its rebalance timeout
     consumer-sync        a classic member has joined and has not asked for its assignment within its rebalance timeout
     consumer-regex       the group's patterns are to be matched against the topics
 

@@ -2,7 +2,7 @@
 
 The steps, in the order in which Kafka writes their records:
 
-    update      what the member says about itself, and the patterns that it was the last to use
+    update      the member's metadata, and the patterns that it was the last to use
     raise_epoch the group's epoch, where the subscriptions or the members have changed
     retarget    the target, if the epoch is ahead of it, but not within the assignment interval of the last one
     reconcile   the member's next step towards the target
@@ -29,8 +29,9 @@ from coordinator.groups.consumer.group import (
     sync_key,
 )
 from coordinator.groups.consumer.member import ConsumerMember, MemberState
-from coordinator.groups.consumer.reconcile import Owned, reconcile
+from coordinator.groups.consumer.reconcile import reconcile
 from coordinator.groups.consumer.subscription import check_regex, follow, metadata_hash, refresh_timer, topic_ids
+from coordinator.groups.epochs.member import Owned
 from coordinator.groups.epochs.update import MemberTimers, ModernUpdate, RecordTypes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
@@ -41,7 +42,7 @@ from coordinator.runtime.result import Result
 
 
 class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
-    """What an operation wants done, and the consumer group as it will be."""
+    """The update of one consumer group."""
 
     __slots__ = ("on_result",)
 
@@ -125,7 +126,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
         self.begin_rebalance(cause, member_id)
 
     def _convert_without(self, members: Sequence[ConsumerMember]) -> bool:
-        """If those who stay all speak the classic protocol, the group becomes a classic one (migration/downgrade.py)."""
+        """The group becomes a classic one if all remaining members speak the classic protocol (migration/downgrade.py)."""
         return self.groups.migration.downgrades_without(self, members)
 
     def _raise_epoch_without(self, members: Sequence[ConsumerMember], cause: str) -> None:
@@ -228,7 +229,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
     ) -> Mapping[bytes, AbstractSet[int]] | None:
         """The partitions that no part of the target contains, so that an assignor need not look for them.
 
-        None if the target may not be what an assignor made of these topics: it was read from a log, topics have changed,
+        None if the target may not be an assignor's answer for these topics: it was read from a log, topics have changed,
         or members no longer subscribe to them or did not get all of it. The assignor must then look at everything.
         """
         group = self.group

@@ -4,8 +4,8 @@ No member stops here to agree on anything. The coordinator keeps three things an
 in its own time:
 
     the group epoch        is raised when the group's metadata change: members, their subscriptions, topics
-    the target assignment  who should have what; an assignor computes it for a group epoch, whose number it gets
-    the members            what each has now, and the *member epoch* it has reached on the way to the target
+    the target assignment  the holdings that each member should have; an assignor computes it for a group epoch
+    the members            their holdings now, and the *member epoch* each has reached on the way to the target
 
     member epoch <= target assignment epoch <= group epoch
 
@@ -58,7 +58,7 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
         self.target_timestamp_ms = 0
         """When the target was computed, by the wall clock; 0: the log does not say."""
         self.target: dict[str, Part] = {}
-        """Member id -> what the member should hold."""
+        """Member id -> its part of the target."""
         self.members: dict[str, Member] = {}
 
         # Follows from the members, and is kept up to date as they change.
@@ -82,7 +82,7 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
 
     @property
     def durable(self) -> dict[str, Any]:
-        """What the log must be able to bring back."""
+        """The state that the log must be able to restore."""
         return {
             "group_epoch": self.group_epoch,
             "metadata_hash": self.metadata_hash,
@@ -130,7 +130,7 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
             self._index(old, None)
 
     def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """The target is now for this group epoch: finds out which members have reached it already."""
+        """Sets the group epoch that the target is for, and finds out which members have reached it already."""
         self.left_at_target.clear()
         self.target_epoch = epoch
         self.target_timestamp_ms = timestamp_ms
@@ -138,14 +138,14 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
         self.recompute_unreconciled()
 
     def set_target(self, member_id: str, part: Part | None) -> None:
-        """What the member should hold; None: the target has nothing for it."""
+        """Sets the member's part of the target; None removes it."""
         before = self.target.pop(member_id, None)
         if part is not None:
             self.target[member_id] = part
         self._index_target(member_id, before, part)
 
     def update_reconciled(self, member: Member) -> None:
-        """The member has a new value: notes whether it has reached the target."""
+        """Notes whether the member, which has a new value, has reached the target."""
         if member.is_reconciled_to(self.target_epoch):
             self.unreconciled.discard(member.member_id)
         else:
@@ -167,10 +167,10 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
 
     @abstractmethod
     def _index(self, old: Member | None, new: Member | None) -> None:
-        """Updates what the kind derives from its members; `old` is None for a new member, `new` for a removed one."""
+        """Updates the state that the kind derives from its members; `old` is None for a new member, `new` for a removed one."""
 
     def _index_target(self, member_id: str, before: Part | None, after: Part | None) -> None:
-        """Updates what the kind derives from the target."""
+        """Updates the state that the kind derives from the target."""
 
     def _index_instance_id(self, old: Member | None, new: Member) -> None:
         if old is not None and old.instance_id != new.instance_id:

@@ -1,7 +1,7 @@
 """How a member leaves a group with epochs by its heartbeat: for good (epoch -1) or for a while (epoch -2).
 
-A static member that leaves for a while stays a member and keeps what it holds until its session ends (static_members.py).
-Any other is removed: what it held is free from that moment.
+A static member that leaves for a while stays a member and keeps its holdings until its session ends (static_members.py).
+Any other is removed: its holdings are free from that moment.
 
 Kafka: `GroupMetadataManager.consumerGroupLeave`, `streamsGroupLeave`.
 """

@@ -1,11 +1,11 @@
 """A member of a group with epochs: the part that consumer groups (KIP-848) and streams groups (KIP-1071) share.
 
-Members are immutable values, fully backed by two log records: one for what the member said about itself, one for what it
-holds. A member of another kind adds its subscription or its tasks to this (Kafka: `ModernGroupMember`, `StreamsGroupMember`).
+Members are immutable values, fully backed by two log records: one for the member's metadata, one for its holdings. Each kind
+adds its subscription or its tasks to this base (Kafka: `ModernGroupMember`, `StreamsGroupMember`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,11 +16,13 @@ LEAVING_FOR_A_WHILE_EPOCH = -2
 
 PartitionEpochs = Mapping[bytes, Mapping[int, int]]
 """Topic id -> partition -> the epoch at which the member was given it (KIP-1251). No topic is empty."""
+Owned = Iterable[tuple[bytes, Iterable[int]]] | None
+"""The partitions that a member says it owns, by topic id; None: it does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModernMember(ABC):
-    """What every member of a group with epochs says about itself, and the epochs it has reached."""
+    """The metadata that every member of a group with epochs has, and the epochs it has reached."""
 
     member_id: str
     instance_id: str | None = None
@@ -40,7 +42,7 @@ class ModernMember(ABC):
     @property
     @abstractmethod
     def has_revocation_deadline(self) -> bool:
-        """Whether the member was told to give something up, and has its rebalance timeout to say that it did."""
+        """Whether the member must give something up, and has its rebalance timeout to confirm that."""
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.member_epoch == target_epoch and self.is_stable

@@ -1,8 +1,8 @@
-"""How the log records that both kinds of groups have change the state: live and at load, the same.
+"""Applies the log records that both kinds of groups have to the state, in the same way live and at load.
 
 Records come in any order and some may be missing: a compacted log keeps the last record of each key, and while it is being
 compacted a reader may meet a member's later record before the earlier one of another. So every record stands on its own. It
-creates what it speaks of if that is not there yet, and a tombstone of something unknown has no effect. What one record
+creates its group or member if that does not exist yet, and a tombstone of something unknown has no effect. What one record
 cannot know, because a later one says it, has a harmless value until then.
 
 Group ids are shared by all kinds of groups: a record of one kind says that the id now belongs to a group of that kind. The

@@ -1,4 +1,4 @@
-"""Soft state: what a group remembers beyond its log.
+"""Soft state: the memory of a group beyond its log.
 
 A group with epochs has two parts. What is in the log, and what follows from it, changes in replay only. Everything else is in
 `group.soft`: caches, and memories of what was sent. The rules for soft state are

@@ -1,6 +1,6 @@
 """Static members of a group with epochs: an instance id that outlives member ids (KIP-345; streams groups since Kafka 4.4).
 
-A process with an instance id that stops for a while says so (epoch -2): the member stays, with what it holds, until its session
+A process with an instance id that stops for a while says so (epoch -2): the member stays, with its holdings, until its session
 ends. The next member with that instance id takes its place: a new member id, the same holdings and part of the target, no new
 group epoch. Until the holder has said so, nobody else may have its instance id (UNRELEASED_INSTANCE_ID). Once it was replaced,
 the old member id is fenced for good (FENCED_INSTANCE_ID).

@@ -1,10 +1,10 @@
-"""What happens when a member's timer fires in a group with epochs.
+"""Timers of the members of groups with epochs.
 
     <kind>-session     the member has sent no heartbeat for its session timeout
-    <kind>-rebalance   the member was told to give something up and has not confirmed it within its rebalance timeout
+    <kind>-rebalance   the member must give something up and has not confirmed it within its rebalance timeout
 
-Both end in the same way: the member is removed, and what it held is free. Timers are armed and disarmed together with what
-they watch, but what they watch is checked again here: a late timer does nothing.
+Both end in the same way: the member is removed, and what it held is free. Timers are armed and disarmed together
+with the state they watch, but that state is checked again here: a late timer does nothing.
 
 Kafka: `GroupMetadataManager.scheduleConsumerGroupSessionTimeout`, `scheduleConsumerGroupRebalanceTimeout` and their likes for
 streams groups; the members are removed by `consumerGroupFenceMember`, `streamsGroupFenceMember`.

@@ -1,4 +1,4 @@
-"""One operation on a group with epochs while it is decided: what it will write, and what the group will be like then.
+"""One operation on a group with epochs while it is decided: its records, and the group once they are replayed.
 
 An operation may not change the group; its records do, when they are replayed. But its later steps depend on its earlier ones:
 the target is computed for the epoch that was just raised, and for members of which one has just changed. So an operation
@@ -54,13 +54,13 @@ class MemberTimers(NamedTuple):
 
 
 class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
-    """What an operation wants done, and the group as it will be."""
+    """The records, timers, facts and replies of one operation, and the group as it will be after them."""
 
     __slots__ = ("group", "group_epoch", "groups", "now_ms", "replaced")
 
     KIND: ClassVar[Kind]
     UNITS: ClassVar[str]
-    """What members hold, in words: "partitions" or "tasks"."""
+    """The name of the things that members hold: "partitions" or "tasks"."""
     NO_PART: ClassVar[Any]
     """The part of the target that gives a member nothing."""
     RECORDS: ClassVar[RecordTypes]
@@ -105,7 +105,7 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
     def remove(self, members: Sequence[Member], cause: str) -> None:
         """Removes members, which are all different; does nothing if there are none.
 
-        What they held is free from that moment, and the group's epoch is raised so that the next target takes it into account.
+        Their holdings are free from that moment, and the group's epoch is raised so that the next target includes them.
         Kafka: `GroupMetadataManager.consumerGroupFenceMembers`, `streamsGroupFenceMember`.
         """
         if not members:
@@ -130,7 +130,7 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
 
     @abstractmethod
     def _raise_epoch_without(self, members: Sequence[Member], cause: str) -> None:
-        """Writes the group epoch of the group without these members, and what else their removal changes."""
+        """Writes the group epoch of the group without these members, and other records that their removal needs."""
 
     # --- rebalances ---------------------------------------------------------------------------------------------------
 

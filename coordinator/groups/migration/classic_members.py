@@ -34,10 +34,10 @@ from coordinator.groups.consumer.group import (
     sync_key,
 )
 from coordinator.groups.consumer.member import ClassicPart, ConsumerMember, MemberState, owned_from_the_start
-from coordinator.groups.consumer.reconcile import Owned, holds_on
+from coordinator.groups.consumer.reconcile import holds_on
 from coordinator.groups.consumer.static_members import join as join_static
 from coordinator.groups.consumer.update import ConsumerUpdate
-from coordinator.groups.epochs.member import LEAVING_FOR_A_WHILE_EPOCH
+from coordinator.groups.epochs.member import LEAVING_FOR_A_WHILE_EPOCH, Owned
 from coordinator.groups.epochs.membership import fence_size, holder_of, member_of, short_id
 from coordinator.groups.events import (
     acknowledged,

@@ -7,16 +7,13 @@ have that many. Offsets are committed for partitions, so the fence (fencing.py) 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.committer import NO_REVOCATION_EPOCH
 from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.groups.streams.member import StreamsMember, TaskEpochs
 from coordinator.groups.streams.topology import Topology
-
-if TYPE_CHECKING:
-    from coordinator.groups.streams.soft_state import StreamsSoftState
 
 _NO_EPOCHS: Mapping[int, int] = {}
 
@@ -38,14 +35,18 @@ class StreamsCommitter:
         return self.pending_revocation.get(topic_id, _NO_EPOCHS).get(partition) if epoch is None else epoch
 
 
+Committers = dict[str, tuple[StreamsMember, int, StreamsCommitter]]
+"""A cache: member id -> the member, the catalog version, and the member as a committer."""
+
+
 def committer_of(
-    soft: "StreamsSoftState", member: StreamsMember, topology: Topology | None, catalog: Catalog
+    cache: Committers, member: StreamsMember, topology: Topology | None, catalog: Catalog
 ) -> StreamsCommitter:
     """The member as a committer; cached as long as neither the member nor the topics change.
 
     `topology`: the group's; None if the log has none, and then the member reads nothing.
     """
-    cached = soft.committers.get(member.member_id)
+    cached = cache.get(member.member_id)
     if cached is not None and cached[0] is member and cached[1] == catalog.version:
         return cached[2]
     committer = StreamsCommitter(
@@ -54,7 +55,7 @@ def committer_of(
         _partitions_read(topology, member.assigned.active, catalog),
         _partitions_read(topology, member.pending_revocation.active, catalog),
     )
-    soft.committers[member.member_id] = (member, catalog.version, committer)
+    cache[member.member_id] = (member, catalog.version, committer)
     return committer
 
 

@@ -8,7 +8,7 @@ Only source topics have a number of partitions of their own. Everything else fol
     3. a changelog has as many partitions as the largest topic that its subtopology reads, and the subtopology as many tasks
 
 Two kinds of things can be wrong. A topology that no topics could make right is refused (STREAMS_INVALID_TOPOLOGY). If only the
-topics are wrong, that is a *problem*: members are told about it as a status until somebody mends it, and the group waits.
+topics are wrong, that is a *problem*: members see it as a status until somebody mends it, and the group waits.
 Missing internal topics are such a problem, too; the caller creates them (requests/streams_group_heartbeat.py), and the next
 heartbeat finds them.
 

@@ -4,7 +4,7 @@ A streams group is to a Kafka Streams application what a consumer group is to co
 that is raised when something changes, a target that an assignor makes for that epoch, and members that each move to the
 target in their own time (epochs/group.py). What it distributes are not partitions but *tasks*:
 
-    topology       what the application does: its subtopologies, with the topics each reads and keeps its state in
+    topology       the subtopologies of the application, with the topics that each reads and keeps its state in
     subtopology    is cut into as many tasks as its largest source topic has partitions
     task           (subtopology id, number). Active: it processes. Standby: it keeps a copy of the state. Warm-up: it makes one
 
@@ -48,7 +48,7 @@ _NO_HOLDERS: Mapping[int, set[str]] = {}
 
 
 class State(StrEnum):
-    """What a streams group is doing; follows from its topology and epochs."""
+    """The state of a streams group, which follows from its topology and epochs."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
@@ -127,7 +127,7 @@ class StreamsGroup(ModernGroup[StreamsMember, TasksTuple, StreamsSoftState]):
 
     def find_committer(self, member_id: str, catalog: Catalog) -> StreamsCommitter | None:
         member = self.members.get(member_id)
-        return None if member is None else committer_of(self.soft, member, self.topology, catalog)
+        return None if member is None else committer_of(self.soft.committers, member, self.topology, catalog)
 
     def fencing_policies(self, settings: GroupSettings) -> StreamsSettings:
         return settings.streams(self.group_id)

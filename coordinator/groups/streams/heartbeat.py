@@ -2,7 +2,7 @@
 
 As with consumer groups nearly all heartbeats say nothing new, and their answer was built before (`_cached`).
 
-Beside its tasks a streams member is told a list of *statuses*: what is wrong with its topology or its topics, that the
+Beside its tasks a streams member receives a list of *statuses*: what is wrong with its topology or its topics, that the
 assignment is delayed, that a member wants the whole application to stop. Errors of topics are not errors of the request: the
 member stays and asks again.
 
@@ -158,7 +158,7 @@ def _answer(
     is_joining = request.member_epoch == JOINING_EPOCH
     before = group.members.get(new.member_id)
     if not update.emit_if_joined(new, context) and before is not None and not is_joining and _owns_all(request, before):
-        update.facts += owns_all(groups, group, committer_of(soft, before, topology, groups.catalog))
+        update.facts += owns_all(groups, group, committer_of(soft.committers, before, topology, groups.catalog))
     update.arm(session_key(update.group_id, new.member_id), settings.session_timeout_ms)
     answer = StreamsGroupHeartbeatResponse(
         member_id=new.member_id,
@@ -172,7 +172,7 @@ def _answer(
         answer.active_tasks = _to_response(new.assigned.active)
         answer.standby_tasks = _to_response(new.assigned.standby)
         answer.warmup_tasks = _to_response(new.assigned.warmup)
-        update.facts += delivered(groups, group, committer_of(soft, new, topology, groups.catalog))
+        update.facts += delivered(groups, group, committer_of(soft.committers, new, topology, groups.catalog))
     if old.user_endpoint != new.user_endpoint or (tasks_changed and new.user_endpoint is not None):
         soft.endpoint_epoch += 1
     if soft.endpoint_epoch != request.endpoint_information_epoch:
@@ -210,7 +210,7 @@ def _to_response(tasks: Mapping[str, Iterable[int]]) -> list[_TaskIds]:
 
 
 def _merge_request(old: StreamsMember, request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsMember:
-    """The member with what the request says about it; the same object if nothing is new."""
+    """The member with the metadata of the request; the same object if they are not new."""
     endpoint = (
         None if request.user_endpoint is None else Endpoint(request.user_endpoint.host, request.user_endpoint.port)
     )
@@ -292,7 +292,7 @@ def _offsets(reported: Iterable[StreamsGroupHeartbeatRequest.TaskOffset]) -> dic
 
 
 def _check(request: StreamsGroupHeartbeatRequest) -> None:
-    """Refuses what no state makes right. Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
+    """Refuses requests that are invalid in every state. Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
     topology = request.topology
     owned = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     if topology is not None:

@@ -1,4 +1,4 @@
-"""A member of a streams group (Kafka: `StreamsGroupMember`): what it said about itself, and the tasks it holds."""
+"""A member of a streams group (Kafka: `StreamsGroupMember`): its metadata, and the tasks it holds."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -69,7 +69,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsMember(ModernMember):
-    """A member: first what it said about itself (record type 19), then what it holds (type 22)."""
+    """A member: first its metadata (record type 19), then its tasks (type 22)."""
 
     topology_epoch: int = NO_TOPOLOGY_EPOCH
     process_id: str = ""
@@ -81,7 +81,7 @@ class StreamsMember(ModernMember):
     state: MemberState = MemberState.STABLE
     assigned: HeldTasks = NO_HELD_TASKS
     pending_revocation: HeldTasks = NO_HELD_TASKS
-    """Tasks that it was told to give up and still holds: it has not yet said that it gave them up."""
+    """Tasks that it must give up and still holds: it has not confirmed their revocation yet."""
 
     @property
     def is_stable(self) -> bool:

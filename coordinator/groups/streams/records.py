@@ -33,7 +33,7 @@ _Current = StreamsGroupCurrentMemberAssignmentValue.TaskIds
 
 
 def member_metadata(group_id: str, member: StreamsMember) -> Record:
-    """Type 19: what a member said about itself."""
+    """Type 19: a member's metadata."""
     endpoint = member.user_endpoint
     value = StreamsGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -50,7 +50,7 @@ def member_metadata(group_id: str, member: StreamsMember) -> Record:
 
 
 def topology(group_id: str, sent: Topology) -> Record:
-    """Type 23: what the application does."""
+    """Type 23: the application's topology."""
     return Record(StreamsGroupTopologyKey(group_id), sent.to_record())
 
 
@@ -62,7 +62,7 @@ def group_epoch(
     validated_topology_epoch: int,
     assignment_configs: Mapping[str, str],
 ) -> Record:
-    """Type 17: the group epoch, and what it was raised for."""
+    """Type 17: the group epoch, with the metadata hash, topology and settings that it was raised for."""
     value = StreamsGroupMetadataValue(
         epoch=epoch,
         metadata_hash=metadata_hash,
@@ -81,7 +81,7 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
 
 
 def target_of_member(group_id: str, member_id: str, tasks: TasksTuple) -> Record:
-    """Type 21: what a member should hold."""
+    """Type 21: a member's part of the target."""
     value = StreamsGroupTargetAssignmentMemberValue(
         _target(tasks.active), _target(tasks.standby), _target(tasks.warmup)
     )
@@ -89,7 +89,7 @@ def target_of_member(group_id: str, member_id: str, tasks: TasksTuple) -> Record
 
 
 def current_assignment(group_id: str, member: StreamsMember) -> Record:
-    """Type 22: what a member holds."""
+    """Type 22: a member's epochs and tasks."""
     value = StreamsGroupCurrentMemberAssignmentValue(
         member.member_epoch,
         member.previous_member_epoch,

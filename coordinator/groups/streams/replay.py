@@ -1,4 +1,4 @@
-"""What a log record of a streams group does to the state: live and at load, the same (epochs/replay.py).
+"""Applies log records of streams groups to the state, in the same way live and at load (epochs/replay.py).
 
 The group is gone with the tombstone of its epoch (type 17); that of its topology comes after it and finds nothing.
 

@@ -1,4 +1,4 @@
-"""The soft state of a streams group: its topology as the topics allow it, and what its members last reported.
+"""The soft state of a streams group: its topology as the topics allow it, and its members' last reports.
 
 Who may change it, and when it is lost: epochs/soft_state.py.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 from coordinator.groups.epochs.soft_state import SoftState
 from coordinator.groups.settings import StreamsSettings
-from coordinator.groups.streams.committer import StreamsCommitter
+from coordinator.groups.streams.committer import Committers
 from coordinator.groups.streams.configure import Configured
 from coordinator.groups.streams.member import StreamsMember
 from coordinator.runtime.result import Result
@@ -37,7 +37,7 @@ class CachedHeartbeat(NamedTuple):
 
 
 class StreamsSoftState(SoftState):
-    """What a streams group remembers beyond its log."""
+    """The memory of a streams group beyond its log."""
 
     __slots__ = (
         "committers",
@@ -64,8 +64,7 @@ class StreamsSoftState(SoftState):
         """Raised when the tasks of a member with an endpoint change. A member whose request has another is sent all."""
         self.is_delayed = False
         """The first target is put off, so that it includes all members that start at the same time."""
-        self.committers: dict[str, tuple[StreamsMember, int, StreamsCommitter]] = {}
-        """Member id -> the member, the catalog version, and the member as a committer (committer.py)."""
+        self.committers: Committers = {}
 
     def take_over(self, uncommitted: Self) -> None:
         super().take_over(uncommitted)

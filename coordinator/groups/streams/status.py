@@ -1,4 +1,4 @@
-"""The statuses of a streams group: what its members are told about it beside errors (KIP-1071)."""
+"""The statuses of a streams group, which its members receive beside errors (KIP-1071)."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class StatusCode(IntEnum):
 
 
 class Status(NamedTuple):
-    """One thing that members are told about their group."""
+    """One status that members receive about their group."""
 
     code: StatusCode
     detail: str

@@ -1,4 +1,4 @@
-"""The assignor "sticky", Kafka's only one for streams groups: who processes which task, and who keeps copies of its state.
+"""The assignor "sticky", Kafka's only one for streams groups: it gives tasks, and copies of their state, to members.
 
 Moving a task costs its new member the time to restore the state, so a task stays where it is as long as that member has no more
 than its share: the number of tasks divided by the number of members, rounded up. Whenever a member has got its share, that of

@@ -1,4 +1,4 @@
-"""What happens when a timer of a streams group fires.
+"""Timers of streams groups.
 
 streams-session, streams-rebalance   epochs/timeouts.py
 streams-delay       a group that was empty has waited for more members: its first target is made

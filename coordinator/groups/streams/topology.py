@@ -1,4 +1,4 @@
-"""What a Kafka Streams application does, as its members say when they join.
+"""The topology of a Kafka Streams application, which its members send when they join.
 
 A *topology* is cut into subtopologies: the parts that share no state and exchange data through topics only. Each names the
 topics it reads, those it writes for others to read, and those that keep its state:

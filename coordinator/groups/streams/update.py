@@ -2,8 +2,8 @@
 
 The steps, in the order in which Kafka writes their records:
 
-    update      what the member says about itself
-    topology    what the application does, from the first member that says it
+    update      the member's metadata
+    topology    the application's topology, from the first member that sends it
     configure   the topology as the topics allow it now
     raise_epoch the group's epoch, where any of these, or the settings of the assignment, have changed
     retarget    the target, if the epoch is ahead of it: not before the first rebalance's delay is over, and not within the
@@ -23,7 +23,7 @@ Kafka: the second half of `GroupMetadataManager.streamsGroupHeartbeat`, with `ma
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from coordinator.groups.consumer.subscription import topics_hash
+from coordinator.groups.epochs.metadata_hash import topics_hash
 from coordinator.groups.epochs.update import MemberTimers, ModernUpdate, RecordTypes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
@@ -44,7 +44,7 @@ RACK_AWARE_ASSIGNMENT_TAGS = "rack.aware.assignment.tags"
 
 
 class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
-    """What an operation wants done, and the streams group as it will be."""
+    """The update of one streams group."""
 
     __slots__ = ("cause", "settings", "statuses")
 
@@ -60,15 +60,15 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
         self.cause = ""
         """Why the group's epoch must be raised; "" as long as it need not be."""
         self.statuses: list[Status] = []
-        """What the answer reports to the asking member."""
+        """The statuses in the answer."""
 
     def status(self, code: StatusCode, detail: str) -> None:
         self.statuses.append(Status(code, detail))
 
-    # --- what the group is made of ------------------------------------------------------------------------------------
+    # --- members, topology, epoch -------------------------------------------------------------------------------------
 
     def update(self, old: StreamsMember, new: StreamsMember, *, names_instance: bool) -> None:
-        """Writes what the member says about itself. `names_instance`: the request has an instance id.
+        """Writes the member's metadata if they have changed. `names_instance`: the request has an instance id.
 
         Not every change of a static member makes a new target: a process may come back with another client id (Kafka 4.4).
         Kafka: `GroupMetadataManager.hasStreamsMemberMetadataChanged`.

@@ -1,4 +1,4 @@
-"""What ListGroups and DescribeGroups show."""
+"""ListGroups and DescribeGroups for classic groups."""
 
 import pytest
 
@@ -9,22 +9,22 @@ from coordinator.protocol.messages import DescribeGroupsResponse
 from tests.groups.harness import GroupHarness
 
 Member = DescribeGroupsResponse.DescribedGroupMember
-METADATA = {"range": b"what a member said"}
+METADATA = {"range": b"member metadata"}
 
 
-def test_a_stable_group_shows_protocol_metadata_and_assignments():
+def test_a_stable_group_is_described_with_metadata_and_assignments():
     h = GroupHarness()
     leader, follower = h.stable(protocols=METADATA)
     group = describe_group(h.groups, "g", 6)
     assert (group.error_code, group.error_message, group.group_state) == (0, None, "Stable")
     assert (group.protocol_type, group.protocol_data, group.authorized_operations) == ("consumer", "range", -(2**31))
     assert group.members == [
-        Member(leader, None, "client", "/127.0.0.1", b"what a member said", b"A0"),
-        Member(follower, None, "client", "/127.0.0.1", b"what a member said", b"A1"),
+        Member(leader, None, "client", "/127.0.0.1", b"member metadata", b"A0"),
+        Member(follower, None, "client", "/127.0.0.1", b"member metadata", b"A1"),
     ]
 
 
-def test_while_it_rebalances_only_what_members_still_hold_is_shown():
+def test_a_rebalancing_group_is_described_with_the_last_assignments_only():
     h = GroupHarness()
     leader, follower = h.stable(protocols=METADATA)
     for state, joiner in (("PreparingRebalance", leader), ("CompletingRebalance", follower)):
@@ -37,7 +37,7 @@ def test_while_it_rebalances_only_what_members_still_hold_is_shown():
         ]
 
 
-def test_when_a_generation_breaks_off_before_it_is_assigned_nobody_holds_anything():
+def test_a_generation_aborted_before_its_sync_leaves_empty_assignments():
     h = GroupHarness()
     leader, follower = h.stable()
     h.join(member_id=leader)
@@ -48,7 +48,7 @@ def test_when_a_generation_breaks_off_before_it_is_assigned_nobody_holds_anythin
     assert [each.member_assignment for each in group.members] == [b"", b"", b""]
 
 
-def test_an_emptied_group_keeps_its_type():
+def test_an_empty_group_keeps_its_protocol_type():
     h = GroupHarness()
     h.leave("g", *h.stable())
     group = describe_group(h.groups, "g", 6)
@@ -56,10 +56,10 @@ def test_an_emptied_group_keeps_its_type():
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_a_group_nobody_knows_is_dead_and_since_v6_an_error(version):
-    group = describe_group(GroupHarness().groups, "nope", version)
+def test_an_unknown_group_is_described_as_dead_with_an_error_since_v6(version):
+    group = describe_group(GroupHarness().groups, "unknown", version)
     assert (group.group_state, group.members) == ("Dead", [])
-    expected = (ErrorCode.GROUP_ID_NOT_FOUND, "Group nope not found.") if version >= 6 else (0, None)
+    expected = (ErrorCode.GROUP_ID_NOT_FOUND, "Group unknown not found.") if version >= 6 else (0, None)
     assert (group.error_code, group.error_message) == expected
 
 
@@ -67,7 +67,7 @@ def listed(h, states=(), types=()):
     return sorted(group.group_id for group in list_groups(h.groups, states, types))
 
 
-def test_groups_are_listed_with_type_and_state():
+def test_groups_are_listed_with_their_protocol_type_and_state():
     h = GroupHarness()
     h.stable("stable")
     h.join("empty")
@@ -78,7 +78,7 @@ def test_groups_are_listed_with_type_and_state():
     assert {group.group_type for group in groups.values()} == {"classic"}
 
 
-def test_filters_ignore_case_and_unknown_names_let_nothing_pass():
+def test_list_filters_ignore_case_and_unknown_values_match_nothing():
     h = GroupHarness()
     h.stable("stable")
     h.join("empty")

@@ -1,4 +1,4 @@
-"""group.max.size: who has a place when there are more members than places."""
+"""group.max.size: which members are accepted when more want to join than the group may have."""
 
 from coordinator.protocol.errors import ErrorCode
 from tests.groups.harness import GroupHarness, subscription
@@ -11,15 +11,15 @@ def full_group():
     return h, h.stable(members=4)
 
 
-def test_a_full_stable_group_takes_no_fifth_member():
+def test_a_full_stable_group_rejects_new_members():
     h, _ = full_group()
-    for how in ({"version": 3}, {}, {"instance": "s"}):
-        reply = h.join(**how).reply
+    for options in ({"version": 3}, {}, {"instance": "s"}):
+        reply = h.join(**options).reply
         assert (reply.error_code, reply.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     assert h.group().state == "Stable"
 
 
-def test_a_full_completing_group_takes_no_fifth_member():
+def test_a_full_group_in_completing_rebalance_rejects_new_members():
     h, (leader, *others) = full_group()
     h.join(member_id=leader)
     for member_id in others:
@@ -28,13 +28,13 @@ def test_a_full_completing_group_takes_no_fifth_member():
     assert h.join(version=3).error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_members_of_a_full_group_may_always_join_again():
+def test_members_of_a_full_group_may_rejoin():
     h, (leader, follower, *_) = full_group()
     assert h.join(member_id=follower).ok
     assert h.join(member_id=leader).is_parked
 
 
-def test_while_preparing_the_first_to_join_have_the_places():
+def test_preparing_rebalance_accepts_the_first_members_to_join_up_to_the_limit():
     h, (leader, second, third, fourth) = full_group()
     h.join(member_id=leader)
     fifth = h.join(version=3)
@@ -43,7 +43,7 @@ def test_while_preparing_the_first_to_join_have_the_places():
     last = h.join(member_id=third)
     late = h.join(member_id=fourth).reply
     assert (late.error_code, late.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-    assert fifth.is_parked, "a refusal alone does not form the generation"
+    assert fifth.is_parked, "a rejected join does not complete the rebalance"
     h.advance(60_000)
     assert fifth.ok
     assert last.ok
@@ -52,7 +52,7 @@ def test_while_preparing_the_first_to_join_have_the_places():
     assert ("classic-session", "g", fourth) not in h.timers
 
 
-def test_a_parked_member_keeps_its_place_when_it_repeats_its_join():
+def test_a_parked_member_of_a_full_group_may_repeat_its_join():
     h, (leader, second, third, _) = full_group()
     h.join(member_id=leader)
     h.join(version=3)
@@ -62,7 +62,7 @@ def test_a_parked_member_keeps_its_place_when_it_repeats_its_join():
     assert h.join(member_id=third).is_parked
 
 
-def test_a_loaded_group_above_a_lowered_limit_is_called_together():
+def test_a_loaded_group_above_a_lowered_limit_rebalances():
     h, members = full_group()
     h.restart(group_max_size=2)
     assert h.group().state == "PreparingRebalance"

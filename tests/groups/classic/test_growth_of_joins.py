@@ -1,6 +1,6 @@
-"""Ten thousand members may join one group: a join must cost the same however many came before.
+"""The cost of a join must not grow with the number of members, because a group may have ten thousand of them.
 
-Time on a shared machine says little, so the test counts what the interpreter does.
+The tests count executed lines, because measured times vary too much on a shared machine.
 """
 
 import gc
@@ -11,8 +11,8 @@ from coordinator.protocol.messages import JoinGroupRequest, SyncGroupRequest
 from tests.groups.harness import GroupHarness, subscription
 
 
-class Caller:
-    """A call that counts for nothing."""
+class StubContext:
+    """A request context that adds nothing to the measured cost."""
 
     api_version = 9
     client_id = "client"
@@ -23,17 +23,17 @@ class Caller:
 
 
 def cost(operation, *arguments):
-    """What the operation returns, and the number of lines and C calls it took."""
+    """Runs the operation; returns its result and the number of lines it executed."""
     count = 0
 
-    def line(frame, event, argument):
+    def count_line(frame, event, argument):
         nonlocal count
         count += event == "line"
-        return line
+        return count_line
 
     before = sys.gettrace()
-    gc.disable()  # its callbacks are lines, too
-    sys.settrace(line)
+    gc.disable()  # garbage collection callbacks would be counted, too
+    sys.settrace(count_line)
     try:
         result = operation(*arguments)
     finally:
@@ -42,28 +42,32 @@ def cost(operation, *arguments):
     return result, count
 
 
-def test_no_join_and_no_sync_costs_more_than_the_one_before():
+def test_the_cost_of_a_join_or_sync_does_not_grow_with_the_members():
     h = GroupHarness(group_initial_rebalance_delay_ms=3_000)
     protocols = [JoinGroupRequest.JoinGroupRequestProtocol("range", subscription())]
     costs = []
     for i in range(600):
         request = JoinGroupRequest("g", 30_000, 60_000, "", f"i{i}", "consumer", protocols)
-        result, count = cost(join_group, h.groups, request, Caller(str(i)), h.now_ms)
+        result, count = cost(join_group, h.groups, request, StubContext(str(i)), h.now_ms)
         h._apply(type(result)(records=result.records, timers=result.timers))
         costs.append(count)
-    assert len(set(costs[1:])) == 1, "all but the first, which makes the group, take the same steps"
+    assert len(set(costs[1:])) == 1, "every join has the same cost, except the first, which creates the group"
     h.groups.fire(("classic-join", "g"), h.now_ms)
     h.groups.fire(("classic-join", "g"), h.now_ms)
     costs = [
         cost(
-            sync_group, h.groups, SyncGroupRequest("g", 1, member_id, None, "consumer", "range"), Caller(""), h.now_ms
+            sync_group,
+            h.groups,
+            SyncGroupRequest("g", 1, member_id, None, "consumer", "range"),
+            StubContext(""),
+            h.now_ms,
         )[1]
         for member_id in list(h.group().members)[1:]
     ]
     assert len(set(costs)) == 1
 
 
-def test_forming_a_generation_is_linear():
+def test_the_cost_of_forming_a_generation_is_linear():
     counts = []
     for members in (100, 400):
         h = GroupHarness(group_initial_rebalance_delay_ms=0)

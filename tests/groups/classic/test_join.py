@@ -1,4 +1,4 @@
-"""JoinGroup: who becomes a member, and in which shape each version is told. Answers as recorded from Kafka 4.4.0."""
+"""JoinGroup: which members are accepted, and the response in each version, as recorded from Kafka 4.4.0."""
 
 import pytest
 
@@ -10,18 +10,18 @@ UUID = "0" * 35
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_before_v4_an_empty_id_joins_at_once(version):
+def test_before_v4_a_join_without_a_member_id_is_accepted_at_once(version):
     h = GroupHarness()
-    asked = h.join(version=version)
+    request = h.join(version=version)
     h.advance(0)
-    reply = asked.reply
+    reply = request.reply
     assert (reply.error_code, reply.generation_id, reply.leader) == (0, 1, reply.member_id)
     assert reply.protocol_name == "range"
     assert [member.member_id for member in reply.members] == [reply.member_id]
 
 
 @pytest.mark.parametrize("version", range(4, 10))
-def test_since_v4_an_empty_id_is_given_one_to_come_back_with(version):
+def test_since_v4_a_join_without_a_member_id_returns_member_id_required(version):
     h = GroupHarness()
     first = h.join(version=version).reply
     assert first == JoinGroupResponse(
@@ -36,7 +36,7 @@ def test_since_v4_an_empty_id_is_given_one_to_come_back_with(version):
     assert second.reply.member_id == first.member_id
 
 
-def test_an_id_is_the_client_id_and_a_uuid():
+def test_a_dynamic_member_id_is_the_client_id_and_a_uuid():
     h = GroupHarness()
     for client_id, prefix in (("a", "a"), ("long.client-id", "long.client-id"), ("", ""), (None, "")):
         member_id = h.join("ids", client_id=client_id).reply.member_id
@@ -44,15 +44,15 @@ def test_an_id_is_the_client_id_and_a_uuid():
         assert len(member_id) == len(prefix) + 37
 
 
-def test_a_static_member_joins_at_once_and_is_named_after_its_instance():
+def test_a_static_member_joins_at_once_and_its_id_starts_with_its_instance_id():
     h = GroupHarness()
-    asked = h.join(instance="one")
+    request = h.join(instance="one")
     h.advance(0)
-    assert asked.reply.member_id.startswith("one-")
-    assert asked.reply.members[0].group_instance_id == "one"
+    assert request.reply.member_id.startswith("one-")
+    assert request.reply.members[0].group_instance_id == "one"
 
 
-def test_a_group_exists_once_an_id_was_given_out_in_it():
+def test_handing_out_a_member_id_creates_the_group():
     h = GroupHarness()
     h.join()
     assert [(record.key.group, record.value.generation, record.value.members) for record in h.records] == [("g", 0, [])]
@@ -60,34 +60,34 @@ def test_a_group_exists_once_an_id_was_given_out_in_it():
     assert h.group().state == "Empty"
 
 
-def test_a_group_exists_even_if_its_first_join_is_refused():
+def test_a_rejected_first_join_creates_the_group():
     h = GroupHarness()
     assert h.join(protocols={}).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert h.group().state == "Empty"
     assert len(h.records) == 1
 
 
-def test_a_made_up_id_is_unknown_whether_or_not_the_group_is():
+def test_join_of_an_unknown_member_returns_unknown_member_id_and_creates_no_group():
     h = GroupHarness()
-    assert h.join("nowhere", "made-up").error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert "nowhere" not in h.groups.by_id
+    assert h.join("unknown-group", "made-up").error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert "unknown-group" not in h.groups.by_id
     h.stable()
     reply = h.join("g", "made-up").reply
     assert (reply.error_code, reply.member_id, reply.generation_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "made-up", -1)
 
 
-def test_an_id_that_was_forgotten_in_a_crash_is_unknown():
+def test_a_pending_member_id_is_unknown_after_a_crash():
     h = GroupHarness()
     member_id = h.join().reply.member_id
     h.restart()
     assert h.join(member_id=member_id).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_group_without_a_name_is_refused():
+def test_join_with_an_empty_group_id_returns_invalid_group_id():
     assert GroupHarness().join("").error is ErrorCode.INVALID_GROUP_ID
 
 
-def test_session_timeouts_outside_the_configured_range_are_refused():
+def test_join_with_a_session_timeout_outside_the_configured_range_is_rejected():
     h = GroupHarness(group_min_session_timeout_ms=100, group_max_session_timeout_ms=1_800_000)
     for session_ms in (99, 1_800_001):
         assert h.join(session_ms=session_ms).error is ErrorCode.INVALID_SESSION_TIMEOUT
@@ -96,7 +96,7 @@ def test_session_timeouts_outside_the_configured_range_are_refused():
 
 
 @pytest.mark.parametrize(
-    "how",
+    "options",
     [
         {"protocol_type": ""},
         {"protocol_type": "connect"},
@@ -105,52 +105,52 @@ def test_session_timeouts_outside_the_configured_range_are_refused():
         {"protocols": {"other": b"x"}},
     ],
 )
-def test_who_has_nothing_in_common_with_the_group_is_refused(how):
+def test_join_without_a_common_protocol_returns_inconsistent_group_protocol(options):
     h = GroupHarness()
     h.stable()
-    assert h.join(**how).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert h.join(**options).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert h.group().state == "Stable"
 
 
-def test_a_protocol_listed_twice_is_refused():
+def test_join_with_a_duplicate_protocol_returns_inconsistent_group_protocol():
     h = GroupHarness()
     assert h.join(protocols=[("range", b"1"), ("range", b"2")]).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_the_last_member_of_a_stable_group_cannot_change_the_protocol_type():
+def test_the_only_member_of_a_stable_group_cannot_change_the_protocol_type():
     h = GroupHarness()
     (member_id,) = h.stable(members=1)
     assert h.join(member_id=member_id, protocol_type="connect").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_metadata_that_is_no_subscription_is_nobodys_business():
+def test_metadata_that_is_not_a_valid_subscription_is_accepted():
     h = GroupHarness()
     assert h.stable(members=1, protocols={"range": b"\x01"})
 
 
 @pytest.mark.parametrize("rebalance_ms", [-1, 0])
-def test_a_rebalance_timeout_of_nothing_is_accepted(rebalance_ms):
+def test_a_rebalance_timeout_of_zero_or_less_is_accepted(rebalance_ms):
     h = GroupHarness()
-    asked = h.join(rebalance_ms=rebalance_ms, version=3)
+    request = h.join(rebalance_ms=rebalance_ms, version=3)
     h.advance(0)
-    assert asked.ok
+    assert request.ok
 
 
-def test_v0_uses_the_session_timeout_for_rebalances():
+def test_v0_uses_the_session_timeout_as_the_rebalance_timeout():
     h = GroupHarness()
     h.join(session_ms=12_345, version=0)
     h.advance(0)
     assert h.group().rebalance_timeout_ms() == 12_345
 
 
-def test_an_id_given_to_a_dynamic_member_does_not_serve_a_static_one():
+def test_a_static_member_cannot_join_with_a_pending_dynamic_member_id():
     h = GroupHarness()
     member_id = h.join().reply.member_id
     assert h.join(member_id=member_id, instance="one").error is ErrorCode.UNKNOWN_MEMBER_ID
     assert h.join(member_id=member_id).is_parked
 
 
-def test_a_follower_that_repeats_its_join_in_stable_is_given_the_current_generation():
+def test_a_stable_follower_that_rejoins_receives_the_current_generation():
     h = GroupHarness()
     leader, follower = h.stable()
     reply = h.join(member_id=follower).reply
@@ -159,26 +159,26 @@ def test_a_follower_that_repeats_its_join_in_stable_is_given_the_current_generat
     assert h.join(member_id=follower, version=0).ok
 
 
-def test_a_follower_with_other_metadata_starts_a_rebalance():
+def test_a_follower_that_rejoins_with_changed_metadata_starts_a_rebalance():
     h = GroupHarness()
     leader, follower = h.stable()
-    asked = h.join(member_id=follower, protocols={"range": subscription(["other"])})
-    assert asked.is_parked
+    request = h.join(member_id=follower, protocols={"range": subscription(["other"])})
+    assert request.is_parked
     assert h.heartbeat("g", leader, 1).error is ErrorCode.REBALANCE_IN_PROGRESS
-    back = h.join(member_id=leader)
-    assert asked.reply.generation_id == back.reply.generation_id == 2
-    assert asked.reply.members == []
-    assert {member.member_id for member in back.reply.members} == {leader, follower}
+    rejoined = h.join(member_id=leader)
+    assert request.reply.generation_id == rejoined.reply.generation_id == 2
+    assert request.reply.members == []
+    assert {member.member_id for member in rejoined.reply.members} == {leader, follower}
 
 
-def test_a_leader_that_joins_again_in_stable_starts_a_rebalance_whatever_it_says():
+def test_a_stable_leader_that_rejoins_starts_a_rebalance():
     h = GroupHarness()
     leader, follower = h.stable()
     assert h.join(member_id=leader).is_parked
     assert h.heartbeat("g", follower, 1).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_in_completing_a_repeated_join_is_given_the_current_generation():
+def test_a_repeated_join_in_completing_rebalance_receives_the_current_generation():
     h = GroupHarness()
     leader, follower = h.join_new_member(), h.join_new_member()
     h.advance(0)
@@ -188,7 +188,7 @@ def test_in_completing_a_repeated_join_is_given_the_current_generation():
     assert h.group().state == "CompletingRebalance"
 
 
-def test_in_completing_other_metadata_is_a_rebalance_and_parked_syncs_are_sent_back():
+def test_changed_metadata_in_completing_rebalance_fails_parked_syncs_and_rebalances():
     h = GroupHarness()
     leader, follower = h.join_new_member(), h.join_new_member()
     h.advance(0)
@@ -199,7 +199,7 @@ def test_in_completing_other_metadata_is_a_rebalance_and_parked_syncs_are_sent_b
     assert h.join(member_id=follower).reply.generation_id == 2
 
 
-def test_a_join_that_is_repeated_while_parked_takes_the_place_of_the_first():
+def test_a_repeated_join_replaces_the_parked_one():
     h = GroupHarness()
     leader, follower = h.stable()
     changed = {"range": subscription(["other"])}
@@ -210,22 +210,22 @@ def test_a_join_that_is_repeated_while_parked_takes_the_place_of_the_first():
     assert second.ok
 
 
-def test_a_reason_is_kept_and_told():
+def test_the_join_reason_is_truncated_stored_and_emitted():
     h = GroupHarness()
     leader, _ = h.stable()
     h.join(member_id=leader, reason="because" * 100)
-    told = h.facts_named("rebalance_started")[-1]
-    assert (told["cause"], told["member_id"]) == ("the leader joins again", leader)
-    assert told["client_reason"] == ("because" * 100)[:255]
-    assert h.group().members[leader].client_reason == told["client_reason"]
-    assert h.group().rebalances[-1].cause.client_reason == told["client_reason"]
+    started = h.facts_named("rebalance_started")[-1]
+    assert (started["cause"], started["member_id"]) == ("the leader joins again", leader)
+    assert started["client_reason"] == ("because" * 100)[:255]
+    assert h.group().members[leader].client_reason == started["client_reason"]
+    assert h.group().rebalances[-1].cause.client_reason == started["client_reason"]
 
 
-def test_emptying_a_group_costs_one_generation():
+def test_emptying_a_group_increments_the_generation():
     h = GroupHarness()
     leader, follower = h.stable()
     h.leave("g", leader, follower)
     assert (h.group().state, h.group().generation) == ("Empty", 2)
-    asked = h.join(version=3)
+    request = h.join(version=3)
     h.advance(0)
-    assert asked.reply.generation_id == 3
+    assert request.reply.generation_id == 3

@@ -1,49 +1,49 @@
-"""LeaveGroup: who may be taken out of a group, and what the others notice."""
+"""LeaveGroup: the result for each member, and the effect on the rest of the group."""
 
 from coordinator.protocol.errors import ErrorCode
 from tests.groups.harness import GroupHarness
 
 
-def results(asked):
-    assert asked.ok
-    return [ErrorCode(member.error_code).name for member in asked.reply.members]
+def results(request):
+    assert request.ok
+    return [ErrorCode(member.error_code).name for member in request.reply.members]
 
 
-def test_before_v3_the_only_result_is_the_answer():
+def test_before_v3_the_result_is_the_top_level_error_code():
     h = GroupHarness()
     leader, follower = h.stable()
     for version in range(3):
-        assert h.leave("nowhere", "m", version=version).error is ErrorCode.UNKNOWN_MEMBER_ID
+        assert h.leave("unknown-group", "m", version=version).error is ErrorCode.UNKNOWN_MEMBER_ID
         assert h.leave("g", "m", version=version).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert h.leave("g", follower, version=0).ok
     assert h.leave("g", leader, version=2).ok
 
 
-def test_a_batch_is_answered_in_the_order_of_the_request():
+def test_a_batch_returns_results_in_the_order_of_the_request():
     h = GroupHarness()
     leader, follower = h.stable()
-    asked = h.leave("g", "m", ("", "i"), follower, follower)
-    assert [(member.member_id, member.group_instance_id) for member in asked.reply.members] == [
+    request = h.leave("g", "m", ("", "i"), follower, follower)
+    assert [(member.member_id, member.group_instance_id) for member in request.reply.members] == [
         ("m", None), ("", "i"), (follower, None), (follower, None),
     ]  # fmt: skip
-    assert results(asked) == ["UNKNOWN_MEMBER_ID", "UNKNOWN_MEMBER_ID", "NONE", "UNKNOWN_MEMBER_ID"]
+    assert results(request) == ["UNKNOWN_MEMBER_ID", "UNKNOWN_MEMBER_ID", "NONE", "UNKNOWN_MEMBER_ID"]
     assert h.heartbeat("g", leader, 1).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_an_unknown_group_knows_no_members_and_a_nameless_one_is_refused():
+def test_leave_fails_for_an_unknown_group_and_for_an_empty_group_id():
     h = GroupHarness()
-    assert results(h.leave("nowhere", "m")) == ["UNKNOWN_MEMBER_ID"]
+    assert results(h.leave("unknown-group", "m")) == ["UNKNOWN_MEMBER_ID"]
     assert h.leave("", "m").error is ErrorCode.INVALID_GROUP_ID
 
 
-def test_a_batch_of_nobody_is_fine():
+def test_an_empty_batch_returns_no_results():
     h = GroupHarness()
     h.stable()
     assert results(h.leave("g")) == []
     assert h.group().state == "Stable"
 
 
-def test_a_batch_causes_one_rebalance():
+def test_a_batch_starts_one_rebalance():
     h = GroupHarness()
     leader, second, third, fourth = h.stable(members=4)
     h.leave("g", second, third)
@@ -52,7 +52,7 @@ def test_a_batch_causes_one_rebalance():
     assert len(h.facts_named("rebalance_started")) == 2
 
 
-def test_when_the_last_member_goes_the_group_is_empty_and_that_is_written():
+def test_the_group_is_written_as_empty_when_the_last_member_leaves():
     h = GroupHarness()
     leader, follower = h.stable()
     assert results(h.leave("g", leader, follower)) == ["NONE", "NONE"]
@@ -62,7 +62,7 @@ def test_when_the_last_member_goes_the_group_is_empty_and_that_is_written():
     assert h.group().state == "Empty"
 
 
-def test_a_member_that_only_has_its_id_can_leave():
+def test_a_pending_member_can_leave():
     h = GroupHarness()
     member_id = h.join().reply.member_id
     assert results(h.leave("g", member_id)) == ["NONE"]
@@ -70,18 +70,18 @@ def test_a_member_that_only_has_its_id_can_leave():
     assert not h.timers.keys() & {("classic-pending", "g", member_id)}
 
 
-def test_when_the_one_who_was_waited_for_leaves_the_others_go_on():
+def test_a_rebalance_completes_when_the_pending_member_it_waits_for_leaves():
     h = GroupHarness()
     leader, follower = h.stable()
     newcomer = h.join().reply.member_id
-    asked = h.join(member_id=leader)
+    request = h.join(member_id=leader)
     h.join(member_id=follower)
-    assert asked.is_parked
+    assert request.is_parked
     h.leave("g", newcomer)
-    assert asked.ok
+    assert request.ok
 
 
-def test_parked_calls_of_a_member_that_leaves_are_told_that_it_is_unknown():
+def test_parked_requests_of_a_leaving_member_return_unknown_member_id():
     h = GroupHarness()
     leader, follower = h.stable()
     joining = h.join(member_id=leader)
@@ -99,7 +99,7 @@ def test_parked_calls_of_a_member_that_leaves_are_told_that_it_is_unknown():
     assert syncing.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_if_the_leader_leaves_another_member_leads():
+def test_another_member_leads_after_the_leader_leaves():
     h = GroupHarness()
     leader, follower = h.stable()
     h.leave("g", leader)
@@ -114,7 +114,7 @@ def test_a_static_member_can_be_removed_by_its_instance_id_alone():
     assert list(h.group().static_members) == ["i0"]
 
 
-def test_the_reason_is_told():
+def test_the_leave_reason_is_emitted():
     h = GroupHarness()
     _, follower = h.stable()
     h.leave("g", follower, reason="bye")

@@ -1,4 +1,4 @@
-"""What members say they own is checked across the group (KIP-792)."""
+"""The group checks the partitions that its members claim to own (KIP-792)."""
 
 from coordinator.protocol.subscription import parse_subscription
 from tests.groups.harness import GroupHarness, subscription
@@ -8,8 +8,8 @@ def owning(*partitions, generation, version=3):
     return {"range": subscription(["t"], {"t": partitions}, generation, version)}
 
 
-def rebalanced(h, leader_claim, follower_claim):
-    """Takes a Stable pair through one rebalance with these claims; returns the leader's answer."""
+def rebalance_with_claims(h, leader_claim, follower_claim):
+    """Rebalances a Stable group of two members with these claims; returns the leader's JoinGroup response."""
     leader, follower = list(h.group().members)
     h.join(member_id=leader, protocols=leader_claim)
     h.join(member_id=follower, protocols=follower_claim)
@@ -18,10 +18,10 @@ def rebalanced(h, leader_claim, follower_claim):
     return reply
 
 
-def test_claims_of_the_last_generation_are_believed():
+def test_claims_of_the_last_generation_are_valid():
     h = GroupHarness()
     h.stable()
-    rebalanced(h, owning(0, generation=1), owning(1, generation=1))
+    rebalance_with_claims(h, owning(0, generation=1), owning(1, generation=1))
     assert h.group().claims is None
     assert h.facts_named("owned_partitions_wrong") == []
 
@@ -29,8 +29,8 @@ def test_claims_of_the_last_generation_are_believed():
 def test_claims_of_an_older_generation_are_stale():
     h = GroupHarness()
     _, follower = h.stable()
-    rebalanced(h, owning(0, generation=1), owning(1, generation=1))
-    rebalanced(h, owning(0, generation=2), owning(0, 1, generation=1))
+    rebalance_with_claims(h, owning(0, generation=1), owning(1, generation=1))
+    rebalance_with_claims(h, owning(0, generation=2), owning(0, 1, generation=1))
     claims = h.group().claims
     assert claims.stale == ((follower, 1, (("t", 0), ("t", 1))),)
     assert (claims.stale_count, claims.contested_count) == (2, 0)
@@ -41,14 +41,14 @@ def test_claims_of_an_older_generation_are_stale():
     ]  # fmt: skip
 
 
-def test_claims_without_a_generation_or_from_the_future_are_stale_too():
+def test_claims_without_a_generation_or_of_a_future_one_are_stale():
     h = GroupHarness()
     h.stable()
-    rebalanced(h, owning(0, generation=-1), owning(1, generation=77))
+    rebalance_with_claims(h, owning(0, generation=-1), owning(1, generation=77))
     assert h.group().claims.stale_count == 2
 
 
-def test_a_generation_that_was_never_assigned_makes_no_claim_stale():
+def test_claims_stay_valid_over_a_generation_that_was_never_assigned():
     h = GroupHarness()
     leader, follower = h.stable()
     h.join(member_id=leader, protocols=owning(0, generation=1))
@@ -63,65 +63,65 @@ def test_a_generation_that_was_never_assigned_makes_no_claim_stale():
 def test_a_partition_with_two_claimants_is_contested():
     h = GroupHarness()
     leader, follower = h.stable()
-    rebalanced(h, owning(0, 1, generation=1), owning(1, 2, generation=1))
+    rebalance_with_claims(h, owning(0, 1, generation=1), owning(1, 2, generation=1))
     claims = h.group().claims
     assert claims.contested == (("t", 1, (leader, follower)),)
     assert (claims.stale_count, claims.contested_count) == (0, 1)
 
 
-def test_version_1_claims_have_no_generation_and_can_only_be_contested():
+def test_version_1_claims_can_be_contested_but_not_stale():
     h = GroupHarness()
     h.stable()
-    rebalanced(h, owning(0, generation=-1, version=1), owning(0, generation=-1, version=1))
+    rebalance_with_claims(h, owning(0, generation=-1, version=1), owning(0, generation=-1, version=1))
     claims = h.group().claims
     assert (claims.stale_count, claims.contested_count) == (0, 1)
 
 
-def test_a_partition_named_twice_by_one_member_is_not_contested():
+def test_a_partition_that_one_member_lists_twice_is_not_contested():
     h = GroupHarness()
     h.stable()
-    rebalanced(h, owning(0, 0, generation=1), owning(1, generation=1))
+    rebalance_with_claims(h, owning(0, 0, generation=1), owning(1, generation=1))
     assert h.group().claims is None
 
 
-def test_the_counts_add_up_and_the_findings_are_of_the_current_generation():
+def test_claim_counts_accumulate_and_findings_cover_the_current_generation():
     h = GroupHarness()
     h.stable()
-    rebalanced(h, owning(0, generation=0), owning(0, generation=1))
-    rebalanced(h, owning(0, generation=0), owning(1, generation=2))
+    rebalance_with_claims(h, owning(0, generation=0), owning(0, generation=1))
+    rebalance_with_claims(h, owning(0, generation=0), owning(1, generation=2))
     assert (h.group().claims_stale, h.group().claims_contested) == (2, 0)
     assert h.group().claims.generation == 3
-    rebalanced(h, owning(0, generation=3), owning(1, generation=3))
+    rebalance_with_claims(h, owning(0, generation=3), owning(1, generation=3))
     assert h.group().claims is None
     assert h.group().claims_stale == 2
 
 
-def test_by_default_the_leader_sees_what_members_said():
+def test_by_default_the_leader_receives_stale_claims_unchanged():
     h = GroupHarness()
     _, follower = h.stable()
     stale = owning(0, generation=0)
-    reply = rebalanced(h, owning(0, generation=1), stale)
+    reply = rebalance_with_claims(h, owning(0, generation=1), stale)
     assert {member.member_id: member.metadata for member in reply.members}[follower] == stale["range"]
 
 
-def test_stale_claims_can_be_cleared_in_what_the_leader_sees():
+def test_stale_claims_can_be_cleared_in_the_metadata_for_the_leader():
     h = GroupHarness(group_classic_sanitize_owned_partitions=True)
     leader, follower = h.stable()
     fresh, stale = owning(0, generation=1), owning(0, 2, generation=0)
     h.join(member_id=leader, protocols=fresh)
     h.join(member_id=follower, protocols=stale)
     for reply in (h.sent[-2].reply, h.join(member_id=leader, protocols=fresh).reply):
-        seen = {member.member_id: member.metadata for member in reply.members}
-        assert seen[leader] == fresh["range"]
-        cleared = parse_subscription(seen[follower])
+        received = {member.member_id: member.metadata for member in reply.members}
+        assert received[leader] == fresh["range"]
+        cleared = parse_subscription(received[follower])
         assert (cleared.topics, cleared.owned, cleared.generation_id) == (("t",), {}, -1)
     h.settle()
-    said = {member.member_id: member.subscription for member in h.records[-1].value.members}
-    assert said[follower] == stale["range"], "the log keeps what the member said"
+    stored = {member.member_id: member.subscription for member in h.records[-1].value.members}
+    assert stored[follower] == stale["range"], "the log keeps the unchanged metadata"
     assert h.facts_named("owned_partitions_wrong")[-1]["cleared"] == 1
 
 
-def test_other_protocol_types_are_not_read():
+def test_metadata_of_other_protocol_types_is_not_parsed():
     h = GroupHarness()
     h.stable(protocol_type="connect", protocols={"range": b"\x00"})
     assert h.group().claims is None
@@ -129,7 +129,7 @@ def test_other_protocol_types_are_not_read():
     assert not h.group().is_subscribed_to("t")
 
 
-def test_a_group_knows_the_topics_of_its_generation():
+def test_a_group_knows_the_subscribed_topics_of_its_generation():
     h = GroupHarness()
     h.stable(protocols={"range": subscription(["a", "b"])})
     assert h.group().subscribed_topics == {"a", "b"}
@@ -139,24 +139,24 @@ def test_a_group_knows_the_topics_of_its_generation():
     assert not h.group().is_subscribed_to("c")
 
 
-def test_every_version_of_a_subscription_is_read():
+def test_every_version_of_a_subscription_is_parsed():
     h = GroupHarness()
     for version in range(4):
         h.join_new_member(protocols={"range": subscription([f"v{version}"], version=version)})
-    newer = b"\x00\x63" + subscription(["newer"])[2:] + b"what we do not know"
+    newer = b"\x00\x63" + subscription(["newer"])[2:] + b"unknown fields"
     h.join_new_member(protocols={"range": newer})
     h.advance(0)
     assert h.group().subscribed_topics == {"v0", "v1", "v2", "v3", "newer"}
 
 
-def test_topics_are_found_even_if_what_follows_them_is_malformed():
+def test_topics_are_parsed_even_if_the_rest_of_the_subscription_is_malformed():
     h = GroupHarness()
     h.join_new_member(protocols={"range": subscription(["a"], {"t": [1]}, 1)[:-9]})
     h.advance(0)
     assert h.group().subscribed_topics == {"a"}
 
 
-def test_a_member_that_cannot_be_read_counts_as_subscribed_to_everything():
+def test_a_member_with_unreadable_metadata_counts_as_subscribed_to_everything():
     h = GroupHarness()
     h.stable(members=1)
     for metadata in (b"", b"\x00", b"\xff\xff", b"\x00\x01\x00\x00\x00\x05"):
@@ -168,7 +168,7 @@ def test_a_member_that_cannot_be_read_counts_as_subscribed_to_everything():
         assert h.group().subscribed_topics is None
 
 
-def test_a_group_that_emptied_subscribes_to_nothing():
+def test_an_empty_group_subscribes_to_nothing():
     h = GroupHarness()
     h.leave("g", *h.stable())
     assert not h.group().is_subscribed_to("t")

@@ -1,4 +1,4 @@
-"""How long a group waits for its members, and for whom."""
+"""How long a rebalance waits, and for which members."""
 
 from coordinator.protocol.errors import ErrorCode
 from tests.groups.harness import GroupHarness, subscription
@@ -6,7 +6,7 @@ from tests.groups.harness import GroupHarness, subscription
 CHANGED = {"range": subscription(["other"])}
 
 
-def test_an_empty_group_waits_for_more_members():
+def test_the_first_join_waits_for_the_initial_rebalance_delay():
     h = GroupHarness(group_initial_rebalance_delay_ms=3_000)
     first = h.join(version=3)
     h.advance(2_999)
@@ -15,19 +15,19 @@ def test_an_empty_group_waits_for_more_members():
     assert first.ok
 
 
-def test_the_wait_is_extended_while_new_members_come_but_not_beyond_the_rebalance_timeout():
+def test_new_members_extend_the_initial_delay_up_to_the_rebalance_timeout():
     h = GroupHarness(group_initial_rebalance_delay_ms=3_000)
-    asked = [h.join(version=3, rebalance_ms=10_000)]
+    requests = [h.join(version=3, rebalance_ms=10_000)]
     for _ in range(9):
         h.advance(1_000)
-        asked.append(h.join(version=3, rebalance_ms=10_000))
+        requests.append(h.join(version=3, rebalance_ms=10_000))
     h.advance(999)
-    assert all(each.is_parked for each in asked)
+    assert all(each.is_parked for each in requests)
     h.advance(1)
-    assert all(each.ok and each.reply.generation_id == 1 for each in asked)
+    assert all(each.ok and each.reply.generation_id == 1 for each in requests)
 
 
-def test_the_wait_ends_when_nobody_else_comes():
+def test_the_initial_delay_ends_when_no_more_members_join():
     h = GroupHarness(group_initial_rebalance_delay_ms=3_000)
     first = h.join(version=3)
     h.advance(1_000)
@@ -39,7 +39,7 @@ def test_the_wait_ends_when_nobody_else_comes():
     assert second.ok
 
 
-def test_a_rebalance_ends_as_soon_as_everybody_has_joined():
+def test_a_rebalance_ends_once_every_member_has_joined():
     h = GroupHarness()
     leader, follower = h.stable()
     h.join(member_id=follower, protocols=CHANGED)
@@ -48,36 +48,36 @@ def test_a_rebalance_ends_as_soon_as_everybody_has_joined():
     assert h.join(member_id=leader).ok
 
 
-def test_a_rebalance_waits_for_a_member_that_was_only_given_an_id():
+def test_a_rebalance_waits_for_a_pending_member():
     h = GroupHarness()
     leader, follower = h.stable()
     h.join(member_id=leader)
     newcomer = h.join().reply.member_id
-    asked = h.join(member_id=follower)
-    assert asked.is_parked
+    request = h.join(member_id=follower)
+    assert request.is_parked
     h.join(member_id=newcomer)
-    assert asked.ok
+    assert request.ok
 
 
-def test_members_that_do_not_come_within_the_longest_rebalance_timeout_are_given_up():
+def test_members_that_miss_the_longest_rebalance_timeout_are_removed():
     h = GroupHarness()
     leader = h.join_new_member(rebalance_ms=5_000, session_ms=300_000)
     follower = h.join_new_member(rebalance_ms=40_000, session_ms=300_000)
     h.advance(0)
     h.settle()
-    asked = h.join(member_id=follower, protocols=CHANGED, rebalance_ms=5_000)
+    request = h.join(member_id=follower, protocols=CHANGED, rebalance_ms=5_000)
     h.join(member_id=follower, protocols=CHANGED, rebalance_ms=40_000)
     h.advance(4_999)
     assert h.group().state == "PreparingRebalance"
     h.advance(1)
-    assert asked.reply is not None
+    assert request.reply is not None
     assert list(h.group().members) == [follower]
     assert h.group().leader_id == follower
     assert h.heartbeat("g", leader, 1).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert h.facts_named("generation_formed")[-1]["given_up_members"] == (leader,)
 
 
-def test_static_members_that_do_not_come_are_kept_until_their_session_ends():
+def test_static_members_that_miss_the_rebalance_timeout_keep_their_membership():
     h = GroupHarness()
     one, two = h.stable(static=True, rebalance_ms=5_000, session_ms=20_000)
     h.join(member_id=two, instance="i1", protocols=CHANGED, rebalance_ms=5_000)
@@ -86,19 +86,19 @@ def test_static_members_that_do_not_come_are_kept_until_their_session_ends():
     assert h.group().leader_id == two
 
 
-def test_if_no_member_came_the_group_waits_once_more():
+def test_a_rebalance_that_no_member_joined_is_postponed():
     h = GroupHarness()
     one, two = h.stable(static=True, rebalance_ms=5_000, session_ms=300_000)
     assert h.leave("g", ("", "i0")).ok
     h.advance(5_000)
     assert h.group().state == "PreparingRebalance"
     assert h.facts_named("generation_postponed")
-    asked = h.join(member_id=two, instance="i1")
-    assert asked.ok
+    request = h.join(member_id=two, instance="i1")
+    assert request.ok
     assert one not in h.group().members
 
 
-def test_the_leader_stays_if_it_joins_and_is_replaced_if_it_does_not():
+def test_the_leader_stays_the_leader_only_if_it_rejoins():
     h = GroupHarness()
     timeouts = {"rebalance_ms": 5_000, "session_ms": 300_000}
     leader, follower, third = h.stable(members=3, **timeouts)
@@ -113,7 +113,7 @@ def test_the_leader_stays_if_it_joins_and_is_replaced_if_it_does_not():
     assert leader not in h.group().members
 
 
-def test_a_member_that_joins_during_completing_sends_the_others_back():
+def test_a_new_member_in_completing_rebalance_starts_another_rebalance():
     h = GroupHarness()
     leader, follower = h.join_new_member(), h.join_new_member()
     h.advance(0)
@@ -125,7 +125,7 @@ def test_a_member_that_joins_during_completing_sends_the_others_back():
     assert newcomer in h.group().members
 
 
-def test_a_rebalance_tells_why_for_whom_and_how_long():
+def test_a_rebalance_emits_its_cause_last_member_and_duration():
     h = GroupHarness()
     leader, follower = h.stable()
     h.join(member_id=follower, protocols=CHANGED, reason="cooperative follow-up")
@@ -146,7 +146,7 @@ def test_a_rebalance_tells_why_for_whom_and_how_long():
     assert (rebalance.ended_ms - rebalance.started_ms, rebalance.completed) == (2_000, True)
 
 
-def test_a_group_remembers_a_bounded_number_of_rebalances():
+def test_a_group_keeps_a_bounded_number_of_rebalances():
     h = GroupHarness()
     leader, _ = h.stable()
     for _ in range(50):

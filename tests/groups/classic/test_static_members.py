@@ -1,4 +1,4 @@
-"""Static members: a process with an instance id comes back without its member id, and nobody else need notice (KIP-345)."""
+"""Static members: a process that restarts with its instance id gets its place back without a rebalance (KIP-345)."""
 
 import pytest
 
@@ -8,14 +8,14 @@ from tests.groups.harness import GroupHarness, subscription
 CHANGED = {"range": subscription(["other"])}
 
 
-def pair(h, **how):
-    """A Stable group of a leader (instance i0) and a follower (i1)."""
-    return h.stable(static=True, **how)
+def static_pair(h, **options):
+    """Makes a Stable group of a leader (instance i0) and a follower (i1)."""
+    return h.stable(static=True, **options)
 
 
-def test_a_follower_comes_back_without_a_rebalance():
+def test_a_static_follower_rejoins_without_a_rebalance():
     h = GroupHarness()
-    leader, old = pair(h)
+    leader, old = static_pair(h)
     reply = h.join(instance="i1").reply
     assert (reply.error_code, reply.generation_id, reply.leader, reply.members) == (0, 1, leader, [])
     assert not reply.skip_assignment
@@ -24,17 +24,17 @@ def test_a_follower_comes_back_without_a_rebalance():
     assert h.heartbeat("g", leader, 1).ok
 
 
-def test_even_changed_metadata_needs_no_rebalance_while_the_chosen_protocol_stays():
+def test_changed_metadata_needs_no_rebalance_while_the_chosen_protocol_stays():
     h = GroupHarness()
-    pair(h)
-    asked = h.join(instance="i1", protocols=CHANGED)
-    assert asked.ok
-    assert asked.reply.generation_id == 1
+    static_pair(h)
+    request = h.join(instance="i1", protocols=CHANGED)
+    assert request.ok
+    assert request.reply.generation_id == 1
 
 
-def test_the_exchange_of_ids_survives_a_crash():
+def test_the_replacement_of_a_member_id_survives_a_crash():
     h = GroupHarness()
-    leader, old = pair(h)
+    leader, old = static_pair(h)
     new = h.join(instance="i1").reply.member_id
     h.restart()
     assert set(h.group().members) == {leader, new}
@@ -43,20 +43,20 @@ def test_the_exchange_of_ids_survives_a_crash():
     assert h.sync("g", new, 1).reply.assignment == b"A1"
 
 
-def test_if_the_chosen_protocol_would_change_there_is_a_rebalance():
+def test_a_rejoin_that_changes_the_chosen_protocol_starts_a_rebalance():
     h = GroupHarness()
     both = {"range": b"r", "sticky": b"s"}
-    pair(h, protocols=both)
-    asked = h.join(instance="i1", protocols={"sticky": b"s"})
-    assert asked.is_parked
+    static_pair(h, protocols=both)
+    request = h.join(instance="i1", protocols={"sticky": b"s"})
+    assert request.is_parked
     assert h.group().state == "PreparingRebalance"
     assert h.join(member_id=h.group().leader_id, protocols=both).reply.protocol_name == "sticky"
-    assert asked.ok
+    assert request.ok
 
 
-def test_a_leader_that_comes_back_skips_the_assignment_and_sees_the_members():
+def test_since_v9_a_rejoining_leader_receives_the_members_and_skips_the_assignment():
     h = GroupHarness()
-    _, follower = pair(h)
+    _, follower = static_pair(h)
     reply = h.join(instance="i0").reply
     assert (reply.skip_assignment, reply.leader, reply.generation_id) == (True, reply.member_id, 1)
     assert {member.member_id for member in reply.members} == {follower, reply.member_id}
@@ -64,60 +64,60 @@ def test_a_leader_that_comes_back_skips_the_assignment_and_sees_the_members():
 
 
 @pytest.mark.parametrize("version", range(5, 9))
-def test_before_v9_a_leader_that_comes_back_is_told_that_its_old_id_leads(version):
+def test_before_v9_a_rejoining_leader_receives_its_old_id_as_the_leader(version):
     h = GroupHarness()
-    old, _ = pair(h)
+    old, _ = static_pair(h)
     reply = h.join(instance="i0", version=version).reply
     assert (reply.error_code, reply.leader, reply.members) == (0, old, [])
     assert reply.member_id != old
     assert h.group().leader_id == reply.member_id
-    assert h.join(member_id=reply.member_id, instance="i0", version=version).is_parked, "it leads all the same"
+    assert h.join(member_id=reply.member_id, instance="i0", version=version).is_parked, "it is still the leader"
 
 
-def test_the_old_id_is_fenced_everywhere():
+def test_every_request_with_a_replaced_member_id_is_fenced():
     h = GroupHarness()
-    _, old = pair(h)
+    _, old = static_pair(h)
     h.join(instance="i1")
-    refused = h.join(member_id=old, instance="i1").reply
-    assert (refused.error_code, refused.member_id) == (ErrorCode.FENCED_INSTANCE_ID, old)
+    rejected = h.join(member_id=old, instance="i1").reply
+    assert (rejected.error_code, rejected.member_id) == (ErrorCode.FENCED_INSTANCE_ID, old)
     assert h.heartbeat("g", old, 1, instance="i1").error is ErrorCode.FENCED_INSTANCE_ID
     assert h.sync("g", old, 1, instance="i1").error is ErrorCode.FENCED_INSTANCE_ID
     assert h.leave("g", (old, "i1")).reply.members[0].error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_in_completing_there_is_always_another_rebalance():
+def test_a_static_rejoin_in_completing_rebalance_starts_another_rebalance():
     h = GroupHarness()
     leader, old = h.join_new_member(instance="i0"), h.join_new_member(instance="i1")
     h.advance(0)
     parked = h.sync("g", old, 1, instance="i1")
-    asked = h.join(instance="i1")
+    request = h.join(instance="i1")
     assert parked.error is ErrorCode.FENCED_INSTANCE_ID
     assert h.sync("g", leader, 1, {old: b"lost"}).error is ErrorCode.REBALANCE_IN_PROGRESS
     h.join(member_id=leader, instance="i0")
-    assert asked.reply.generation_id == 2
+    assert request.reply.generation_id == 2
 
 
-def test_in_preparing_the_new_id_has_joined_and_a_parked_join_of_the_old_one_is_fenced():
+def test_a_static_rejoin_in_preparing_rebalance_fences_the_parked_join():
     h = GroupHarness()
-    leader, old = pair(h)
+    leader, old = static_pair(h)
     parked = h.join(member_id=old, instance="i1", protocols=CHANGED)
-    asked = h.join(instance="i1", protocols=CHANGED)
+    request = h.join(instance="i1", protocols=CHANGED)
     assert (parked.error, parked.reply.member_id) == (ErrorCode.FENCED_INSTANCE_ID, old)
-    assert asked.is_parked
+    assert request.is_parked
     h.join(member_id=leader, instance="i0")
-    assert asked.reply.generation_id == 2
+    assert request.reply.generation_id == 2
 
 
-def test_a_made_up_id_for_a_known_instance_is_fenced_and_for_a_new_one_unknown():
+def test_an_unknown_member_id_is_fenced_only_for_a_known_instance_id():
     h = GroupHarness()
-    pair(h)
+    static_pair(h)
     assert h.join(member_id="made-up", instance="i1").error is ErrorCode.FENCED_INSTANCE_ID
     assert h.join(member_id="made-up", instance="new").error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_new_id_has_a_session_of_its_own_and_the_old_one_none():
+def test_only_the_new_member_id_has_a_session_after_a_replacement():
     h = GroupHarness()
-    leader, old = pair(h, session_ms=20_000)
+    leader, old = static_pair(h, session_ms=20_000)
     h.advance(15_000)
     new = h.join(instance="i1", session_ms=20_000).reply.member_id
     h.heartbeat("g", leader, 1)
@@ -129,9 +129,9 @@ def test_the_new_id_has_a_session_of_its_own_and_the_old_one_none():
     assert new not in h.group().members
 
 
-def test_a_static_member_keeps_its_place_over_a_restart_shorter_than_its_session():
+def test_a_static_member_that_restarts_within_its_session_causes_no_rebalance():
     h = GroupHarness()
-    leader, _ = pair(h, session_ms=20_000)
+    leader, _ = static_pair(h, session_ms=20_000)
     for _ in range(5):
         h.advance(10_000)
         h.heartbeat("g", leader, 1)
@@ -139,7 +139,7 @@ def test_a_static_member_keeps_its_place_over_a_restart_shorter_than_its_session
     assert (h.group().state, h.group().generation) == ("Stable", 1)
 
 
-def test_one_that_comes_back_before_it_synced_still_has_to_sync():
+def test_a_static_member_that_rejoins_before_its_sync_still_has_to_sync():
     h = GroupHarness()
     leader, follower = (
         h.join_new_member(instance="i0", session_ms=600_000),

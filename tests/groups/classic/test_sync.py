@@ -1,4 +1,4 @@
-"""SyncGroup: one generation, one assignment."""
+"""SyncGroup: each generation has exactly one assignment."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def completing(h):
     return leader, follower
 
 
-def test_a_followers_sync_is_parked_until_the_leaders():
+def test_a_followers_sync_is_parked_until_the_leader_syncs():
     h = GroupHarness()
     leader, follower = completing(h)
     waiting = h.sync("g", follower, 1)
@@ -22,14 +22,14 @@ def test_a_followers_sync_is_parked_until_the_leaders():
     assert (waiting.reply.protocol_type, waiting.reply.protocol_name) == ("consumer", "range")
 
 
-def test_after_the_leaders_sync_everybody_is_answered_at_once():
+def test_a_sync_after_the_leaders_returns_the_assignment_at_once():
     h = GroupHarness()
     leader, follower = completing(h)
     h.sync("g", leader, 1, {leader: b"L", follower: b"F"})
     assert h.sync("g", follower, 1).reply.assignment == b"F"
 
 
-def test_the_first_assignment_of_a_generation_stays():
+def test_a_second_assignment_of_a_generation_is_ignored():
     h = GroupHarness()
     leader, follower = completing(h)
     h.sync("g", leader, 1, {leader: b"L", follower: b"F"})
@@ -38,10 +38,10 @@ def test_the_first_assignment_of_a_generation_stays():
     assert len(h.records) == 2
 
 
-def test_members_left_out_get_nothing_and_names_made_up_are_ignored():
+def test_missing_assignments_are_empty_and_unknown_member_ids_are_ignored():
     h = GroupHarness()
     leader, follower = completing(h)
-    assert h.sync("g", leader, 1, {leader: b"L", "ghost": b"G"}).reply.assignment == b"L"
+    assert h.sync("g", leader, 1, {leader: b"L", "unknown": b"G"}).reply.assignment == b"L"
     assert h.sync("g", follower, 1).reply.assignment == b""
     assert [member.member_id for member in h.records[-1].value.members] == [leader, follower]
 
@@ -58,7 +58,7 @@ def test_the_generation_is_written_with_its_assignments():
 
 
 @pytest.mark.parametrize("generation", [0, 2])
-def test_another_generation_is_refused(generation):
+def test_sync_with_another_generation_returns_illegal_generation(generation):
     h = GroupHarness()
     _, follower = h.stable()
     reply = h.sync("g", follower, generation).reply
@@ -68,36 +68,36 @@ def test_another_generation_is_refused(generation):
 @pytest.mark.parametrize(
     ("kind", "name"), [("connect", "range"), ("consumer", "sticky"), (None, None), ("consumer", None), (None, "range")]
 )
-def test_v5_must_name_the_right_protocol(kind, name):
+def test_v5_sync_without_the_groups_protocol_returns_inconsistent_group_protocol(kind, name):
     h = GroupHarness()
     _, follower = h.stable()
-    asked = h.sync("g", follower, 1, protocol_type=kind, protocol_name=name)
-    assert asked.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    request = h.sync("g", follower, 1, protocol_type=kind, protocol_name=name)
+    assert request.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_before_v5_no_protocol_is_named():
+def test_before_v5_a_sync_needs_no_protocol():
     h = GroupHarness()
     _, follower = h.stable()
     for version in range(5):
         assert h.sync("g", follower, 1, version=version).ok
 
 
-def test_strangers_are_unknown():
+def test_sync_of_an_unknown_member_returns_unknown_member_id():
     h = GroupHarness()
     h.stable()
-    for member_id in ("nobody", ""):
+    for member_id in ("unknown", ""):
         assert h.sync("g", member_id, 1).error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert h.sync("nowhere", "m", 1).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.sync("unknown-group", "m", 1).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert h.sync("", "m", 1).error is ErrorCode.INVALID_GROUP_ID
 
 
-def test_a_member_that_only_has_its_id_cannot_sync():
+def test_sync_of_a_pending_member_returns_unknown_member_id():
     h = GroupHarness()
     member_id = h.join().reply.member_id
     assert h.sync("g", member_id, 0).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_while_preparing_members_are_sent_to_join():
+def test_sync_in_preparing_rebalance_returns_rebalance_in_progress():
     h = GroupHarness()
     leader, follower = h.stable()
     h.join(member_id=leader)
@@ -105,7 +105,7 @@ def test_while_preparing_members_are_sent_to_join():
     assert h.sync("g", follower, 0).error is ErrorCode.ILLEGAL_GENERATION
 
 
-def test_a_sync_that_is_repeated_while_parked_takes_the_place_of_the_first():
+def test_a_repeated_sync_replaces_the_parked_one():
     h = GroupHarness()
     leader, follower = completing(h)
     first, second = h.sync("g", follower, 1), h.sync("g", follower, 1)

@@ -1,4 +1,4 @@
-"""Time is up: sessions, ids nobody came back with, and members that do not fetch their assignment."""
+"""Timeouts of sessions, of pending member ids, and of members that do not sync."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_heartbeats_keep_a_session_alive():
         assert all(h.heartbeat("g", member_id, 1).ok for member_id in members)
 
 
-def test_when_all_sessions_end_the_group_is_empty():
+def test_a_group_is_empty_once_every_session_has_expired():
     h = GroupHarness()
     h.stable(session_ms=10_000)
     h.advance(10_000)
@@ -39,7 +39,7 @@ def test_when_all_sessions_end_the_group_is_empty():
     assert not h.timers.keys() - {("offsets-expire",)}
 
 
-def test_a_member_whose_join_is_parked_does_not_run_out_of_its_session():
+def test_the_session_of_a_member_with_a_parked_join_does_not_expire():
     h = GroupHarness()
     leader, follower = h.stable(session_ms=10_000, rebalance_ms=60_000)
     waiting = h.join(member_id=follower, protocols=CHANGED, session_ms=10_000)
@@ -50,10 +50,10 @@ def test_a_member_whose_join_is_parked_does_not_run_out_of_its_session():
     h.join(member_id=leader, session_ms=10_000)
     assert waiting.ok
     h.advance(9_999)
-    assert follower in h.group().members, "its session started anew with the generation"
+    assert follower in h.group().members, "its session restarted with the generation"
 
 
-def test_a_member_whose_sync_is_parked_does_not_run_out_of_its_session():
+def test_the_session_of_a_member_with_a_parked_sync_does_not_expire():
     h = GroupHarness()
     leader, follower = h.join_new_member(session_ms=10_000), h.join_new_member(session_ms=10_000)
     h.advance(0)
@@ -70,7 +70,7 @@ def test_a_member_whose_sync_is_parked_does_not_run_out_of_its_session():
     assert follower not in h.group().members
 
 
-def test_a_first_join_is_not_parked_for_ever():
+def test_a_new_members_parked_join_fails_after_the_new_member_join_timeout():
     h = GroupHarness()
     leader, follower = h.stable(rebalance_ms=600_000, session_ms=1_000_000)
     newcomer = h.join(version=3, session_ms=10_000)
@@ -81,7 +81,7 @@ def test_a_first_join_is_not_parked_for_ever():
     assert set(h.group().members) == {leader, follower}
 
 
-def test_the_generation_is_formed_when_the_one_who_was_waited_for_expires():
+def test_the_generation_is_formed_when_the_last_missing_member_expires():
     h = GroupHarness()
     leader = h.join_new_member(session_ms=10_000)
     follower = h.join_new_member(session_ms=60_000)
@@ -93,7 +93,7 @@ def test_the_generation_is_formed_when_the_one_who_was_waited_for_expires():
     assert leader not in h.group().members
 
 
-def test_an_id_nobody_came_back_with_is_forgotten_after_the_session_timeout():
+def test_a_pending_member_id_expires_after_the_session_timeout():
     h = GroupHarness()
     member_id = h.join(session_ms=10_000).reply.member_id
     h.advance(9_999)
@@ -102,7 +102,7 @@ def test_an_id_nobody_came_back_with_is_forgotten_after_the_session_timeout():
     assert h.join(member_id=member_id).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_id_that_somebody_came_back_with_is_not_watched_any_more():
+def test_a_join_with_a_pending_member_id_disarms_its_timer():
     h = GroupHarness()
     member_id = h.join().reply.member_id
     assert ("classic-pending", "g", member_id) in h.timers
@@ -110,7 +110,7 @@ def test_an_id_that_somebody_came_back_with_is_not_watched_any_more():
     assert ("classic-pending", "g", member_id) not in h.timers
 
 
-def test_a_rebalance_goes_on_when_an_id_it_waited_for_is_forgotten():
+def test_a_rebalance_completes_when_the_pending_member_id_it_waits_for_expires():
     h = GroupHarness()
     leader, follower = h.stable()
     h.join(session_ms=10_000)
@@ -122,7 +122,7 @@ def test_a_rebalance_goes_on_when_an_id_it_waited_for_is_forgotten():
     assert waiting.ok
 
 
-def test_a_leader_that_joined_and_does_not_sync_is_replaced_after_the_rebalance_timeout():
+def test_a_leader_that_does_not_sync_is_replaced_after_the_rebalance_timeout():
     h = GroupHarness()
     timeouts = {"rebalance_ms": 5_000, "session_ms": 600_000}
     leader, follower = h.join_new_member(**timeouts), h.join_new_member(**timeouts)
@@ -137,7 +137,7 @@ def test_a_leader_that_joined_and_does_not_sync_is_replaced_after_the_rebalance_
     assert h.heartbeat("g", leader, 1).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_follower_that_never_fetches_its_assignment_is_removed_too():
+def test_a_follower_that_does_not_sync_is_removed_after_the_rebalance_timeout():
     h = GroupHarness()
     timeouts = {"rebalance_ms": 5_000, "session_ms": 600_000}
     leader, follower = h.join_new_member(**timeouts), h.join_new_member(**timeouts)
@@ -150,7 +150,7 @@ def test_a_follower_that_never_fetches_its_assignment_is_removed_too():
     assert h.facts_named("member_expired")[-1] == {"group_id": "g", "member_id": follower, "timeout": "sync"}
 
 
-def test_nobody_is_removed_when_everybody_synced_in_time():
+def test_members_that_sync_in_time_are_not_removed():
     h = GroupHarness()
     h.stable(rebalance_ms=5_000, session_ms=600_000)
     h.advance(100_000)
@@ -159,7 +159,7 @@ def test_nobody_is_removed_when_everybody_synced_in_time():
 
 
 @pytest.mark.parametrize("by", ["an administrator", "time"])
-def test_a_group_that_is_deleted_leaves_no_timer_of_an_id_that_was_given_out(by):
+def test_deleting_a_group_disarms_the_timers_of_its_pending_member_ids(by):
     h = GroupHarness(offsets_retention_check_interval_ms=1_000)
     h.join(session_ms=10_000)
     assert [key for key in h.timers if key[0] == "classic-pending"]
@@ -171,7 +171,7 @@ def test_a_group_that_is_deleted_leaves_no_timer_of_an_id_that_was_given_out(by)
     assert list(h.timers) == [("offsets-expire",)]
 
 
-def test_a_timer_of_a_group_that_was_deleted_does_nothing():
+def test_a_timer_of_a_deleted_group_does_nothing():
     h = GroupHarness()
     member_id = h.join(session_ms=10_000).reply.member_id
     h.groups.remove("g", Kind.CLASSIC)

@@ -1,9 +1,9 @@
-"""Consumer groups in miniature: a shard (groups/harness.py), and clients that behave like Kafka's.
+"""A minimal world of consumer groups: a shard (groups/harness.py), and clients that behave like Kafka's.
 
-`Modern` speaks the consumer protocol: it reads what it was assigned, gives up what it must give up before it says
-so, repeats everything about itself after an answer got lost, and starts anew when it is fenced. `Classic` speaks the classic
-protocol, eager or cooperative. Both keep what they are reading in `owned`: no two clients that the coordinator counts as
-members may read the same partition at the same time.
+`Modern` uses the consumer protocol: it reads its assigned partitions, revokes partitions before it confirms the revocation,
+sends all its fields again after a lost response, and joins again when it is fenced. `Classic` uses the classic protocol, eager
+or cooperative. Both keep the partitions that they are reading in `owned`: no two clients that the coordinator counts as members
+may read the same partition at the same time.
 """
 
 from typing import Any
@@ -129,11 +129,11 @@ class ConsumerHarness(GroupHarness):
                 for name, parts in by_topic.items()
             ],
         )
-        asked = SentRequest(commit_api.API, version, "client", "/127.0.0.1", "")
+        context = SentRequest(commit_api.API, version, "client", "/127.0.0.1", "")
         from coordinator.protocol.errors import KafkaError
 
         try:
-            result = commit(self.groups, request, asked, self.now_ms)
+            result = commit(self.groups, request, context, self.now_ms)
         except KafkaError as error:
             self._apply(Result(facts=error.facts))
             return [error.code for _ in partitions]
@@ -146,9 +146,9 @@ class ConsumerHarness(GroupHarness):
     def member(self, member_id: str = "m", group_id: str = "g") -> Any:
         return self.consumer(group_id).members[member_id]
 
-    def assigned(self, asked: SentRequest) -> dict[str, list[int]] | None:
+    def assigned(self, request: SentRequest) -> dict[str, list[int]] | None:
         """The assignment in an answer, by topic name; None if it has none."""
-        assignment = asked.reply.assignment
+        assignment = request.reply.assignment
         if assignment is None:
             return None
         return {self.catalog.topic_name(each.topic_id): each.partitions for each in assignment.topic_partitions}
@@ -201,7 +201,7 @@ class Modern:
     def beat(self, *, lose_answer: bool = False) -> SentRequest:
         self._revoke()
         full = self.says_all or self.epoch == 0
-        asked = self.h.beat(
+        request = self.h.beat(
             self.group,
             self.id,
             self.epoch,
@@ -214,26 +214,26 @@ class Modern:
         )
         if lose_answer:
             self.says_all = True
-            return asked
-        self._hear(asked)
-        return asked
+            return request
+        self._hear(request)
+        return request
 
     def _revoke(self) -> None:
-        """Gives up what it must give up, before it confirms it."""
+        """Revokes partitions before it confirms their revocation."""
         if self.received is not None:
             self.owned &= self.received
 
-    def _hear(self, asked: SentRequest) -> None:
-        if not asked.ok:
-            if asked.error in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED):
+    def _hear(self, request: SentRequest) -> None:
+        if not request.ok:
+            if request.error in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED):
                 return
             self.fenced += 1
             self.forget()
             return
         self.says_all = False
         self.says_owned = False
-        self.epoch = asked.reply.member_epoch
-        answered = self.h.assigned(asked)
+        self.epoch = request.reply.member_epoch
+        answered = self.h.assigned(request)
         if answered is not None:
             self.received = {(name, partition) for name, partition in pairs(answered) if name is not None}
         if self.received is not None:
@@ -251,9 +251,9 @@ class Modern:
         self.says_all = self.says_owned = True
 
     def leave(self) -> SentRequest:
-        asked = self.h.beat(self.group, self.id, -1, instance=self.instance)
+        request = self.h.beat(self.group, self.id, -1, instance=self.instance)
         self.forget()
-        return asked
+        return request
 
     def commit_all(self) -> list[ErrorCode]:
         return self.h.commit(self.group, self.id, self.epoch, sorted(self.owned))
@@ -294,8 +294,8 @@ class Classic:
         if self.waiting is not None:
             if self.waiting.is_parked:
                 return
-            asked, self.waiting = self.waiting, None
-            self._hear(asked)
+            request, self.waiting = self.waiting, None
+            self._hear(request)
         elif self.what == "join":
             self._join()
         elif self.what == "sync":
@@ -317,44 +317,44 @@ class Classic:
                 3 if self.cooperative else 1,
             )
         )
-        asked = self.h.join(self.group, self.id, instance=self.instance, protocols={"a": metadata})
-        self._wait("join", asked)
+        request = self.h.join(self.group, self.id, instance=self.instance, protocols={"a": metadata})
+        self._wait("join", request)
 
     def _sync(self) -> None:
         assignments = self._assign() if self.leads else None
-        asked = self.h.sync(
+        request = self.h.sync(
             self.group, self.id, self.generation, assignments, protocol_name="a", instance=self.instance
         )
-        self._wait("sync", asked)
+        self._wait("sync", request)
 
-    def _wait(self, what: str, asked: SentRequest) -> None:
+    def _wait(self, what: str, request: SentRequest) -> None:
         self.what = what
-        self.waiting = asked
-        if not asked.is_parked:
+        self.waiting = request
+        if not request.is_parked:
             self.waiting = None
-            self._hear(asked)
+            self._hear(request)
 
-    def _hear(self, asked: SentRequest) -> None:
-        if asked.error is ErrorCode.MEMBER_ID_REQUIRED:
-            self.id = asked.reply.member_id
-        elif not asked.ok:
-            self._refused(asked.error)
+    def _hear(self, request: SentRequest) -> None:
+        if request.error is ErrorCode.MEMBER_ID_REQUIRED:
+            self.id = request.reply.member_id
+        elif not request.ok:
+            self._refused(request.error)
         elif self.what == "join":
-            self.id, self.generation = asked.reply.member_id, asked.reply.generation_id
-            self.leads = asked.reply.leader == self.id
-            self.members = asked.reply.members
+            self.id, self.generation = request.reply.member_id, request.reply.generation_id
+            self.leads = request.reply.leader == self.id
+            self.members = request.reply.members
             self.what = "sync"
         else:
-            answered = parse_assignment(asked.reply.assignment).partitions if asked.reply.assignment else {}
+            answered = parse_assignment(request.reply.assignment).partitions if request.reply.assignment else {}
             assigned = pairs(answered)
             lost = self.owned - assigned
             self.owned = assigned
             # A cooperative client that gave something up joins again to say so.
             self.what = "join" if self.cooperative and lost else "heartbeat"
 
-    def _heard_heartbeat(self, asked: SentRequest) -> None:
-        if not asked.ok:
-            self._refused(asked.error)
+    def _heard_heartbeat(self, request: SentRequest) -> None:
+        if not request.ok:
+            self._refused(request.error)
 
     def _refused(self, error: ErrorCode) -> None:
         if error is not ErrorCode.REBALANCE_IN_PROGRESS:
@@ -365,7 +365,7 @@ class Classic:
         self.what = "join"
 
     def _assign(self) -> dict[str, bytes]:
-        """Assigns like a cooperative leader: nobody gets what another member still owns."""
+        """Assigns like a cooperative leader: no member gets a partition that another one still owns."""
         from coordinator.protocol.subscription import Assignment, parse_subscription
 
         claims = {member.member_id: parse_subscription(member.metadata) for member in self.members}

@@ -55,7 +55,7 @@ def test_at_its_epoch_a_member_may_commit(policy):
 
 
 @pytest.mark.parametrize("policy", FENCING_POLICIES)
-def test_at_its_epoch_a_member_may_commit_what_it_lost_unless_ownership_is_required(policy):
+def test_ownership_can_be_required_for_commits_at_the_member_epoch(policy):
     assert halved(policy).commit("g", "a", 3, [("t", 2)]) == [NONE]
     h = halved(policy, consumer_fencing_require_ownership="true")
     assert h.commit("g", "a", 3, [("t", 2)]) == [STALE]
@@ -64,7 +64,7 @@ def test_at_its_epoch_a_member_may_commit_what_it_lost_unless_ownership_is_requi
 
 
 @pytest.mark.parametrize("policy", FENCING_POLICIES)
-def test_nobody_commits_with_an_epoch_from_before_it_lost_the_partition(policy):
+def test_commit_with_an_epoch_before_the_loss_of_the_partition_is_stale(policy):
     h = halved(policy)
     assert h.commit("g", "a", 2, [("t", 2)]) == [STALE]
     assert h.commit("g", "a", 2, [("t", 0), ("t", 2)]) == [STALE, STALE]
@@ -77,23 +77,23 @@ def test_an_epoch_of_the_future_is_stale(policy):
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(STRICT, STALE), (REVOCATION_EPOCH, NONE), (ASSIGNMENT_EPOCH, NONE)])
-def test_an_earlier_epoch_when_nothing_was_taken(policy, expected):
+def test_an_earlier_epoch_without_a_revocation_depends_on_the_policy(policy, expected):
     assert bumped(policy).commit("g", "a", 2, ALL) == [expected] * 4
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(STRICT, STALE), (REVOCATION_EPOCH, STALE), (ASSIGNMENT_EPOCH, NONE)])
-def test_an_earlier_epoch_of_a_kept_partition_when_another_was_taken(policy, expected):
+def test_an_earlier_epoch_of_a_kept_partition_depends_on_the_policy(policy, expected):
     assert halved(policy).commit("g", "a", 2, [("t", 0)]) == [expected]
 
 
-def test_a_policy_may_be_changed_while_the_group_lives():
+def test_the_policy_of_a_group_can_be_changed_at_any_time():
     h = bumped(STRICT)
     assert h.commit("g", "a", 2, [("t", 0)]) == [STALE]
     h.groups.settings.set("g", consumer_fencing_policy=REVOCATION_EPOCH)
     assert h.commit("g", "a", 2, [("t", 0)]) == [NONE]
 
 
-def test_a_member_whose_record_does_not_say_is_held_to_strict():
+def test_a_member_without_a_revocation_epoch_is_fenced_strictly():
     """A record written by Kafka has no RevocationEpoch: -1."""
     h = bumped(REVOCATION_EPOCH)
     record = next(
@@ -105,19 +105,19 @@ def test_a_member_whose_record_does_not_say_is_held_to_strict():
     assert h.commit("g", "a", 3, [("t", 0)]) == [NONE]
 
 
-def test_partitions_that_are_refused_anyway_do_not_count():
+def test_partitions_refused_for_another_reason_do_not_fence_the_commit():
     h = halved(ASSIGNMENT_EPOCH)
     too_much = "x" * 5_000
     assert h.commit("g", "a", 2, [("t", 2)], metadata=too_much) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
 
 
-def test_a_member_of_the_consumer_protocol_must_speak_version_9():
+def test_commit_of_a_consumer_protocol_member_requires_version_9():
     h = halved(REVOCATION_EPOCH)
     for epoch in (2, 3, 4):
         assert h.commit("g", "a", epoch, [("t", 0)], version=8) == [ErrorCode.UNSUPPORTED_VERSION]
 
 
-def test_strangers_and_simple_consumers():
+def test_commits_of_unknown_members_and_simple_consumers():
     h = halved(REVOCATION_EPOCH)
     assert h.commit("g", "nobody", 3, [("t", 0)]) == [ErrorCode.UNKNOWN_MEMBER_ID]
     assert h.commit("g", "", -1, [("t", 0)]) == [ErrorCode.UNKNOWN_MEMBER_ID]
@@ -138,14 +138,14 @@ def test_classic_members_are_refused_with_illegal_generation():
     assert h.commit("g", c.id, c.generation - 1, [("t", 0)], version=8) == [ErrorCode.ILLEGAL_GENERATION]
 
 
-def test_reading_offsets_is_strict_whatever_the_policy():
+def test_fetching_offsets_is_strict_under_every_policy():
     h = halved(ASSIGNMENT_EPOCH)
 
     def read(member_id, epoch):
-        asked = OffsetFetchRequest.OffsetFetchRequestGroup(
+        request = OffsetFetchRequest.OffsetFetchRequestGroup(
             group_id="g", member_id=member_id, member_epoch=epoch, topics=None
         )
-        return ErrorCode(fetch_group(h.groups, asked, by_id=False, require_stable=False).error_code)
+        return ErrorCode(fetch_group(h.groups, request, by_id=False, require_stable=False).error_code)
 
     assert read("a", 3) is NONE
     assert read(None, -1) is NONE
@@ -153,7 +153,7 @@ def test_reading_offsets_is_strict_whatever_the_policy():
     assert read("nobody", 3) is read(None, 3) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_id_that_comes_back_never_gets_the_epoch_in_which_it_left():
+def test_a_member_id_that_rejoins_gets_a_higher_epoch_than_it_left_with():
     h = world(REVOCATION_EPOCH)
     a, b = Modern(h, "a"), Modern(h, "b")
     settle(h, [a, b], 10)
@@ -165,7 +165,7 @@ def test_an_id_that_comes_back_never_gets_the_epoch_in_which_it_left():
         assert h.commit("g", "a", epoch, [("t", 0)]) == [STALE]
 
 
-def test_a_member_that_unsubscribes_keeps_what_it_gave_up_until_its_epoch_moves():
+def test_a_member_that_unsubscribes_owns_its_partitions_until_its_epoch_advances():
     h = world(REVOCATION_EPOCH)
     h.join_modern(member_id="a", topics=("t", "u"))
     h.beat(member_id="a", epoch=2, topics=("t",), owned={"t": [0, 1, 2, 3]})

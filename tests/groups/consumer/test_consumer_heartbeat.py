@@ -8,24 +8,28 @@ from tests.groups.consumer.consumer_world import INTERVAL_MS, SESSION_MS, Consum
 
 def test_the_first_member_gets_epoch_2_and_everything_at_once():
     h = ConsumerHarness()
-    asked = h.join_modern()
-    assert (asked.error, asked.reply.member_epoch, asked.reply.heartbeat_interval_ms) == (ErrorCode.NONE, 2, 5_000)
-    assert h.assigned(asked) == {"t": [0, 1, 2, 3]}
+    request = h.join_modern()
+    assert (request.error, request.reply.member_epoch, request.reply.heartbeat_interval_ms) == (
+        ErrorCode.NONE,
+        2,
+        5_000,
+    )
+    assert h.assigned(request) == {"t": [0, 1, 2, 3]}
     assert h.kinds() == ["5", "3", "7", "6", "8"]
 
 
 @pytest.mark.parametrize("how", [{"topics": ()}, {"topics": None, "regex": ""}])
-def test_a_first_member_that_wants_nothing_gets_epoch_1(how):
+def test_a_first_member_without_a_subscription_gets_epoch_1(how):
     h = ConsumerHarness()
-    asked = h.join_modern(**how)
-    assert (asked.reply.member_epoch, h.assigned(asked)) == (1, {})
+    request = h.join_modern(**how)
+    assert (request.reply.member_epoch, h.assigned(request)) == (1, {})
     assert h.kinds() == ["5", "8"]
 
 
 def test_a_subscription_to_a_missing_topic_still_gives_epoch_2():
     h = ConsumerHarness()
-    asked = h.join_modern(topics=("missing",))
-    assert (asked.reply.member_epoch, h.assigned(asked)) == (2, {})
+    request = h.join_modern(topics=("missing",))
+    assert (request.reply.member_epoch, h.assigned(request)) == (2, {})
 
 
 def test_emptying_a_group_raises_its_epoch_and_the_target_follows():
@@ -41,15 +45,15 @@ def test_emptying_a_group_raises_its_epoch_and_the_target_follows():
 def test_within_the_assignment_interval_a_joiner_gets_the_old_epoch_and_nothing():
     h = ConsumerHarness()
     h.join_modern(member_id="a")
-    asked = h.join_modern(member_id="b")
-    assert (asked.reply.member_epoch, h.assigned(asked)) == (2, {})
+    request = h.join_modern(member_id="b")
+    assert (request.reply.member_epoch, h.assigned(request)) == (2, {})
     assert h.consumer().state == "Assigning"
     h.advance(INTERVAL_MS)
-    asked = h.beat(member_id="a", epoch=2)
-    assert (asked.reply.member_epoch, h.assigned(asked)) == (2, {"t": [0, 1]})
+    request = h.beat(member_id="a", epoch=2)
+    assert (request.reply.member_epoch, h.assigned(request)) == (2, {"t": [0, 1]})
 
 
-def test_a_wall_clock_that_is_set_back_does_not_hold_up_the_next_assignment():
+def test_a_wall_clock_that_is_set_back_does_not_delay_the_next_assignment():
     h = ConsumerHarness(group_consumer_assignment_interval_ms=1_000)
     h.join_modern(member_id="a")
     h.now_ms -= 3_600_000
@@ -57,7 +61,7 @@ def test_a_wall_clock_that_is_set_back_does_not_hold_up_the_next_assignment():
     assert h.assigned(h.beat(member_id="a", epoch=2)) == {"t": [0, 1]}
 
 
-def test_a_partition_moves_when_it_was_given_up_and_not_before():
+def test_a_partition_moves_only_after_it_was_revoked():
     h = ConsumerHarness()
     h.join_modern(member_id="a")
     h.advance(INTERVAL_MS)
@@ -65,10 +69,10 @@ def test_a_partition_moves_when_it_was_given_up_and_not_before():
     assert h.assigned(h.beat(member_id="a", epoch=2)) == {"t": [0, 1]}
     assert h.assigned(h.beat(member_id="b", epoch=3)) is None
     assert h.beat(member_id="a", epoch=2, owned={"t": [0, 1, 2, 3]}).reply.member_epoch == 2
-    asked = h.beat(member_id="a", epoch=2, owned={"t": [0, 1]})
-    assert (asked.reply.member_epoch, asked.reply.assignment) == (3, None)
-    asked = h.beat(member_id="b", epoch=3)
-    assert (asked.reply.member_epoch, h.assigned(asked)) == (3, {"t": [2, 3]})
+    request = h.beat(member_id="a", epoch=2, owned={"t": [0, 1]})
+    assert (request.reply.member_epoch, request.reply.assignment) == (3, None)
+    request = h.beat(member_id="b", epoch=3)
+    assert (request.reply.member_epoch, h.assigned(request)) == (3, {"t": [2, 3]})
 
 
 def test_a_full_heartbeat_is_answered_with_the_assignment_again():
@@ -113,13 +117,13 @@ def test_a_lost_answer_is_repeated_to_a_member_that_owns_no_more_than_its_assign
 def test_wrong_epochs_are_fenced_in_kafkas_words():
     h = ConsumerHarness()
     h.join_modern()
-    asked = h.beat(epoch=3)
-    assert asked.error is ErrorCode.FENCED_MEMBER_EPOCH
-    assert asked.reply.error_message == (
+    request = h.beat(epoch=3)
+    assert request.error is ErrorCode.FENCED_MEMBER_EPOCH
+    assert request.reply.error_message == (
         "The consumer group member has a greater member epoch (3) than the one known by the group coordinator (2). "
         "The member must abandon all its partitions and rejoin."
     )
-    assert (asked.reply.member_id, asked.reply.member_epoch, asked.reply.heartbeat_interval_ms) == (None, 0, 0)
+    assert (request.reply.member_id, request.reply.member_epoch, request.reply.heartbeat_interval_ms) == (None, 0, 0)
     assert "smaller member epoch (1)" in h.beat(epoch=1, owned={}).reply.error_message
 
 
@@ -157,8 +161,8 @@ def test_wrong_epochs_are_fenced_in_kafkas_words():
 )
 def test_an_invalid_join_leaves_no_trace(how, error, message):
     h = ConsumerHarness()
-    asked = h.join_modern(**how)
-    assert (asked.error.name, asked.reply.error_message) == (error, message)
+    request = h.join_modern(**how)
+    assert (request.error.name, request.reply.error_message) == (error, message)
     assert h.records == []
     assert h.groups.by_id == {}
 
@@ -184,28 +188,28 @@ def test_an_invalid_join_leaves_no_trace(how, error, message):
         ({"group_id": "c", "epoch": -1}, "GROUP_ID_NOT_FOUND", "Group c is not a consumer group."),
     ],
 )
-def test_a_stranger_is_refused(how, error, message):
+def test_an_unknown_member_or_group_is_refused(how, error, message):
     h = ConsumerHarness()
     h.join_modern()
     h.stable("c", 1)
-    asked = h.beat(**({"group_id": "x"} | how))
-    assert (asked.error.name, asked.reply.error_message) == (error, message)
+    request = h.beat(**({"group_id": "x"} | how))
+    assert (request.error.name, request.reply.error_message) == (error, message)
 
 
-def test_in_version_0_the_server_makes_the_member_id():
+def test_in_version_0_the_server_creates_the_member_id():
     h = ConsumerHarness()
-    asked = h.join_modern(member_id="", version=0)
-    assert asked.ok
-    assert asked.reply.member_id in h.consumer().members
-    assert "-" not in asked.reply.member_id[:1]
+    request = h.join_modern(member_id="", version=0)
+    assert request.ok
+    assert request.reply.member_id in h.consumer().members
+    assert "-" not in request.reply.member_id[:1]
 
 
-def test_a_full_group_takes_nobody_new():
+def test_a_full_group_rejects_new_members():
     h = ConsumerHarness(group_consumer_max_size=1)
     h.join_modern(instance="i")
-    asked = h.join_modern(member_id="n")
-    assert asked.error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert asked.reply.error_message == "The consumer group has reached its maximum capacity of 1 members."
+    request = h.join_modern(member_id="n")
+    assert request.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert request.reply.error_message == "The consumer group has reached its maximum capacity of 1 members."
     assert h.beat(epoch=2, instance="i").ok
     h.beat(epoch=-2, instance="i")
     assert h.join_modern(member_id="n", instance="i").ok
@@ -220,7 +224,7 @@ def test_a_silent_member_is_removed_and_its_partitions_are_reassigned():
     assert len(b.owned) == 4
 
 
-def test_a_member_that_does_not_give_up_in_its_rebalance_timeout_is_removed():
+def test_a_member_that_does_not_revoke_within_its_rebalance_timeout_is_removed():
     h = ConsumerHarness()
     h.join_modern(member_id="a", rebalance_ms=5_000)
     h.advance(INTERVAL_MS)
@@ -231,7 +235,7 @@ def test_a_member_that_does_not_give_up_in_its_rebalance_timeout_is_removed():
     assert h.facts_named("member_expired") == [{"group_id": "g", "member_id": "a", "timeout": "rebalance"}]
 
 
-def test_topics_made_grown_and_deleted_move_the_group_at_the_next_heartbeat():
+def test_created_grown_and_deleted_topics_take_effect_at_the_next_heartbeat():
     h = ConsumerHarness({})
     assert h.join_modern(topics=("n",)).reply.member_epoch == 2
     h.advance(INTERVAL_MS)
@@ -239,8 +243,8 @@ def test_topics_made_grown_and_deleted_move_the_group_at_the_next_heartbeat():
     assert h.assigned(h.beat(epoch=2)) == {"n": [0]}
     h.advance(INTERVAL_MS)
     h.catalog.topics["n"] = 2
-    asked = h.beat(epoch=3)
-    assert (asked.reply.member_epoch, h.assigned(asked)) == (4, {"n": [0, 1]})
+    request = h.beat(epoch=3)
+    assert (request.reply.member_epoch, h.assigned(request)) == (4, {"n": [0, 1]})
     h.advance(INTERVAL_MS)
     del h.catalog.topics["n"]
     assert h.assigned(h.beat(epoch=4)) == {}
@@ -254,14 +258,14 @@ def test_a_topic_without_subscribers_does_not_raise_the_epoch():
     assert h.consumer().group_epoch == 2
 
 
-def test_a_pattern_is_matched_beside_the_heartbeat_and_again_when_topics_come():
+def test_a_pattern_is_matched_behind_the_heartbeat_and_again_for_new_topics():
     h = ConsumerHarness({"t1": 1, "x": 1})
-    asked = h.join_modern(topics=None, regex="t.*")
-    assert (asked.reply.member_epoch, h.assigned(asked)) == (1, {})
+    request = h.join_modern(topics=None, regex="t.*")
+    assert (request.reply.member_epoch, h.assigned(request)) == (1, {})
     h.advance(0)
     assert h.kinds()[-2:] == ["16", "3"]
-    asked = h.beat(epoch=1)
-    assert (asked.reply.member_epoch, h.assigned(asked)) == (2, {"t1": [0]})
+    request = h.beat(epoch=1)
+    assert (request.reply.member_epoch, h.assigned(request)) == (2, {"t1": [0]})
     h.catalog.topics["t2"] = 1
     h.beat(epoch=2)
     h.advance(INTERVAL_MS)
@@ -296,7 +300,7 @@ def test_another_preferred_assignor_raises_the_epoch_and_another_rack_does_not()
     assert h.beat(epoch=2, assignor="range").reply.member_epoch == 3
 
 
-def test_an_assignor_that_fails_fails_the_heartbeat_and_nothing_else():
+def test_a_failing_assignor_fails_only_the_heartbeat():
     h = ConsumerHarness()
 
     class Failing:
@@ -304,11 +308,11 @@ def test_an_assignor_that_fails_fails_the_heartbeat_and_nothing_else():
             raise ValueError("no")
 
     h.groups.assignors = {"mine": Failing()}
-    asked = h.join_modern()
-    assert asked.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    request = h.join_modern()
+    assert request.error is ErrorCode.UNKNOWN_SERVER_ERROR
     assert (
         "Failed to compute a new target assignment for epoch 2: assignor mine: ValueError: no"
-        in asked.reply.error_message
+        in request.reply.error_message
     )
     assert h.records == []
 
@@ -319,23 +323,23 @@ def test_an_assignor_that_fails_fails_the_heartbeat_and_nothing_else():
 def test_an_instance_id_is_taken_over_after_its_holder_left_for_a_while():
     h = ConsumerHarness()
     h.join_modern(member_id="a", instance="i")
-    asked = h.join_modern(member_id="b", instance="i")
-    assert asked.error is ErrorCode.UNRELEASED_INSTANCE_ID
-    assert asked.reply.error_message == (
+    request = h.join_modern(member_id="b", instance="i")
+    assert request.error is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert request.reply.error_message == (
         "Static member b with instance id i cannot join the group because the instance id is owned by a member."
     )
-    asked = h.beat(member_id="a", epoch=-2, instance="i")
-    assert (asked.reply.member_epoch, h.consumer().state) == (-2, "Reconciling")
-    asked = h.join_modern(member_id="b", instance="i")
-    assert (asked.reply.member_epoch, h.assigned(asked)) == (2, {"t": [0, 1, 2, 3]})
+    request = h.beat(member_id="a", epoch=-2, instance="i")
+    assert (request.reply.member_epoch, h.consumer().state) == (-2, "Reconciling")
+    request = h.join_modern(member_id="b", instance="i")
+    assert (request.reply.member_epoch, h.assigned(request)) == (2, {"t": [0, 1, 2, 3]})
     assert h.consumer().group_epoch == 2
     for epoch in (2, -1):
-        asked = h.beat(member_id="a", epoch=epoch, instance="i")
-        assert asked.error is ErrorCode.FENCED_INSTANCE_ID
-    assert asked.reply.error_message == "Static member a with instance id i was fenced by member b."
+        request = h.beat(member_id="a", epoch=epoch, instance="i")
+        assert request.error is ErrorCode.FENCED_INSTANCE_ID
+    assert request.reply.error_message == "Static member a with instance id i was fenced by member b."
     assert h.beat(member_id="b", epoch=2).ok
-    asked = h.beat(member_id="b", epoch=2, instance="other")
-    assert (asked.error.name, asked.reply.error_message) == ("UNKNOWN_MEMBER_ID", "Instance id other is unknown.")
+    request = h.beat(member_id="b", epoch=2, instance="other")
+    assert (request.error.name, request.reply.error_message) == ("UNKNOWN_MEMBER_ID", "Instance id other is unknown.")
 
 
 def test_a_member_that_stays_away_too_long_is_removed():

@@ -191,8 +191,8 @@ class ConsumerHistories(RuleBasedStateMachine):
             return
         epoch = sorted(epochs)[-back % len(epochs)]
         state, written = self.h.durable(), len(self.h.records)
-        asked = self.h.beat("g", member_id, epoch, owned={"t": [0]} if owned else None)
-        assert not asked.ok
+        request = self.h.beat("g", member_id, epoch, owned={"t": [0]} if owned else None)
+        assert not request.ok
         assert (self.h.durable(), len(self.h.records)) == (state, written)
 
     # --- the world --------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class ConsumerHistories(RuleBasedStateMachine):
         self.epoch = epoch
         self.is_empty_classic = classic is not None and classic.state.value == "Empty"
         if group is None and (classic is None or classic.generation <= 1 or self.is_empty_classic):
-            self.seen = {}  # Another group of the same name: its epochs start anew.
+            self.seen = {}  # Another group of the same name: its epochs start again.
 
     @rule()
     def commits_are_fenced(self):

@@ -8,7 +8,8 @@ import pytest
 
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
-from coordinator.groups.consumer.subscription import metadata_hash, topic_hash
+from coordinator.groups.consumer.subscription import metadata_hash
+from coordinator.groups.epochs.metadata_hash import topic_hash
 from tests.groups.consumer.consumer_world import ConsumerHarness
 from tests.support.catalog import Catalog
 

@@ -120,9 +120,9 @@ def test_what_cannot_be_upgraded_stays_as_it_is(how, config, why):
     h = ConsumerHarness(**config)
     h.stable("g", 1, **how)
     before = h.durable()
-    asked = h.join_modern()
-    assert asked.error is ErrorCode.GROUP_ID_NOT_FOUND
-    assert asked.reply.error_message == f"Cannot upgrade classic group g to consumer group because {why}."
+    request = h.join_modern()
+    assert request.error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert request.reply.error_message == f"Cannot upgrade classic group g to consumer group because {why}."
     assert h.durable() == before
     assert h.group().state.value == "Stable"
 
@@ -141,18 +141,18 @@ def test_a_classic_member_of_a_consumer_group():
     h = ConsumerHarness()
     modern = Modern(h, "m")
     settle(h, [modern], 4)
-    asked = h.join(protocols={"a": subscription()}, version=9)
-    assert asked.error is ErrorCode.MEMBER_ID_REQUIRED
-    member_id = asked.reply.member_id
+    request = h.join(protocols={"a": subscription()}, version=9)
+    assert request.error is ErrorCode.MEMBER_ID_REQUIRED
+    member_id = request.reply.member_id
     assert "client" not in member_id
-    asked = h.join(member_id=member_id, protocols={"a": subscription(version=1)}, version=9)
-    reply = asked.reply
+    request = h.join(member_id=member_id, protocols={"a": subscription(version=1)}, version=9)
+    reply = request.reply
     assert (reply.generation_id, reply.protocol_type, reply.protocol_name) == (3, "consumer", "a")
     assert (reply.leader, reply.members, reply.member_id) == ("", [], member_id)
     assert h.sync("g", member_id, 2, protocol_name="a").error is ErrorCode.ILLEGAL_GENERATION
     assert h.sync("g", member_id, 3, protocol_name="b").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    asked = h.sync("g", member_id, 3, protocol_name="a")
-    assert asked.reply.assignment == b"\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff"
+    request = h.sync("g", member_id, 3, protocol_name="a")
+    assert request.reply.assignment == b"\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff"
     assert h.heartbeat("g", member_id, 3).ok
     assert h.heartbeat("g", member_id, 4).error is ErrorCode.ILLEGAL_GENERATION
     assert h.heartbeat("g", "m", 2).error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -186,8 +186,8 @@ def test_a_removed_classic_member_that_still_owns_partitions_is_refused():
     h = ConsumerHarness()
     h.join_modern()
     metadata = subscription(owned={"t": [0]}, generation=2)
-    asked = h.join(member_id="was-here-once", protocols={"a": metadata})
-    assert asked.error is ErrorCode.UNKNOWN_MEMBER_ID
+    request = h.join(member_id="was-here-once", protocols={"a": metadata})
+    assert request.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_join_to_an_empty_consumer_group_makes_a_classic_one_of_generation_1():
@@ -225,10 +225,10 @@ def test_a_static_member_that_returns_to_the_classic_protocol_takes_the_group_al
     modern = Modern(h, "m", instance="i")
     settle(h, [modern], 4)
     h.beat(epoch=-2, instance="i")
-    asked = h.join(instance="i", protocols={"a": subscription()}, version=9)
-    assert asked.ok
+    request = h.join(instance="i", protocols={"a": subscription()}, version=9)
+    assert request.ok
     assert h.group().state.value == "Stable"
-    assert h.sync("g", asked.reply.member_id, asked.reply.generation_id, protocol_name="a").ok
+    assert h.sync("g", request.reply.member_id, request.reply.generation_id, protocol_name="a").ok
     assert_sound(h)
 
 

@@ -55,7 +55,7 @@ def test_a_marker_ends_its_own_producers_transaction_in_all_groups_and_no_other(
     assert coordinator.fetch("h", [P0], stable=True) == {P0: 2}
 
 
-def test_a_marker_for_nothing_and_a_marker_twice_do_no_harm(coordinator):
+def test_a_marker_without_an_open_transaction_has_no_effect(coordinator):
     coordinator.end("g", commits=True, producer=Producer(99, 3))
     coordinator.stage("g", {P0: 1})
     coordinator.end("g", commits=True)
@@ -105,7 +105,7 @@ def test_the_group_is_checked_before_the_producer(coordinator):
     assert coordinator.stage("g", {P0: 2}, producer=Producer(7, 2), **stranger) == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
 
 
-def test_a_transaction_that_ends_while_it_is_verified_begins_no_other(coordinator):
+def test_a_commit_whose_transaction_ends_during_verification_is_refused(coordinator):
     """The first protocol: the epoch stays the same, so only the order of events distinguishes the two."""
     coordinator.verification.holding = True
     late = coordinator.begin("TxnOffsetCommit", 4, **coordinator.txn_request("g", {P0: 1}))
@@ -116,7 +116,7 @@ def test_a_transaction_that_ends_while_it_is_verified_begins_no_other(coordinato
     assert coordinator.state.offsets.pending.by_producer == {}
 
 
-def test_the_marker_of_the_transaction_before_may_come_while_the_next_one_is_added(coordinator):
+def test_the_marker_of_the_previous_transaction_may_arrive_during_verification(coordinator):
     """The second protocol: the addition waited for that end, and the epochs distinguish the two."""
     coordinator.stage("g", {P0: 1})
     coordinator.verification.holding = True
@@ -129,7 +129,7 @@ def test_the_marker_of_the_transaction_before_may_come_while_the_next_one_is_add
     assert coordinator.fetch("g", [P0, P1], stable=True) == {P0: 1, P1: UNSTABLE}
 
 
-def test_a_marker_of_the_past_does_not_end_the_present_transaction(coordinator):
+def test_a_marker_of_an_earlier_transaction_does_not_end_the_current_one(coordinator):
     coordinator.end("g", commits=True, producer=Producer(7, 1), transaction_version=2)
     coordinator.stage("g", {P0: 1}, producer=Producer(7, 1))
     for marker in (
@@ -142,7 +142,7 @@ def test_a_marker_of_the_past_does_not_end_the_present_transaction(coordinator):
     assert coordinator.fetch("g", [P0], stable=True) == {P0: UNSTABLE}
 
 
-def test_a_coordinator_that_was_replaced_ends_nothing(coordinator):
+def test_a_marker_of_a_fenced_transaction_coordinator_is_refused(coordinator):
     coordinator.end("g", commits=True, coordinator_epoch=4)
     coordinator.stage("g", {P0: 1})
     with pytest.raises(KafkaError) as refused:
@@ -158,7 +158,7 @@ def test_a_coordinator_that_was_replaced_ends_nothing(coordinator):
 @pytest.mark.parametrize(
     ("version", "adds", "abortable"), [(0, False, False), (3, False, False), (4, False, True), (5, True, True)]
 )
-def test_the_transaction_is_asked_about_the_groups_partition(version, adds, abortable):
+def test_the_transaction_is_verified_for_the_groups_partition(version, adds, abortable):
     coordinator = OffsetCoordinator(shards=5)
     coordinator.topics.add("topic", 4)
     coordinator.stage("g", {P0: 1}, version)
@@ -188,7 +188,7 @@ def test_refusals_of_the_transaction_become_errors_that_clients_know(coordinator
     assert coordinator.log == []
 
 
-def test_neither_group_nor_transaction_is_asked_about_unknown_topics(coordinator):
+def test_unknown_topics_are_refused_before_group_and_transaction_are_checked(coordinator):
     assert coordinator.stage("", {("nowhere", 0): 1}) == {("nowhere", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert coordinator.verification.asked == []
     assert coordinator.stage("", {P0: 1}) == {P0: ErrorCode.INVALID_GROUP_ID}
@@ -214,7 +214,7 @@ def test_neither_group_nor_transaction_is_asked_about_unknown_topics(coordinator
         (NOBODY, OK),
     ],
 )
-def test_a_classic_group_fences_by_member_and_generation_whatever_its_state(coordinator, state, who, expected):
+def test_a_classic_group_fences_by_member_and_generation_in_every_state(coordinator, state, who, expected):
     live_group(coordinator, "g", state)
     for version in (3, 5):
         assert coordinator.stage("g", {P0: 1}, version, **who) == {P0: expected}
@@ -240,10 +240,10 @@ def test_a_setting_refuses_commits_that_name_no_member(has_members):
     assert coordinator.state.counters.fenced == {NAMES_NO_MEMBER: 2}
 
 
-# --- what is left to pending offsets -----------------------------------------------------------------------------------
+# --- expiration of producers ------------------------------------------------------------------------------------------
 
 
-def test_a_producer_is_forgotten_a_day_after_its_last_transaction(coordinator):
+def test_a_producer_expires_a_day_after_its_last_transaction(coordinator):
     coordinator.stage("g", {P0: 1}, producer=Producer(7, 3))
     coordinator.stage("g", {P1: 1}, producer=Producer(8, 3))
     coordinator.end("g", commits=True, producer=Producer(8, 3))

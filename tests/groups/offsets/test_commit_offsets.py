@@ -38,21 +38,21 @@ def commit_one(coordinator, group_id="g", version=8, **who):
 # --- simple consumers -------------------------------------------------------------------------------------------------
 
 
-def test_anybody_without_a_generation_may_commit_to_an_unknown_group(coordinator):
+def test_a_commit_without_a_generation_creates_a_simple_group(coordinator):
     assert commit_one(coordinator) == OK
     assert commit_one(coordinator, "h", member_id="m") == OK
     group = coordinator.state.by_id["g"]
     assert (group.state, group.protocol_type, group.stored) == (State.EMPTY, None, None)
 
 
-def test_a_simple_group_takes_further_commits_but_knows_no_members(coordinator):
+def test_a_simple_group_accepts_simple_commits_and_refuses_members(coordinator):
     commit_one(coordinator)
     assert coordinator.commit("g", {P0: 8}) == {P0: OK}
     assert commit_one(coordinator, member_id="m", generation=5) == ErrorCode.UNKNOWN_MEMBER_ID
     assert coordinator.fetch("g") == {P0: 8}
 
 
-def test_the_empty_group_id_is_a_group_like_any_other(coordinator):
+def test_the_empty_group_id_is_valid(coordinator):
     assert commit_one(coordinator, "") == OK
     assert coordinator.fetch("") == {P0: 7}
     assert coordinator.delete_groups("") == [("", OK)]
@@ -68,7 +68,7 @@ def test_a_generation_of_an_unknown_group_is_refused(coordinator, version, code,
     assert coordinator.log == []
 
 
-def test_an_empty_group_takes_commits_without_a_generation_even_under_an_instance_id(coordinator):
+def test_an_empty_group_accepts_commits_without_a_generation_despite_an_instance_id(coordinator):
     emptied_group(coordinator, "g")
     assert commit_one(coordinator, group_instance_id="anything") == OK
     assert commit_one(coordinator, member_id="m", generation=1) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -85,7 +85,7 @@ def test_an_empty_group_takes_commits_without_a_generation_even_under_an_instanc
         (State.STABLE, OK),
     ],
 )
-def test_each_state_answers_its_own_members(coordinator, state, code):
+def test_each_state_returns_its_error_code_to_members(coordinator, state, code):
     live_group(coordinator, "g", state)
     assert commit_one(coordinator, member_id=MEMBER, generation=GENERATION) == code
 
@@ -131,7 +131,7 @@ def test_a_members_commit_keeps_its_session(coordinator, state):
 # --- topics -----------------------------------------------------------------------------------------------------------
 
 
-def test_partitions_that_do_not_exist_lead_the_answer(coordinator):
+def test_unknown_partitions_are_first_in_the_response(coordinator):
     coordinator.topics.add("other", 1)
     answer = coordinator.commit(
         "g", {P0: 1, ("topic", 99): 1, ("nowhere", 0): 1, P1: 1, ("other", 0): 1, ("topic", -1): 1}
@@ -154,20 +154,20 @@ def test_topics_are_checked_before_the_group(coordinator):
     assert answer == {("nowhere", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_an_error_of_the_group_fills_the_partitions_that_exist(coordinator):
+def test_an_error_of_the_group_is_returned_for_the_existing_partitions(coordinator):
     live_group(coordinator, "g")
     answer = coordinator.commit("g", {P0: 1, ("topic", 99): 1}, member_id="nobody", generation=99)
     assert answer == {("topic", 99): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, P0: ErrorCode.UNKNOWN_MEMBER_ID}
 
 
-def test_a_shard_that_refuses_fills_the_partitions_that_exist(coordinator):
+def test_an_error_of_the_shard_is_returned_for_the_existing_partitions(coordinator):
     coordinator.refusing = ErrorCode.NOT_COORDINATOR
     assert coordinator.commit("g", {P0: 1}) == {P0: ErrorCode.NOT_COORDINATOR}
     answer = coordinator.commit("g", {P0: 1, ("topic", 99): 1})
     assert answer == {("topic", 99): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, P0: ErrorCode.NOT_COORDINATOR}
 
 
-def test_a_request_without_topics_is_answered_without_asking_the_group(coordinator):
+def test_a_request_without_topics_succeeds_without_a_check_of_the_group(coordinator):
     assert coordinator.ask("OffsetCommit", 8, group_id="g", generation_id_or_member_epoch=9, topics=[]).topics == []
 
 
@@ -203,7 +203,7 @@ def test_v10_names_topics_by_id(coordinator):
     assert coordinator.fetch("g") == {P0: 3}
 
 
-def test_v10_says_so_when_only_the_partition_is_unknown(coordinator):
+def test_v10_distinguishes_unknown_partitions_from_unknown_topics(coordinator):
     known = coordinator.topics.topic_id("topic")
     answer = coordinator.ask(
         "OffsetCommit", 10, group_id="g", topics=[Topic(topic_id=known, partitions=[Partition(9, 3), Partition(1, 3)])]
@@ -254,12 +254,12 @@ def test_the_leader_epoch_is_kept(coordinator):
     assert answer.topics[0].partitions[0].committed_leader_epoch == 42
 
 
-def test_negative_offsets_are_offsets(coordinator):
+def test_negative_offsets_are_accepted(coordinator):
     assert coordinator.commit("g", {P0: -1, P1: -5}) == {P0: OK, P1: OK}
     assert coordinator.fetch("g") == {P0: -1, P1: -5}
 
 
-def test_no_metadata_comes_back_as_empty(coordinator):
+def test_null_metadata_is_stored_as_empty(coordinator):
     coordinator.commit("g", {P0: 1}, metadata=None)
     assert coordinator.state.offsets.get("g", "topic", 0).metadata == ""
 
@@ -282,7 +282,7 @@ def test_metadata_is_measured_in_utf16_units(coordinator, metadata, accepted):
     assert coordinator.fetch("g") == ({P0: 1} if accepted else {})
 
 
-def test_too_much_metadata_fails_its_partition_only(coordinator):
+def test_too_long_metadata_fails_only_its_partition(coordinator):
     large, small = Partition(0, 1, -1, "a" * 4097), Partition(1, 1, -1, "a")
     answer = coordinator.ask("OffsetCommit", 8, group_id="g", topics=[Topic("topic", partitions=[large, small])])
     codes = [each.error_code for each in answer.topics[0].partitions]

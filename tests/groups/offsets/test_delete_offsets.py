@@ -39,7 +39,7 @@ def test_the_empty_group_id_is_invalid_here(coordinator):
     assert coordinator.delete_offsets("", [P0]).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_a_partition_without_an_offset_is_answered_like_one_that_had_one(coordinator):
+def test_deleting_a_missing_offset_returns_no_error(coordinator):
     coordinator.commit("g", {P0: 1, OTHER: 2})
     answer = coordinator.delete_offsets("g", [("topic", 50), P0, P1, P0])
     assert answer.error_code == OK
@@ -60,14 +60,14 @@ def test_a_live_group_protects_the_topics_it_subscribes_to(coordinator):
     assert coordinator.fetch("g") == {P0: 1}
 
 
-def test_a_subscription_nobody_can_read_protects_everything(coordinator):
+def test_an_unreadable_subscription_protects_every_topic(coordinator):
     live_group(coordinator, "g", topics=None)
     coordinator.commit("g", {OTHER: 2}, member_id="member", generation=5)
     assert codes(coordinator.delete_offsets("g", [OTHER])) == {OTHER: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
 
 
 @pytest.mark.parametrize("state", [State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE])
-def test_a_live_group_of_another_type_refuses(coordinator, state):
+def test_a_live_group_of_another_protocol_type_returns_non_empty_group(coordinator, state):
     live_group(coordinator, "g", state, protocol_type="connect")
     assert coordinator.delete_offsets("g", [P0]).error_code == ErrorCode.NON_EMPTY_GROUP
 
@@ -113,7 +113,7 @@ def test_each_group_gets_its_own_result(coordinator, version):
     assert coordinator.state.offsets.count == 0
 
 
-def test_no_error_of_a_group_comes_with_a_message(coordinator):
+def test_the_errors_of_delete_groups_have_no_message(coordinator):
     answer = coordinator.ask("DeleteGroups", 3, groups_names=["nobody"])
     assert answer.results[0].error_message is None
 

@@ -50,7 +50,7 @@ def test_committing_again_restarts_the_retention(coordinator):
 
 
 @pytest.mark.parametrize("protocol_type", ["consumer", "connect"])
-def test_an_empty_groups_offsets_count_from_the_moment_it_became_empty(coordinator, protocol_type):
+def test_the_retention_of_an_empty_group_starts_when_it_becomes_empty(coordinator, protocol_type):
     group = live_group(coordinator, "g", protocol_type=protocol_type, topics=("topic",))
     coordinator.commit("g", {P0: 1}, member_id=MEMBER, generation=GENERATION)
     coordinator.pass_time(RETENTION_MS)
@@ -71,7 +71,8 @@ def test_a_restart_does_not_prolong_the_retention_of_an_empty_group(coordinator)
     assert coordinator.state.by_id == {}
 
 
-def test_an_empty_group_of_an_old_kafka_counts_from_the_commit(coordinator):
+def test_without_a_state_timestamp_the_retention_starts_at_the_commit(coordinator):
+    """Group records that an old Kafka wrote in version 0 or 1 have no state timestamp."""
     emptied_group(coordinator, "g").state_timestamp_ms = None
     coordinator.pass_time(1)
     coordinator.commit("g", {P0: 1})
@@ -81,7 +82,7 @@ def test_an_empty_group_of_an_old_kafka_counts_from_the_commit(coordinator):
     assert coordinator.fetch("g") == {}
 
 
-def test_a_stable_consumer_group_keeps_what_it_subscribes_to_and_loses_the_rest(coordinator):
+def test_in_a_stable_consumer_group_only_unsubscribed_topics_expire(coordinator):
     live_group(coordinator, "g", topics=("topic",))
     coordinator.commit("g", {P0: 1, OTHER: 2}, member_id=MEMBER, generation=GENERATION)
     coordinator.pass_time(3 * RETENTION_MS)

@@ -23,7 +23,7 @@ def coordinator() -> OffsetCoordinator:
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_named_partitions_without_an_offset_answer_minus_one_and_no_error(coordinator, version):
+def test_partitions_without_an_offset_return_minus_one_and_no_error(coordinator, version):
     answer = coordinator.ask(
         "OffsetFetch", version, group_id="g", topics=[Topic("topic", [1, 2, 99]), Topic("nowhere", [0])]
     )
@@ -72,7 +72,7 @@ def test_a_group_requested_twice_is_answered_twice(coordinator):
     assert [len(group.topics) for group in answer.groups] == [1, 0]
 
 
-def test_a_batch_of_nothing_is_answered_with_nothing(coordinator):
+def test_an_empty_batch_returns_no_groups(coordinator):
     assert coordinator.ask("OffsetFetch", 8, groups=[]).groups == []
 
 
@@ -100,7 +100,7 @@ def test_v10_cannot_list_a_deleted_topic(coordinator):
     assert [topic.name for topic in by_name.topics] == ["other", "topic"]
 
 
-def test_an_offset_of_an_earlier_topic_of_the_name_is_not_this_topics(coordinator):
+def test_an_offset_of_a_deleted_topic_is_not_returned_for_its_namesake(coordinator):
     new_id = coordinator.topics.add("topic", 4, topic_id=(77).to_bytes(16, "big"))
     asked = [Group("g", topics=[Topics(topic_id=new_id, partition_indexes=[0])])]
     (group,) = coordinator.ask("OffsetFetch", 10, groups=asked).groups

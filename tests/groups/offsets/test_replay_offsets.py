@@ -35,14 +35,14 @@ def loaded(*records: Record) -> GroupMachine:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_an_offset_may_come_before_or_after_its_groups_record(order):
+def test_an_offset_may_be_replayed_before_or_after_its_groups_record(order):
     records = [committed(), new_group_metadata("g", 5)]
     groups = loaded(*(records[each] for each in order))
     assert groups.offsets.get("g", "topic", 0).offset == 7
     assert groups.by_id["g"].stored is not None
 
 
-def test_an_offset_of_an_unknown_group_makes_a_simple_one():
+def test_an_offset_of_an_unknown_group_creates_a_simple_group():
     group = loaded(committed()).by_id["g"]
     assert (group.state, group.protocol_type, group.stored) == (State.EMPTY, None, None)
 
@@ -70,7 +70,7 @@ def test_a_group_with_a_record_does_not_end_with_its_last_offset():
     assert "g" in groups.by_id
 
 
-def test_offsets_are_counted_as_they_come_and_go():
+def test_the_number_of_offsets_is_kept_up_to_date():
     groups = loaded(committed(), committed(offset=8), committed(partition=1), committed("h"))
     assert groups.offsets.count == 3
     groups.replay(offset_commit_tombstone("g", "topic", 0))

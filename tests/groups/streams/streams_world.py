@@ -1,9 +1,9 @@
-"""Streams groups in miniature: a shard (groups/harness.py), and members that behave like those of Kafka Streams.
+"""A minimal world of streams groups: a shard (groups/harness.py), and members that behave like those of Kafka Streams.
 
-`Thread` is one of an application's threads: it sends its topology when it joins, works on what it was assigned, stops
-working before it says so, says what it has only when that changed, and starts anew when it is fenced. Threads of one process
-share a process id. What each works on is in `active` and `copies`: no two threads that the coordinator counts as members may
-process the same task, and no two of one process may have the same task at all.
+`Thread` is one thread of an application: it sends its topology when it joins, processes its assigned tasks, stops a task before
+it reports the revocation, reports its tasks only after a change, and joins again when it is fenced. Threads of one process
+share a process id. The tasks of a thread are in `active` and `copies`: no two threads that the coordinator counts as members
+may process the same task, and no two threads of one process may have the same task in any role.
 """
 
 from typing import Any
@@ -136,17 +136,17 @@ def tasks_in(tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None) -> _Task
     return None if tasks is None else {each.subtopology_id: each.partitions for each in tasks}
 
 
-def active(asked: SentRequest) -> _Tasks | None:
+def active(request: SentRequest) -> _Tasks | None:
     """The active tasks in an answer; None if it has none."""
-    return tasks_in(asked.reply.active_tasks)
+    return tasks_in(request.reply.active_tasks)
 
 
-def standby(asked: SentRequest) -> _Tasks | None:
-    return tasks_in(asked.reply.standby_tasks)
+def standby(request: SentRequest) -> _Tasks | None:
+    return tasks_in(request.reply.standby_tasks)
 
 
-def statuses(asked: SentRequest) -> list[int]:
-    return [each.status_code for each in asked.reply.status]
+def statuses(request: SentRequest) -> list[int]:
+    return [each.status_code for each in request.reply.status]
 
 
 def pairs(tasks: Any) -> set[tuple[str, int]]:
@@ -204,7 +204,7 @@ class Thread:
             self.received = None
         full = self.says_all or self.epoch == 0
         says = full or self.says_tasks
-        asked = self.h.beat(
+        request = self.h.beat(
             self.id,
             self.epoch,
             sent=self.sent if self.epoch == 0 else None,
@@ -219,31 +219,31 @@ class Thread:
         if lose_answer:
             self.says_all = True
         else:
-            self._hear(asked)
-        return asked
+            self._hear(request)
+        return request
 
-    def _hear(self, asked: SentRequest) -> None:
-        if not asked.ok:
-            if asked.error not in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED):
+    def _hear(self, request: SentRequest) -> None:
+        if not request.ok:
+            if request.error not in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED):
                 self.fenced += 1
                 self.forget()
             return
         self.says_all = self.says_tasks = False
-        self.epoch = asked.reply.member_epoch
-        if asked.reply.active_tasks is not None:
+        self.epoch = request.reply.member_epoch
+        if request.reply.active_tasks is not None:
             self.received = [
-                pairs(each) for each in (active(asked), standby(asked), tasks_in(asked.reply.warmup_tasks))
+                pairs(each) for each in (active(request), standby(request), tasks_in(request.reply.warmup_tasks))
             ]
-            # What it must stop it stops now; what it gets it has when it says so.
+            # It stops revoked tasks now, and reports new ones with its next heartbeat.
             self.active &= self.received[0]
             self.standby &= self.received[1]
             self.warmup &= self.received[2]
             self.says_tasks = True
 
     def leave(self, epoch: int = -1) -> SentRequest:
-        asked = self.h.beat(self.id, epoch, instance=self.instance)
+        request = self.h.beat(self.id, epoch, instance=self.instance)
         self.forget()
-        return asked
+        return request
 
 
 def settle(h: StreamsHarness, threads: Any, rounds: int = 20, step_ms: int = 600) -> None:

@@ -40,8 +40,8 @@ class Harness(StreamsHarness):
         return NONE
 
     def fetch(self, member_id, epoch):
-        asked = OffsetFetchRequest.OffsetFetchRequestGroup("g", member_id, epoch, None)
-        return fetch_group(self.groups, asked, by_id=False, require_stable=False).error_code
+        request = OffsetFetchRequest.OffsetFetchRequestGroup("g", member_id, epoch, None)
+        return fetch_group(self.groups, request, by_id=False, require_stable=False).error_code
 
 
 def halved(sent=PLAIN, **settings):
@@ -63,18 +63,18 @@ def test_at_its_epoch_a_member_may_commit_anything():
     assert h.commit("g", "a", 3, [*kept, *lost]) == [NONE] * 4
 
 
-def test_at_an_earlier_epoch_a_member_may_commit_what_it_has_had_since_then():
+def test_at_an_earlier_epoch_a_member_may_commit_partitions_owned_since_then():
     h, kept, _ = halved()
     assert h.commit("g", "a", 2, kept) == [NONE, NONE]
 
 
-def test_what_it_lost_fails_the_whole_request():
+def test_a_lost_partition_fails_the_whole_commit():
     h, kept, lost = halved()
     assert h.commit("g", "a", 2, [kept[0], lost[0]]) == [STALE, STALE]
     assert h.groups.counters.fenced == {NOT_OWNED_THEN: 1}
 
 
-def test_what_it_got_later_is_refused_at_an_earlier_epoch():
+def test_a_partition_assigned_later_is_refused_at_an_earlier_epoch():
     h, _, lost = halved()
     assert h.commit("g", "b", 2, lost[:1]) == [STALE]
 
@@ -92,7 +92,7 @@ def test_ownership_can_be_required_at_the_members_epoch_too():
     assert h.groups.counters.fenced == {NOT_OWNED: 1}
 
 
-def test_nobody_owns_a_topic_that_is_not_in_the_topology():
+def test_a_topic_outside_the_topology_has_no_owner():
     h, _, _ = halved()
     assert h.commit("g", "a", 2, [("u", 0)]) == [STALE]
     assert h.commit("g", "a", 3, [("u", 0)]) == [NONE]
@@ -120,7 +120,7 @@ def test_a_commit_with_a_wrong_member_or_epoch_is_refused(member_id, epoch, vers
     assert h.commit("g", member_id, epoch, kept[:1], version=version) == [error]
 
 
-def test_anybody_may_commit_to_a_group_without_members():
+def test_a_simple_consumer_may_commit_to_a_group_without_members():
     h, kept, _ = halved()
     h.beat("a", -1)
     h.beat("b", -1)

@@ -44,13 +44,13 @@ def created(found):
     return {topic.name: topic.partitions for topic in found.internal_topics_to_create}
 
 
-def test_a_subtopology_has_as_many_tasks_as_its_largest_topic_has_partitions():
+def test_the_largest_topic_decides_the_number_of_tasks_of_a_subtopology():
     found = configured(topics_of(a=3, b=5), part("a", "b"))
     assert found.is_ready
     assert found.subtopologies["0"].number_of_tasks == 5
 
 
-def test_a_repartition_topic_is_as_large_as_what_its_writer_reads():
+def test_a_repartition_topic_has_as_many_partitions_as_its_writer_has_tasks():
     reader = part(repartition=internal("r"), changelogs=["c"])
     found = configured(topics_of(a=3, b=5), part("a", "b", sinks=["r"]), reader)
     assert created(found) == {"c": 5, "r": 5}
@@ -68,25 +68,25 @@ def test_partition_counts_pass_through_chains_of_repartition_topics_in_any_order
     assert created(configured(topics_of(a=4), *chain)) == {"c": 4, "r1": 4, "r2": 4, "r3": 4}
 
 
-def test_a_number_that_the_application_gave_stands():
+def test_a_partition_count_set_by_the_application_is_used():
     found = configured(topics_of(a=3), part("a", sinks=["r"]), part(repartition=internal("r", partitions=7)))
     assert created(found) == {"r": 7}
     assert found.subtopologies["1"].number_of_tasks == 7
 
 
-def test_a_repartition_topic_takes_the_number_of_the_topic_that_it_is_joined_with():
+def test_a_repartition_topic_gets_the_partition_count_of_its_copartitioned_topic():
     joined = part("b", repartition=internal("r"), changelogs=["c"], together=[["b", "r"]])
     found = configured(topics_of(a=3, b=5), part("a", sinks=["r"]), joined)
     assert created(found) == {"c": 5, "r": 5}
 
 
-def test_repartition_topics_that_are_joined_take_the_largest_number():
+def test_copartitioned_repartition_topics_get_the_largest_partition_count():
     joined = part(repartition=internal("r", "s"), together=[["r", "s"]])
     found = configured(topics_of(a=3, b=5), part("a", sinks=["r"]), part("b", sinks=["s"]), joined)
     assert created(found) == {"r": 5, "s": 5}
 
 
-def test_a_given_number_decides_for_those_joined_with_it():
+def test_a_partition_count_set_by_the_application_holds_for_its_copartition_group():
     joined = part(repartition=(*internal("r"), *internal("s", partitions=2)), together=[["r", "s"]])
     found = configured(topics_of(a=3, b=5), part("a", sinks=["r"]), part("b", sinks=["s"]), joined)
     assert created(found) == {"r": 2, "s": 2}

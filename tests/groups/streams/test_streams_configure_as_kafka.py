@@ -88,13 +88,13 @@ def test_kafkas_own_classes_find_the_same_topics_and_tasks() -> None:
     random = Random(1071)
     cases = [made_up(random) for _ in range(TOPOLOGIES)]
     encode = Codec.of().encoder("StreamsGroupTopologyValue", 0)
-    asked = "".join(
+    questions = "".join(
         f"{encode(topology.to_record()).hex()} {','.join(f'{name}={count}' for name, count in topics.items())}\n"
         for topology, topics in cases
     )
     classpath = compile_java(Path(__file__).parent / "java" / "ConfigureTopics.java", kafka_classpath(ARTIFACTS))
     done = subprocess.run(
-        java(classpath, "ConfigureTopics"), input=asked, capture_output=True, text=True, check=True, timeout=120
+        java(classpath, "ConfigureTopics"), input=questions, capture_output=True, text=True, check=True, timeout=120
     )
     answers = done.stdout.splitlines()
     assert len(answers) == TOPOLOGIES

@@ -94,7 +94,7 @@ def test_a_group_is_described_with_its_topology_as_the_topics_allow_it(groups):
 
 
 @pytest.mark.parametrize("topics", [None, {"t": 4}])
-def test_without_its_topics_the_topology_is_described_as_it_was_sent(groups, topics):
+def test_without_its_topics_the_topology_is_described_as_the_client_sent_it(groups, topics):
     group = groups.by_id["g"]
     group.soft.configured = None if topics is None else configure(TOPOLOGY, Catalog(topics))
     first, second = described(groups).topology.subtopologies
@@ -102,7 +102,7 @@ def test_without_its_topics_the_topology_is_described_as_it_was_sent(groups, top
     assert second.repartition_source_topics[0].partitions == 0
 
 
-def test_a_member_is_described_with_what_it_holds_and_not_with_what_it_must_give_up(groups):
+def test_a_member_is_described_without_the_tasks_that_it_must_revoke(groups):
     a, b = described(groups).members
     assert (a.member_id, a.member_epoch, a.instance_id, a.rack_id) == ("a", 6, "i", "r")
     assert (a.client_id, a.client_host, a.topology_epoch, a.process_id) == ("c", "/h", 3, "p")
@@ -119,8 +119,8 @@ def test_a_member_is_described_with_what_it_holds_and_not_with_what_it_must_give
 
 def test_a_description_of_the_topology_is_not_stored_here(groups):
     assert described(groups).topology_description_status == 0
-    asked = described(groups, wants_description=True)
-    assert (asked.topology_description_status, asked.topology_description) == (1, None)
+    request = described(groups, wants_description=True)
+    assert (request.topology_description_status, request.topology_description) == (1, None)
 
 
 def test_each_kind_of_group_is_described_by_its_own_request(groups):
@@ -157,7 +157,7 @@ def test_a_group_that_is_not_ready_is_found_by_either_spelling_of_that_state(gro
     assert [group.group_state for group in list_groups(groups, [name], [])] == ["NotReady"]
 
 
-def test_people_see_who_waits_for_whom_and_what_must_be_given_up(groups):
+def test_the_details_show_waiting_members_and_pending_revocations(groups):
     view = json.loads(json.dumps(details(groups, groups.by_id["g"])))
     a, b = view["members"]
     assert (view["kind"], view["state"], view["waiting_for"]) == ("streams", "Reconciling", ["a", "b"])
@@ -167,14 +167,14 @@ def test_people_see_who_waits_for_whom_and_what_must_be_given_up(groups):
     assert (b["state"], b["waits_for"]) == ("UNRELEASED_TASKS", ["a"])
 
 
-def test_people_see_what_is_wrong_with_the_topics(groups):
+def test_the_details_show_the_problem_with_the_topics(groups):
     groups.by_id["g"].soft.configured = configure(TOPOLOGY, Catalog({"u": 2}))
     view = details(groups, groups.by_id["g"])
     assert view["topics_problem"] == {"code": "MISSING_SOURCE_TOPICS", "detail": "Source topics t are missing."}
     assert view["subtopologies"]["0"]["number_of_tasks"] is None
 
 
-def test_a_group_with_members_is_not_deleted_and_one_without_goes_with_its_offsets(groups):
+def test_only_a_group_without_members_is_deleted_and_its_offsets_with_it(groups):
     groups.replay(committed("t"))
     assert delete_groups(groups, ["g"], NOBODY, 0).reply.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     for member_id in ("a", "b"):

@@ -34,8 +34,8 @@ def h():
 
 
 def test_the_first_member_gets_every_task_at_once_without_an_initial_delay(h):
-    asked = h.arrive()
-    assert (asked.reply.member_epoch, active(asked), standby(asked)) == (2, ALL_OF_T, {})
+    request = h.arrive()
+    assert (request.reply.member_epoch, active(request), standby(request)) == (2, ALL_OF_T, {})
 
 
 def test_an_answer_has_the_intervals_and_the_recovery_lag(h):
@@ -54,12 +54,12 @@ def test_the_records_of_a_first_join_are_in_kafkas_order(h):
 
 def test_with_an_initial_delay_members_join_at_epoch_1_with_a_status_and_no_tasks():
     h = StreamsHarness(group_streams_initial_rebalance_delay_ms=DELAY_MS)
-    asked = h.arrive()
-    assert (asked.reply.member_epoch, active(asked), statuses(asked)) == (1, {}, [StatusCode.ASSIGNMENT_DELAYED])
+    request = h.arrive()
+    assert (request.reply.member_epoch, active(request), statuses(request)) == (1, {}, [StatusCode.ASSIGNMENT_DELAYED])
     assert h.streams().state is State.ASSIGNING
 
 
-def test_one_target_is_made_for_all_members_that_join_within_the_delay():
+def test_one_target_serves_all_members_that_join_within_the_initial_delay():
     h = StreamsHarness(group_streams_initial_rebalance_delay_ms=DELAY_MS)
     h.arrive("a")
     h.arrive("b")
@@ -74,17 +74,17 @@ def test_a_crash_ends_the_initial_delay():
     h = StreamsHarness(group_streams_initial_rebalance_delay_ms=DELAY_MS)
     h.arrive()
     h.restart()
-    asked = h.beat("m", 1)
-    assert (asked.reply.member_epoch, active(asked)) == (2, ALL_OF_T)
+    request = h.beat("m", 1)
+    assert (request.reply.member_epoch, active(request)) == (2, ALL_OF_T)
 
 
-def test_a_group_that_was_emptied_waits_again():
+def test_an_emptied_group_starts_the_initial_delay_again():
     h = StreamsHarness(group_streams_initial_rebalance_delay_ms=DELAY_MS)
     h.arrive()
     h.advance(DELAY_MS)
     h.beat("m", -1)
-    asked = h.arrive("n")
-    assert (asked.reply.member_epoch, active(asked), statuses(asked)) == (3, {}, [StatusCode.ASSIGNMENT_DELAYED])
+    request = h.arrive("n")
+    assert (request.reply.member_epoch, active(request), statuses(request)) == (3, {}, [StatusCode.ASSIGNMENT_DELAYED])
 
 
 def test_tasks_are_sent_once(h):
@@ -92,16 +92,16 @@ def test_tasks_are_sent_once(h):
     assert active(h.beat("m", 2, active=ALL_OF_T)) is None
 
 
-def test_a_member_that_joins_again_is_sent_everything_in_its_epoch(h):
+def test_a_member_that_rejoins_receives_its_whole_assignment_in_its_epoch(h):
     h.arrive()
-    asked = h.arrive()
-    assert (asked.reply.member_epoch, active(asked)) == (2, ALL_OF_T)
+    request = h.arrive()
+    assert (request.reply.member_epoch, active(request)) == (2, ALL_OF_T)
 
 
-def test_a_new_target_is_not_made_within_the_assignment_interval(h):
+def test_a_new_target_is_not_computed_within_the_assignment_interval(h):
     h.arrive("a")
-    asked = h.arrive("b")
-    assert (asked.reply.member_epoch, active(asked), statuses(asked)) == (2, {}, [StatusCode.ASSIGNMENT_DELAYED])
+    request = h.arrive("b")
+    assert (request.reply.member_epoch, active(request), statuses(request)) == (2, {}, [StatusCode.ASSIGNMENT_DELAYED])
     h.advance(INTERVAL_MS)
     assert h.beat("b", 2, active={}).reply.member_epoch == 3
 
@@ -115,14 +115,14 @@ def test_a_member_that_returns_within_the_interval_gets_another_epoch_than_it_le
     assert h.arrive("b").reply.member_epoch == 5
 
 
-def test_a_task_goes_to_the_other_member_after_it_was_given_up(h):
+def test_a_task_moves_to_the_other_member_after_it_was_revoked(h):
     h.arrive("a")
     h.arrive("b")
     h.advance(INTERVAL_MS)
     assert active(h.beat("b", 2)) is None
-    asked = h.beat("a", 2)
-    kept = active(asked)["0"]
-    assert (asked.reply.member_epoch, len(kept)) == (2, 2)
+    request = h.beat("a", 2)
+    kept = active(request)["0"]
+    assert (request.reply.member_epoch, len(kept)) == (2, 2)
     assert active(h.beat("b", 3)) is None
     assert h.beat("a", 2, active={"0": kept}).reply.member_epoch == 3
     assert active(h.beat("b", 3)) == {"0": [number for number in range(4) if number not in kept]}
@@ -142,30 +142,30 @@ def test_a_stateful_task_has_a_standby_in_another_process():
 # --- topologies -------------------------------------------------------------------------------------------------------
 
 
-def test_a_subtopology_has_as_many_tasks_as_its_largest_source_has_partitions(h):
+def test_the_largest_source_topic_decides_the_number_of_tasks_of_a_subtopology(h):
     assert active(h.arrive(sent=TWO_PARTS)) == {"0": [0, 1, 2, 3], "1": [0, 1]}
 
 
 def test_a_missing_source_topic_is_a_status_and_the_group_is_not_ready(h):
-    asked = h.arrive(sent=topology(part("0", ("nothing",))))
-    assert (asked.error, asked.reply.member_epoch, active(asked)) == (ErrorCode.NONE, 2, {})
-    assert [(each.status_code, each.status_detail) for each in asked.reply.status] == [
+    request = h.arrive(sent=topology(part("0", ("nothing",))))
+    assert (request.error, request.reply.member_epoch, active(request)) == (ErrorCode.NONE, 2, {})
+    assert [(each.status_code, each.status_detail) for each in request.reply.status] == [
         (StatusCode.MISSING_SOURCE_TOPICS, "Source topics nothing are missing.")
     ]
     assert h.streams().state is State.NOT_READY
 
 
-def test_the_group_goes_on_when_its_topics_are_there(h):
+def test_the_group_becomes_ready_once_its_topics_exist(h):
     h.arrive(sent=topology(part("0", ("new",))))
     h.catalog.topics["new"] = 2
     h.advance(INTERVAL_MS)
-    asked = h.beat("m", 2, active={})
-    assert (asked.reply.member_epoch, active(asked), statuses(asked)) == (3, {"0": [0, 1]}, [])
+    request = h.beat("m", 2, active={})
+    assert (request.reply.member_epoch, active(request), statuses(request)) == (3, {"0": [0, 1]}, [])
 
 
 def test_internal_topics_that_are_missing_are_named(h):
-    asked = h.arrive(sent=topology(part(changelogs=("c",))))
-    assert statuses(asked) == [StatusCode.MISSING_INTERNAL_TOPICS]
+    request = h.arrive(sent=topology(part(changelogs=("c",))))
+    assert statuses(request) == [StatusCode.MISSING_INTERNAL_TOPICS]
     assert [topic.name for topic in h.streams().soft.configured.internal_topics_to_create] == ["c"]
 
 
@@ -173,8 +173,8 @@ def test_a_source_topic_that_grows_makes_another_target(h):
     h.arrive()
     h.catalog.topics["t"] = 5
     h.advance(INTERVAL_MS)
-    asked = h.beat("m", 2, active=ALL_OF_T)
-    assert (asked.reply.member_epoch, active(asked)) == (3, {"0": [0, 1, 2, 3, 4]})
+    request = h.beat("m", 2, active=ALL_OF_T)
+    assert (request.reply.member_epoch, active(request)) == (3, {"0": [0, 1, 2, 3, 4]})
 
 
 def test_a_change_of_an_unrelated_topic_does_not_concern_the_group(h):
@@ -187,9 +187,9 @@ def test_a_change_of_an_unrelated_topic_does_not_concern_the_group(h):
 
 def test_a_topology_that_is_behind_the_groups_is_reported_as_a_status(h):
     h.arrive("a", sent=topology(epoch=3))
-    asked = h.arrive("b", sent=topology(part("0", ("u",)), epoch=2))
-    assert statuses(asked)[0] == StatusCode.STALE_TOPOLOGY
-    assert asked.reply.status[0].status_detail == (
+    request = h.arrive("b", sent=topology(part("0", ("u",)), epoch=2))
+    assert statuses(request)[0] == StatusCode.STALE_TOPOLOGY
+    assert request.reply.status[0].status_detail == (
         "The member's topology epoch 2 is behind the group's topology epoch 3."
     )
 
@@ -197,8 +197,8 @@ def test_a_topology_that_is_behind_the_groups_is_reported_as_a_status(h):
 @pytest.mark.parametrize("other", [topology(epoch=2), topology(part("0", ("u",)))])
 def test_another_topology_than_the_groups_is_refused(h, other):
     h.arrive("a")
-    asked = h.arrive("b", sent=other)
-    assert (asked.error, asked.reply.error_message) == (
+    request = h.arrive("b", sent=other)
+    assert (request.error, request.reply.error_message) == (
         ErrorCode.INVALID_REQUEST,
         "Topology updates are not supported yet.",
     )
@@ -217,8 +217,8 @@ def test_a_shutdown_is_reported_to_all_members_until_the_group_is_empty(h):
 
 
 def test_members_with_an_endpoint_are_sent_the_partitions_of_all_endpoints(h):
-    asked = h.arrive(endpoint=("here", 1), seen_endpoints=-1)
-    (entry,) = asked.reply.partitions_by_user_endpoint
+    request = h.arrive(endpoint=("here", 1), seen_endpoints=-1)
+    (entry,) = request.reply.partitions_by_user_endpoint
     assert (entry.user_endpoint.host, entry.user_endpoint.port) == ("here", 1)
     assert [(each.topic, each.partitions) for each in entry.active_partitions] == [("t", [0, 1, 2, 3])]
     assert entry.standby_partitions == []
@@ -226,17 +226,17 @@ def test_members_with_an_endpoint_are_sent_the_partitions_of_all_endpoints(h):
 
 def test_an_endpoint_in_a_group_whose_topics_are_missing_has_no_partitions(h):
     """Kafka 4.4.0 answers UNKNOWN_SERVER_ERROR."""
-    asked = h.arrive(sent=topology(part("0", ("nothing",))), endpoint=("here", 1), seen_endpoints=-1)
-    (entry,) = asked.reply.partitions_by_user_endpoint
+    request = h.arrive(sent=topology(part("0", ("nothing",))), endpoint=("here", 1), seen_endpoints=-1)
+    (entry,) = request.reply.partitions_by_user_endpoint
     assert (entry.user_endpoint.host, entry.active_partitions, entry.standby_partitions) == ("here", [], [])
-    assert statuses(asked) == [StatusCode.MISSING_SOURCE_TOPICS]
+    assert statuses(request) == [StatusCode.MISSING_SOURCE_TOPICS]
 
 
 def test_endpoints_are_sent_again_only_when_they_changed(h):
     h.arrive(endpoint=("here", 1))
-    asked = h.beat("m", 2, endpoint=("there", 2))
-    epoch = asked.reply.endpoint_information_epoch
-    assert [each.user_endpoint.host for each in asked.reply.partitions_by_user_endpoint] == ["there"]
+    request = h.beat("m", 2, endpoint=("there", 2))
+    epoch = request.reply.endpoint_information_epoch
+    assert [each.user_endpoint.host for each in request.reply.partitions_by_user_endpoint] == ["there"]
     assert h.beat("m", 2, seen_endpoints=epoch).reply.partitions_by_user_endpoint is None
 
 
@@ -250,8 +250,8 @@ def test_task_offsets_are_kept_until_the_next_report(h):
 
 def test_a_duplicate_task_offset_is_refused(h):
     h.arrive()
-    asked = h.beat("m", 2, offsets=[("0", 1, 5), ("0", 1, 6)])
-    assert (asked.error, asked.reply.error_message) == (
+    request = h.beat("m", 2, offsets=[("0", 1, 5), ("0", 1, 6)])
+    assert (request.error, request.reply.error_message) == (
         ErrorCode.INVALID_REQUEST,
         "Task offsets contain a duplicate entry for subtopology 0 and partition 1.",
     )
@@ -260,9 +260,9 @@ def test_a_duplicate_task_offset_is_refused(h):
 @pytest.mark.parametrize(("version", "expected"), [(1, [StatusCode.MISSING_CLIENT_TAGS]), (0, [])])
 def test_missing_client_tags_are_reported_to_clients_that_know_this_status(version, expected):
     h = StreamsHarness(group_streams_rack_aware_assignment_tags=("zone", "rack"))
-    asked = h.arrive(tags={"zone": "z"}, version=version)
-    assert statuses(asked) == expected
-    assert all("[rack]" in each.status_detail for each in asked.reply.status)
+    request = h.arrive(tags={"zone": "z"}, version=version)
+    assert statuses(request) == expected
+    assert all("[rack]" in each.status_detail for each in request.reply.status)
 
 
 def test_another_number_of_standbys_makes_another_target(h):
@@ -357,9 +357,9 @@ def test_the_previous_epoch_with_no_more_than_is_assigned_is_a_lost_answer(h):
 @pytest.mark.parametrize("owned", [None, ALL_OF_T])
 def test_the_previous_epoch_with_more_than_is_assigned_or_unknown_is_fenced(h, owned):
     _two_members(h)
-    asked = h.beat("a", 2, active=owned)
-    assert asked.error is ErrorCode.FENCED_MEMBER_EPOCH
-    assert asked.reply.error_message == (
+    request = h.beat("a", 2, active=owned)
+    assert request.error is ErrorCode.FENCED_MEMBER_EPOCH
+    assert request.reply.error_message == (
         "The streams group member has a smaller member epoch (2) than the one known by the group coordinator (3). "
         "The member must abandon all its partitions and rejoin."
     )
@@ -396,8 +396,8 @@ def test_unknown_members_and_groups_are_refused(h):
     ],
 )
 def test_an_invalid_join_is_refused(h, how, text):
-    asked = h.arrive(**how)
-    assert (asked.error, asked.reply.error_message) == (ErrorCode.INVALID_REQUEST, text)
+    request = h.arrive(**how)
+    assert (request.error, request.reply.error_message) == (ErrorCode.INVALID_REQUEST, text)
     assert h.records == []
 
 
@@ -417,14 +417,14 @@ def test_an_invalid_join_is_refused(h, how, text):
 )
 def test_an_invalid_heartbeat_is_refused(h, epoch, how, text):
     h.arrive()
-    asked = h.beat("m", epoch, **how)
-    assert (asked.error, asked.reply.error_message) == (ErrorCode.INVALID_REQUEST, text)
+    request = h.beat("m", epoch, **how)
+    assert (request.error, request.reply.error_message) == (ErrorCode.INVALID_REQUEST, text)
 
 
 def test_patterns_of_source_topics_are_refused_before_anything_else(h):
     sent = topology(StreamsGroupHeartbeatRequest.Subtopology("0", source_topic_regex=["t.*"]))
-    asked = h.arrive(member_id="", sent=sent)
-    assert asked.reply.error_message == "Regular expressions for source topics are not supported yet."
+    request = h.arrive(member_id="", sent=sent)
+    assert request.reply.error_message == "Regular expressions for source topics are not supported yet."
 
 
 def test_one_kind_of_tasks_without_the_others_is_refused(h):
@@ -433,15 +433,15 @@ def test_one_kind_of_tasks_without_the_others_is_refused(h):
     from coordinator.requests import streams_group_heartbeat as heartbeat_api
 
     request = StreamsGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2, active_tasks=[])
-    asked = h.call(streams_group_heartbeat, request, 1, heartbeat_api.API)
-    assert asked.reply.error_message == "If one task-type is non-null, all must be non-null."
+    sent = h.call(streams_group_heartbeat, request, 1, heartbeat_api.API)
+    assert sent.reply.error_message == "If one task-type is non-null, all must be non-null."
 
 
 def test_a_full_group_takes_no_newcomer():
     h = StreamsHarness(group_streams_max_size=1)
     h.arrive("a")
-    asked = h.arrive("b")
-    assert (asked.error, asked.reply.error_message) == (
+    request = h.arrive("b")
+    assert (request.error, request.reply.error_message) == (
         ErrorCode.GROUP_MAX_SIZE_REACHED,
         "The streams group has reached its maximum capacity of 1 members.",
     )

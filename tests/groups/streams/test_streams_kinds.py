@@ -49,8 +49,8 @@ def test_a_simple_group_becomes_a_streams_group(h):
 
 def test_a_classic_group_with_members_does_not_become_a_streams_group(h):
     h.stable(members=1)
-    asked = h.arrive()
-    assert (asked.error, asked.reply.error_message) == (
+    request = h.arrive()
+    assert (request.error, request.reply.error_message) == (
         ErrorCode.GROUP_ID_NOT_FOUND,
         "Group g is not a streams group.",
     )
@@ -64,8 +64,8 @@ def test_a_consumer_group_does_not_become_a_streams_group_even_without_members(h
 
 def test_a_streams_group_does_not_become_a_consumer_group(h):
     h.arrive()
-    asked = h.join_consumer()
-    assert (asked.error, asked.reply.error_message) == (
+    request = h.join_consumer()
+    assert (request.error, request.reply.error_message) == (
         ErrorCode.GROUP_ID_NOT_FOUND,
         "Group g is not a consumer group.",
     )
@@ -73,8 +73,8 @@ def test_a_streams_group_does_not_become_a_consumer_group(h):
 
 def test_classic_members_are_refused_by_a_streams_group_with_members(h):
     h.arrive()
-    asked = h.join()
-    assert (asked.error, asked.reply.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+    request = h.join()
+    assert (request.error, request.reply.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
     assert h.heartbeat("g", "m", 1).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert h.sync("g", "m", 1).error is ErrorCode.UNKNOWN_MEMBER_ID
     (left,) = h.leave("g", "m").reply.members

@@ -52,38 +52,38 @@ def test_kept_tasks_keep_their_epoch_and_new_ones_have_the_targets():
     assert after.assigned == held({0: 3, 1: 6})
 
 
-def test_a_lost_task_must_be_given_up_before_the_epoch_is_reached():
+def test_a_lost_task_must_be_revoked_before_the_member_reaches_the_epoch():
     after = step(member(assigned=held({0: 3, 1: 4})), tasks([0, 2]))
     assert (after.member_epoch, after.state) == (5, MemberState.UNREVOKED_TASKS)
     assert (after.assigned, after.pending_revocation) == (held({0: 3}), held({1: 4}))
 
 
 @pytest.mark.parametrize("owned", [None, tasks([0, 1])])
-def test_as_long_as_it_owns_the_lost_task_or_does_not_say_nothing_changes(owned):
+def test_nothing_changes_until_the_member_reports_that_it_revoked_the_lost_task(owned):
     before = member(state=MemberState.UNREVOKED_TASKS, assigned=held({0: 3}), pending=held({1: 4}))
     assert step(before, tasks([0, 2]), owned=owned) is before
 
 
-def test_a_task_that_it_owns_in_another_role_is_given_up():
+def test_a_task_owned_in_another_role_counts_as_revoked():
     before = member(state=MemberState.UNREVOKED_TASKS, assigned=held(standby=[1]), pending=held({1: 4}))
     assert step(before, tasks(standby=[1]), owned=tasks(standby=[1])).state is MemberState.STABLE
 
 
-def test_when_it_has_given_up_it_gets_what_is_free_in_the_targets_epoch():
+def test_after_revoking_a_member_gets_its_free_tasks_in_the_target_epoch():
     before = member(state=MemberState.UNREVOKED_TASKS, assigned=held({0: 3}), pending=held({1: 4}))
     after = step(before, tasks([0, 2]), owned=tasks([0]))
     assert (after.member_epoch, after.state) == (6, MemberState.STABLE)
     assert (after.assigned, after.pending_revocation) == (held({0: 3, 2: 6}), held())
 
 
-def test_what_it_gave_up_is_free_for_others_only_after_the_step():
+def test_revoked_tasks_are_free_only_after_the_step():
     """Also for itself: a target that gives it back is reached with the next heartbeat."""
     before = member(state=MemberState.UNREVOKED_TASKS, assigned=held({0: 3}), pending=held({1: 4}))
     after = step(before, tasks([0, 1]), owned=tasks([0]))
     assert (after.state, after.assigned) == (MemberState.UNRELEASED_TASKS, held({0: 3}))
 
 
-def test_a_later_target_that_takes_more_is_waited_for_in_a_new_epoch():
+def test_a_later_target_that_revokes_more_tasks_raises_the_epoch_first():
     """A commit from before the first loss differs from one after it by its epoch."""
     before = member(state=MemberState.UNREVOKED_TASKS, assigned=held({0: 3}), pending=held({1: 4}))
     after = step(before, tasks([2]), owned=tasks([0]), target_epoch=9)
@@ -91,7 +91,7 @@ def test_a_later_target_that_takes_more_is_waited_for_in_a_new_epoch():
     assert (after.assigned, after.pending_revocation) == (held(), held({0: 3}))
 
 
-def test_who_says_at_once_that_it_owns_nothing_lost_need_not_wait():
+def test_a_member_that_owns_no_lost_task_reaches_the_epoch_at_once():
     after = step(member(assigned=held({0: 3})), tasks([1]), owned=OWNS_NOTHING)
     assert (after.member_epoch, after.assigned) == (6, held({1: 6}))
 
@@ -99,12 +99,12 @@ def test_who_says_at_once_that_it_owns_nothing_lost_need_not_wait():
 # --- others in the way ------------------------------------------------------------------------------------------------
 
 
-def test_an_active_task_that_another_member_has_is_waited_for_in_the_targets_epoch():
+def test_a_member_waits_in_the_target_epoch_for_an_active_task_of_another_member():
     after = step(member(), tasks([0, 1]), member("n", process="q", assigned=held({1: 2})))
     assert (after.member_epoch, after.state, after.assigned) == (6, MemberState.UNRELEASED_TASKS, held({0: 6}))
 
 
-def test_an_active_task_that_another_member_must_give_up_is_still_its_own():
+def test_an_active_task_that_another_member_must_revoke_is_not_free():
     other = member("n", process="q", state=MemberState.UNREVOKED_TASKS, pending=held({1: 2}))
     assert step(member(), tasks([1]), other).state is MemberState.UNRELEASED_TASKS
 
@@ -122,7 +122,7 @@ def test_a_task_in_any_role_is_in_the_way_of_a_copy_only_in_the_same_process(tar
     assert step(member(), target, member("n", process=process, assigned=other)).state is state
 
 
-def test_what_was_waited_for_is_given_in_the_same_epoch_when_it_is_free():
+def test_a_task_that_becomes_free_is_assigned_in_the_same_epoch():
     before = member(epoch=6, previous=5, state=MemberState.UNRELEASED_TASKS, assigned=held({0: 6}))
     after = step(before, tasks([0, 1]))
     assert (after.member_epoch, after.state, after.assigned) == (6, MemberState.STABLE, held({0: 6, 1: 6}))
@@ -136,18 +136,18 @@ def test_waiting_changes_nothing():
 # --- a task that changes its role in one member -----------------------------------------------------------------------
 
 
-def test_an_active_task_becomes_a_standby_at_once_while_the_active_one_is_given_up():
+def test_an_active_task_becomes_a_standby_while_the_active_one_is_revoked():
     after = step(member(assigned=held({0: 3})), tasks(standby=[0]), owned=tasks([0]))
     assert (after.state, after.assigned) == (MemberState.UNREVOKED_TASKS, held(standby=[0]))
     assert after.pending_revocation == held({0: 3})
 
 
-def test_an_active_task_becomes_a_warm_up_only_after_it_was_given_up():
+def test_an_active_task_becomes_a_warm_up_only_after_it_was_revoked():
     after = step(member(assigned=held({0: 3})), tasks(warmup=[0]), owned=tasks([0]))
     assert (after.state, after.assigned) == (MemberState.UNREVOKED_TASKS, held())
 
 
-def test_a_standby_becomes_active_in_one_step_when_nobody_has_the_active_task():
+def test_a_standby_becomes_active_in_one_step_if_the_active_task_is_free():
     after = step(member(assigned=held(standby=[0])), tasks([0]), owned=tasks(standby=[0]))
     assert (after.state, after.assigned) == (MemberState.STABLE, held({0: 6}))
 
@@ -159,7 +159,7 @@ def test_a_copy_is_kept_until_the_active_task_is_free(copy):
     assert not after.pending_revocation
 
 
-def test_a_copy_is_kept_while_something_else_is_given_up():
+def test_a_copy_is_kept_while_another_task_is_revoked():
     after = step(member(assigned=held({1: 2}, standby=[0])), tasks([0]), owned=tasks([1], standby=[0]))
     assert (after.state, after.assigned) == (MemberState.UNREVOKED_TASKS, held(standby=[0]))
     assert after.pending_revocation == held({1: 2})
@@ -177,6 +177,6 @@ def test_standbys_and_warm_ups_become_each_other_at_once(before, target, after):
     assert (stepped.state, stepped.assigned) == (MemberState.STABLE, after)
 
 
-def test_a_standby_that_is_lost_must_be_given_up_too():
+def test_a_lost_standby_must_be_revoked_too():
     after = step(member(assigned=held(standby=[0])), tasks(), owned=tasks(standby=[0]))
     assert (after.state, after.pending_revocation) == (MemberState.UNREVOKED_TASKS, held(standby=[0]))

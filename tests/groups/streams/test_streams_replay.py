@@ -43,14 +43,14 @@ def h():
     return h
 
 
-def test_a_restart_brings_everything_back(h):
+def test_a_restart_restores_the_durable_state(h):
     before = h.durable()
     h.restart()
     assert h.durable() == before
     assert_sound(h)
 
 
-def test_a_cleaned_log_says_the_same(h):
+def test_a_compacted_log_gives_the_same_state(h):
     assert h.durable(compacted(h.records)) == h.durable()
     for seed in range(20):
         assert h.durable(cleaned(h, random.Random(seed))) == h.durable()
@@ -60,7 +60,7 @@ def test_records_that_are_read_twice_change_nothing(h):
     assert h.durable([*h.records, *h.records]) == h.durable()
 
 
-def test_records_of_a_first_join_may_come_in_any_order():
+def test_records_of_a_first_join_may_be_replayed_in_any_order():
     h = StreamsHarness()
     h.arrive()
     expected = h.durable()
@@ -92,15 +92,15 @@ def test_the_tombstone_of_a_members_metadata_alone_frees_its_tasks():
     assert h.streams().members == h.streams().active == {}
 
 
-def test_the_group_goes_on_where_it_was_after_a_crash(h):
+def test_a_static_member_can_rejoin_after_a_crash(h):
     h.restart()
     h.advance(INTERVAL_MS)
-    asked = h.arrive("d", instance="i", process="q", sent=STATEFUL)
-    assert asked.ok
+    request = h.arrive("d", instance="i", process="q", sent=STATEFUL)
+    assert request.ok
     assert h.streams().members.keys() == {"a", "d"}
 
 
-def test_assignment_epochs_that_are_missing_are_the_members_epoch():
+def test_missing_assignment_epochs_default_to_the_member_epoch():
     """Written by a Kafka before 4.3."""
     groups = GroupMachine(GroupsConfig(), Catalog({}))
     value = StreamsGroupCurrentMemberAssignmentValue(7, 6, 1, [_Tasks("0", [1, 2])], [], [], [], [], [])

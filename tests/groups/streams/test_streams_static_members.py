@@ -16,16 +16,16 @@ def h():
 
 
 def test_the_instance_id_of_a_live_member_is_not_available(h):
-    asked = h.arrive("b", instance="i", process="p")
-    assert (asked.error, asked.reply.error_message) == (
+    request = h.arrive("b", instance="i", process="p")
+    assert (request.error, request.reply.error_message) == (
         ErrorCode.UNRELEASED_INSTANCE_ID,
         "Static member b with instance id i cannot join the group because the instance id is owned by a member.",
     )
 
 
 def test_a_member_that_leaves_for_a_while_keeps_its_tasks(h):
-    asked = h.beat("a", -2, instance="i")
-    assert (asked.error, asked.reply.member_epoch) == (ErrorCode.NONE, -2)
+    request = h.beat("a", -2, instance="i")
+    assert (request.error, request.reply.member_epoch) == (ErrorCode.NONE, -2)
     away = h.member("a")
     assert away.assigned.active == {"0": dict.fromkeys(range(4), 0)}
     assert h.streams().group_epoch == 2
@@ -33,8 +33,8 @@ def test_a_member_that_leaves_for_a_while_keeps_its_tasks(h):
 
 def test_a_successor_has_its_tasks_at_once_in_the_same_group_epoch(h):
     h.beat("a", -2, instance="i")
-    asked = h.arrive("b", instance="i", process="p")
-    assert (asked.reply.member_epoch, active(asked), h.streams().group_epoch) == (2, ALL_OF_T, 2)
+    request = h.arrive("b", instance="i", process="p")
+    assert (request.reply.member_epoch, active(request), h.streams().group_epoch) == (2, ALL_OF_T, 2)
     assert h.streams().members.keys() == {"b"}
     assert h.streams().target.keys() == {"b"}
 
@@ -42,15 +42,15 @@ def test_a_successor_has_its_tasks_at_once_in_the_same_group_epoch(h):
 def test_a_static_member_may_return_under_its_own_id(h):
     """Kafka 4.4.0 gives it no tasks then, and nobody processes them until the next rebalance."""
     h.beat("a", -2, instance="i")
-    asked = h.arrive("a", instance="i", process="p")
-    assert (asked.reply.member_epoch, active(asked)) == (2, ALL_OF_T)
+    request = h.arrive("a", instance="i", process="p")
+    assert (request.reply.member_epoch, active(request)) == (2, ALL_OF_T)
 
 
 def test_a_successor_in_another_process_makes_another_target(h):
     h.advance(INTERVAL_MS)
     h.beat("a", -2, instance="i")
-    asked = h.arrive("b", instance="i", process="q")
-    assert (asked.reply.member_epoch, active(asked)) == (3, ALL_OF_T)
+    request = h.arrive("b", instance="i", process="q")
+    assert (request.reply.member_epoch, active(request)) == (3, ALL_OF_T)
 
 
 def test_another_client_id_of_a_static_member_makes_no_other_target(h):
@@ -66,7 +66,7 @@ def test_another_client_id_of_a_dynamic_member_makes_another_target(h):
     assert h.streams().group_epoch == 4
 
 
-def test_the_old_id_is_fenced_for_good(h):
+def test_a_replaced_member_id_stays_fenced(h):
     h.beat("a", -2, instance="i")
     h.arrive("b", instance="i", process="p")
     assert h.beat("a", 2, instance="i").error is ErrorCode.FENCED_INSTANCE_ID

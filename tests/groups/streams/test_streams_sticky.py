@@ -161,7 +161,7 @@ def test_a_member_with_a_copy_takes_over_when_the_owner_is_gone():
     assert tasks(answer["a"].active) <= tasks(again[heir].active)
 
 
-def test_the_member_that_reports_the_most_state_comes_first():
+def test_the_member_that_reports_the_most_state_gets_the_active_task():
     members = {
         "a": MemberSpec(process_id="p", task_offsets={"0": {0: 5}}),
         "b": MemberSpec(process_id="q", task_offsets={"0": {0: 7}}),
@@ -171,7 +171,7 @@ def test_the_member_that_reports_the_most_state_comes_first():
     assert answer["b"].active == {"0": {0}}
 
 
-def test_a_standby_comes_before_reported_state():
+def test_a_standby_is_preferred_to_reported_state():
     members = {
         "a": MemberSpec(process_id="p", task_offsets={"0": {0: 900}}),
         "b": MemberSpec(process_id="q", standby={"0": {0}}, task_offsets={"0": {0: 7}}),

@@ -92,9 +92,9 @@ def test_kafkas_own_assignor_gives_the_same_answers() -> None:
     random = Random(1071)
     groups = [made_up_group(random) for _ in range(GROUPS)]
     classpath = compile_java(Path(__file__).parent / "java" / "StickyAssignor.java", kafka_classpath(ARTIFACTS))
-    asked = "\n".join(map(question, groups)) + "\n"
+    questions = "\n".join(map(question, groups)) + "\n"
     done = subprocess.run(
-        java(classpath, "StickyAssignor"), input=asked, capture_output=True, text=True, check=True, timeout=120
+        java(classpath, "StickyAssignor"), input=questions, capture_output=True, text=True, check=True, timeout=120
     )
     said = done.stdout.splitlines()
     assert len(said) == GROUPS

@@ -88,5 +88,5 @@ def test_a_member_in_an_unknown_state_must_start_again_without_tasks(h):
     assert h.member().state is MemberState.UNKNOWN
     assert h.beat("m", 2).error is ErrorCode.FENCED_MEMBER_EPOCH
     h.advance(INTERVAL_MS)
-    asked = h.arrive()
-    assert active(asked) == {"0": [0, 1, 2, 3]}
+    request = h.arrive()
+    assert active(request) == {"0": [0, 1, 2, 3]}

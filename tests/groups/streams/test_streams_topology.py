@@ -57,7 +57,7 @@ def simple(**values):
 
 @settings(max_examples=30)
 @given(TOPOLOGIES)
-def test_the_log_brings_back_what_was_sent(sent):
+def test_a_topology_survives_the_round_trip_through_its_record(sent):
     topology = Topology.of_request(sent)
     codec = Codec.of()
     written = codec.encoder("StreamsGroupTopologyValue", 0)(topology.to_record())

@@ -1,8 +1,9 @@
-"""The state machine of one shard of `__transaction_state`: its transactional ids (Kafka's TransactionStateManager).
+"""The transactional ids of one shard of `__transaction_state`: the state that every operation works on.
 
     operation(transactions, request, context, now_ms) -> Result   transactions/<operation>.py
     transactions.replay(record)                                   the only way the durable state changes
-    transactions.loaded(now_ms), transactions.fire(key, now_ms)   time
+
+Mirrors Kafka's `TransactionStateManager`. machine.py completes the class with time: loading and timers.
 
 A transaction ends in three steps, in this order even if the server crashes in between:
 
@@ -13,18 +14,13 @@ A transaction ends in three steps, in this order even if the server crashes in b
 A load finds a transaction between two of these steps and continues with the next; markers may be written twice.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from coordinator.protocol.messages import TransactionLogKey
-from coordinator.runtime.result import Marker, Record, Result, Timer, TimerKey
-from coordinator.transactions import expire, timeouts
+from coordinator.runtime.result import Marker, Record
 from coordinator.transactions.records import from_record
 from coordinator.transactions.settings import TransactionsConfig
 from coordinator.transactions.transaction import PREPARED, Partition, State, Transaction
-
-RECORD_KEYS: tuple[str, ...] = (TransactionLogKey.NAME,)
-"""The key messages that occur in this log."""
 
 FENCING_APIS = ("InitProducerId", "AddPartitionsToTxn", "EndTxn")
 """The APIs by which fenced requests are counted. AddOffsetsToTxn and implicit additions count as AddPartitionsToTxn."""
@@ -106,22 +102,6 @@ class Transactions:
         """All producer ids in this state are smaller. A log of a Kafka cluster has ids that this server did not give out."""
         return 1 + max((max(each.producer_id, each.next_producer_id) for each in self.by_id.values()), default=-1)
 
-    def loaded(self, now_ms: int) -> Result:
-        """The log is replayed: continues the delivery of decided transactions, and arms the timers."""
-        del now_ms
-        config = self.config
-        return Result(
-            timers=[
-                Timer(timeouts.TIMER, config.transaction_abort_timed_out_transaction_cleanup_interval_ms),
-                Timer(expire.TIMER, config.transaction_remove_expired_transaction_cleanup_interval_ms),
-            ],
-            after=[self.delivery(transaction) for transaction in self.prepared.values()],
-        )
-
-    def fire(self, key: TimerKey, now_ms: int) -> Result:
-        """Runs the operation of a timer."""
-        return FIRE[key[0]](self, now_ms)
-
     def delivery(self, transaction: Transaction) -> Callable[[], None]:
         """Returns the callback that delivers a decision, for when it is durable."""
         marker = Marker(
@@ -139,10 +119,3 @@ class Transactions:
 
     def count_fenced(self, api: str) -> None:
         self.fenced[api] = self.fenced.get(api, 0) + 1
-
-
-FIRE: Mapping[Any, Callable[[Transactions, int], Result]] = {
-    timeouts.TIMER[0]: timeouts.abort_timed_out,
-    expire.TIMER[0]: expire.remove_expired,
-}
-"""First item of a timer's key -> the operation that runs when it fires."""

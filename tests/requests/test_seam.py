@@ -1,0 +1,33 @@
+"""The seam between the API files and the server is typed: every handler names its request, and uses one protocol."""
+
+import typing
+
+import pytest
+
+from coordinator import requests
+from coordinator.api.dispatch import supported_apis
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
+from coordinator.protocol import messages
+
+APIS = {api.name: api for api in supported_apis(requests).values()}
+
+
+@pytest.mark.parametrize("name", sorted(APIS))
+def test_a_handler_takes_the_server_and_an_exchange_of_its_request(name):
+    hints = typing.get_type_hints(APIS[name].handle)
+    server, exchange = hints["server"], hints["exchange"]
+    assert server is Server
+    assert typing.get_origin(exchange) is Exchange
+    (request,) = typing.get_args(exchange)
+    expected = messages.message_class(f"{name}Request")
+    assert request in (expected, expected | None)
+
+
+@pytest.mark.parametrize("name", sorted(APIS))
+def test_a_refusal_takes_the_request_and_returns_a_message(name):
+    hints = typing.get_type_hints(APIS[name].refuse)
+    request = next(hint for argument, hint in hints.items() if "request" in argument)
+    expected = messages.message_class(f"{name}Request")
+    assert expected in (typing.get_args(request) or (request,))
+    assert issubclass(hints["return"], messages.Message)
