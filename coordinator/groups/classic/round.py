@@ -171,7 +171,7 @@ class Round(Group):
         if self.state is _COMPLETING_REBALANCE:
             # The member has the new generation but no assignment yet: it may be losing the partitions that it commits.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-        return (self.members[member_id].session_timer,)
+        return self.members[member_id].alive.timers
 
     @property
     def have_all_joined(self) -> bool:
