@@ -8,7 +8,7 @@ fence asks (fencing.py). All other events are in events.py.
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coordinator.groups.committer import NO_REVOCATION_EPOCH, Committer, FencingPolicies, Origin
 from coordinator.groups.events import FENCES, NO_FIELDS
@@ -16,12 +16,10 @@ from coordinator.groups.fencing import NO_EPOCH, committed_partitions, origin_of
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.offsets.partial_commit import MissingPartition
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import CommitDecidedKey, CommitDecidedValue, TxnOffsetCommitRequest
 from coordinator.runtime.result import Fact, Record, RequestContext
-
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
 
 NOT_OWNED = -1
 """The assignment epoch of a partition that the member does not own."""
@@ -147,7 +145,7 @@ def epochs_of_topic(committer: Committer | None, topic_id: bytes) -> tuple[Mappi
 
 
 def commit_facts(
-    groups: "Groups",
+    groups: Groups,
     request: Any,
     context: RequestContext,
     error: ErrorCode,

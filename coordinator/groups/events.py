@@ -10,11 +10,13 @@ requests of that turn have been answered. `record()` defines what an event means
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.epochs.member import Owned, PartitionEpochs
 from coordinator.groups.epochs.soft_state import SoftState
 from coordinator.groups.kinds import Kind
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AssignmentAcknowledgedKey,
@@ -43,10 +45,6 @@ from coordinator.protocol.messages import (
 from coordinator.protocol.subscription import parse_assignment
 from coordinator.protocol.wire import DecodeError
 from coordinator.runtime.result import Event, Fact, MessageEvent, Record, RequestContext
-
-if TYPE_CHECKING:
-    from coordinator.groups.catalog import Catalog
-    from coordinator.groups.state import Groups
 
 FENCES = frozenset(
     {
@@ -139,7 +137,7 @@ def member_fenced(
 
 
 def fenced(
-    groups: "Groups", group_id: str, member_id: str, instance_id: str | None, epoch: int, error: int, api: str
+    groups: Groups, group_id: str, member_id: str, instance_id: str | None, epoch: int, error: int, api: str
 ) -> tuple[Fact, ...]:
     """The MemberFenced event of a refused request; nothing for other errors than FENCES, or if the request names no member."""
     if not groups.emits_refused or error not in FENCES or not (member_id or instance_id):
@@ -150,7 +148,7 @@ def fenced(
 
 
 def fenced_classic(
-    groups: "Groups", request: JoinGroupRequest | SyncGroupRequest | HeartbeatRequest, error: int
+    groups: Groups, request: JoinGroupRequest | SyncGroupRequest | HeartbeatRequest, error: int
 ) -> tuple[Fact, ...]:
     """`fenced` for a request of the classic protocol."""
     return fenced(
@@ -235,7 +233,7 @@ class ClassicDelivery:
 
     __slots__ = ("assignment", "catalog", "generation", "group_id", "member_id")
 
-    def __init__(self, group_id: str, member_id: str, generation: int, assignment: bytes, catalog: "Catalog") -> None:
+    def __init__(self, group_id: str, member_id: str, generation: int, assignment: bytes, catalog: Catalog) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.generation = generation
@@ -268,7 +266,7 @@ class Holding:
         value: Any,
         kind: Kind,
         group_id: str,
-        catalog: "Catalog",
+        catalog: Catalog,
         member_id: str,
         epoch: int,
         held: PartitionEpochs,
@@ -310,7 +308,7 @@ class WithEpochs(Protocol):
     def soft(self) -> SoftState: ...
 
 
-def delivered(groups: "Groups", group: WithEpochs, member: AssignedMember) -> tuple[Fact, ...]:
+def delivered(groups: Groups, group: WithEpochs, member: AssignedMember) -> tuple[Fact, ...]:
     """The answer contains the member's assignment; no fact if the last one contained the same."""
     now = (member.member_epoch, member.assigned)
     if group.soft.delivered.get(member.member_id) == now:
@@ -320,7 +318,7 @@ def delivered(groups: "Groups", group: WithEpochs, member: AssignedMember) -> tu
     return (event_only(Holding(key, value, group.kind, group.group_id, groups.catalog, member.member_id, *now)),)
 
 
-def acknowledged(groups: "Groups", group: WithEpochs, member: AssignedMember, owned: Owned) -> tuple[Fact, ...]:
+def acknowledged(groups: Groups, group: WithEpochs, member: AssignedMember, owned: Owned) -> tuple[Fact, ...]:
     """A member of a consumer group reports what it owns; a fact if this is its whole assignment, for the first time."""
     if owned is None or group.soft.acknowledged.get(member.member_id) == (member.member_epoch, member.assigned):
         return ()
@@ -330,7 +328,7 @@ def acknowledged(groups: "Groups", group: WithEpochs, member: AssignedMember, ow
     return owns_all(groups, group, member)
 
 
-def owns_all(groups: "Groups", group: WithEpochs, member: AssignedMember) -> tuple[Fact, ...]:
+def owns_all(groups: Groups, group: WithEpochs, member: AssignedMember) -> tuple[Fact, ...]:
     """A member reported that it owns its whole assignment; no fact if it has done so before."""
     now = (member.member_epoch, member.assigned)
     if group.soft.acknowledged.get(member.member_id) == now:

@@ -33,18 +33,15 @@ refuses them.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from coordinator.groups.committer import NO_GROUP, Committer, FencingPolicies, Origin
 from coordinator.groups.group import Group
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest, TxnOffsetCommitRequest
 from coordinator.runtime.result import Timer
-
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
 
 GROUP_ID_NOT_FOUND_SINCE = 9
 """OffsetCommit before this version answers ILLEGAL_GENERATION to a member of a group that does not exist."""
@@ -103,7 +100,7 @@ def names_no_member(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> bo
 # --- commits ----------------------------------------------------------------------------------------------------------
 
 
-def fence_commit(groups: "Groups", request: OffsetCommitRequest, api_version: int) -> tuple[Origin, Sequence[Timer]]:
+def fence_commit(groups: Groups, request: OffsetCommitRequest, api_version: int) -> tuple[Origin, Sequence[Timer]]:
     """Returns where the commit comes from, and the timers that it re-arms: it extends the session of a classic member.
 
     Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, REBALANCE_IN_PROGRESS,
@@ -124,7 +121,7 @@ def fence_commit(groups: "Groups", request: OffsetCommitRequest, api_version: in
     return (group.kind, committer, policies), group.commit_timers(request.member_id)
 
 
-def fence_commit_in_transaction(groups: "Groups", request: TxnOffsetCommitRequest, api_version: int) -> None:
+def fence_commit_in_transaction(groups: Groups, request: TxnOffsetCommitRequest, api_version: int) -> None:
     """Returns if the consumer whose offsets a producer commits may commit them, or if the request names no member (KIP-447).
 
     Raises the errors of `fence_commit` except REBALANCE_IN_PROGRESS and UNSUPPORTED_VERSION.
@@ -145,7 +142,7 @@ def fence_commit_in_transaction(groups: "Groups", request: TxnOffsetCommitReques
         fence_epoch(groups, committer, policies, request, stale=stale)
 
 
-def origin_of(groups: "Groups", group_id: str, member_id: str) -> Origin:
+def origin_of(groups: Groups, group_id: str, member_id: str) -> Origin:
     """Where a commit of this member comes from, accepted or not."""
     group = groups.by_id.get(group_id)
     if group is None:
@@ -153,14 +150,14 @@ def origin_of(groups: "Groups", group_id: str, member_id: str) -> Origin:
     return group.kind, group.find_committer(member_id, groups.catalog), group.fencing_policies(groups.settings)
 
 
-def _fence_unknown_group(groups: "Groups", epoch: int, *, has_own_error: bool) -> None:
+def _fence_unknown_group(groups: Groups, epoch: int, *, has_own_error: bool) -> None:
     """A commit creates the group if it does not claim to come from a member."""
     if epoch >= 0:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if has_own_error else ErrorCode.ILLEGAL_GENERATION)
     groups.admit()
 
 
-def _committer(groups: "Groups", group: Group, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> Committer:
+def _committer(groups: Groups, group: Group, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> Committer:
     """The member that the request names. Groups with epochs ignore instance ids, as in Kafka: the member id is enough."""
     if request.group_instance_id is not None and not group.has_member_epochs:
         fence_member(group, request.member_id, request.group_instance_id)
@@ -171,7 +168,7 @@ def _committer(groups: "Groups", group: Group, request: OffsetCommitRequest | Tx
 
 
 def fence_epoch(
-    groups: "Groups",
+    groups: Groups,
     committer: Committer,
     policies: FencingPolicies | None,
     request: OffsetCommitRequest | TxnOffsetCommitRequest,
@@ -246,7 +243,7 @@ def _stale_under(
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def fence_fetch(groups: "Groups", group_id: str, member_id: str | None, epoch: int) -> None:
+def fence_fetch(groups: Groups, group_id: str, member_id: str | None, epoch: int) -> None:
     """Returns if the client may read the group's offsets (OffsetFetch v9+; `validateOffsetFetch` in Kafka).
 
     A member must have its current epoch, whatever the policy. Everybody who does not claim to be a member may read, and

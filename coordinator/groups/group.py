@@ -7,16 +7,14 @@ which kind they have before them.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.committer import Committer, FencingPolicies
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings
 from coordinator.protocol.messages import OffsetCommitValue
 from coordinator.runtime.result import Timer
-
-if TYPE_CHECKING:
-    from coordinator.groups.catalog import Catalog
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 """The protocol type of groups whose members are consumers; their metadata are subscriptions."""
@@ -85,7 +83,7 @@ class Group(ABC):
     """Whether members have epochs of their own; if not, all have the generation, and static ones prove their instance id."""
 
     @abstractmethod
-    def find_committer(self, member_id: str, catalog: "Catalog") -> Committer | None:
+    def find_committer(self, member_id: str, catalog: Catalog) -> Committer | None:
         """The member as the fence sees it; None if there is no member of this id."""
 
     @abstractmethod

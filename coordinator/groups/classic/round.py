@@ -16,8 +16,9 @@ thousand members may join one group, and each join must cost the same.
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic.member import ClassicMember, Protocols
 from coordinator.groups.classic.owned_partitions import Claims
 from coordinator.groups.classic.states import SUCCESSORS, State
@@ -27,9 +28,6 @@ from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import RequestContext, Timer, TimerKey
-
-if TYPE_CHECKING:
-    from coordinator.groups.catalog import Catalog
 
 _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE  # Looking a name up in an enum costs more than the comparison.
 
@@ -161,7 +159,7 @@ class Round(Group):
             return commit_timestamp_ms
         return None
 
-    def find_committer(self, member_id: str, catalog: "Catalog") -> Committer | None:  # noqa: ARG002 - streams groups need it
+    def find_committer(self, member_id: str, catalog: Catalog) -> Committer | None:  # noqa: ARG002 - streams groups need it
         return classic_committer(self.generation) if member_id in self.members else None
 
     def fencing_policies(self, settings: GroupSettings) -> None:

@@ -9,18 +9,15 @@ what its numbers mean.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.fencing import fence_commit
 from coordinator.groups.offsets.partial_commit import MissingPartition, PartialCommit
 from coordinator.groups.offsets.validate_partitions import Answers, validate_partitions
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
 from coordinator.runtime.result import Fact, RequestContext, Result
-
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
 
 ANSWERS = Answers(
     OffsetCommitResponse,
@@ -34,7 +31,7 @@ BROKER_RETENTION = -1
 
 
 def commit(
-    groups: "Groups",
+    groups: Groups,
     request: OffsetCommitRequest,
     context: RequestContext,
     now_ms: int,
@@ -65,7 +62,7 @@ def commit(
     return Result(answer, records, timers, (), facts)
 
 
-def commit_existing(groups: "Groups", partial: PartialCommit, context: RequestContext, now_ms: int) -> Result:
+def commit_existing(groups: Groups, partial: PartialCommit, context: RequestContext, now_ms: int) -> Result:
     """Commits what exists of a request, and answers all of it. Raises the errors of `fence_commit`."""
     result = commit(groups, partial.existing, context, now_ms, partial.missing)
     result.reply = partial.answer(result.reply)

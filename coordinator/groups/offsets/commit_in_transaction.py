@@ -9,18 +9,15 @@ log belongs to a former owner of the transactional id, or to a transaction that 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.fencing import fence_commit_in_transaction
 from coordinator.groups.offsets.partial_commit import PartialCommit
 from coordinator.groups.offsets.validate_partitions import Answers, validate_partitions
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import TxnOffsetCommitResponse
 from coordinator.runtime.result import Producer, RequestContext, Result
-
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
 
 ANSWERS = Answers(
     TxnOffsetCommitResponse,
@@ -39,7 +36,7 @@ class VerifiedCommit:
     epoch than the commit (KIP-890), so that no guard is needed."""
 
 
-def commit_in_transaction(groups: "Groups", verified: VerifiedCommit, context: RequestContext, now_ms: int) -> Result:
+def commit_in_transaction(groups: Groups, verified: VerifiedCommit, context: RequestContext, now_ms: int) -> Result:
     """Makes the offsets of the partitions that exist pending, and answers the whole request.
 
     Raises the errors of `fence_commit_in_transaction`, INVALID_PRODUCER_EPOCH for an epoch that is older than the log's, and
@@ -54,7 +51,7 @@ def commit_in_transaction(groups: "Groups", verified: VerifiedCommit, context: R
         raise
 
 
-def _commit(groups: "Groups", verified: VerifiedCommit, context: RequestContext, now_ms: int) -> Result:
+def _commit(groups: Groups, verified: VerifiedCommit, context: RequestContext, now_ms: int) -> Result:
     partial = verified.partial
     request, missing = partial.existing, partial.missing
     fence_commit_in_transaction(groups, request, context.api_version)
@@ -71,7 +68,7 @@ def _commit(groups: "Groups", verified: VerifiedCommit, context: RequestContext,
     return Result(answer, records, facts=facts, producer=producer)
 
 
-def _fence_producer(groups: "Groups", producer: Producer, guard: int | None) -> None:
+def _fence_producer(groups: Groups, producer: Producer, guard: int | None) -> None:
     pending = groups.offsets.pending
     known = pending.known.get(producer.id)
     if known is not None and producer.epoch < known.epoch:

@@ -13,23 +13,20 @@ Deleting also deletes pending offsets of transactions: their marker then has no 
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from coordinator.groups.classic.records import new_group_metadata
 from coordinator.groups.group import Group
 from coordinator.groups.offsets.records import NO_TOPIC_ID, offset_commit_tombstone
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
 from coordinator.runtime.result import Fact, Record, RequestContext, Result
-
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
 
 _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
-def delete(groups: "Groups", request: OffsetDeleteRequest, context: RequestContext, now_ms: int) -> Result:
+def delete(groups: Groups, request: OffsetDeleteRequest, context: RequestContext, now_ms: int) -> Result:
     """Deletes offsets of topics and partitions that exist. A partition without an offset is answered like one that had one.
 
     Raises GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if the group protects all of its offsets. The partitions of a topic that the
@@ -55,7 +52,7 @@ def delete(groups: "Groups", request: OffsetDeleteRequest, context: RequestConte
     return Result(OffsetDeleteResponse(topics=topics), records, facts=_facts(len(deleted), "OffsetDelete"))
 
 
-def topics_deleted(groups: "Groups", topics: Iterable[tuple[str, bytes]], now_ms: int) -> Result:
+def topics_deleted(groups: Groups, topics: Iterable[tuple[str, bytes]], now_ms: int) -> Result:
     """Deletes every offset of deleted topics, which are given by name and id.
 
     An offset with another topic id stays: it belongs to a later topic of the same name.
@@ -74,7 +71,7 @@ def topics_deleted(groups: "Groups", topics: Iterable[tuple[str, bytes]], now_ms
     return Result(records=records, facts=_facts(count, "topic deleted"))
 
 
-def _delete(groups: "Groups", group: Group, deleted: Iterable[tuple[str, int]], now_ms: int) -> list[Record]:
+def _delete(groups: Groups, group: Group, deleted: Iterable[tuple[str, int]], now_ms: int) -> list[Record]:
     records = [offset_commit_tombstone(group.group_id, topic, partition) for topic, partition in deleted]
     if records and group.is_simple:
         committed = groups.offsets.by_group.get(group.group_id, {})

@@ -25,16 +25,13 @@ one, so that a million offsets that expire on the same day neither delay the sha
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from coordinator.groups.group import Group
 from coordinator.groups.offsets.pending import Partition
 from coordinator.groups.offsets.records import NO_TIMESTAMP, offset_commit_tombstone
+from coordinator.groups.state import Groups
 from coordinator.protocol.messages import OffsetCommitValue
 from coordinator.runtime.result import Fact, Record, Result, Timer, TimerKey
-
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
 
 TIMER: TimerKey = ("offsets-expire",)
 RECORDS_PER_TURN_MAX = 10_000
@@ -43,12 +40,12 @@ PRODUCER_KNOWN_MS = 24 * 3_600_000
 _MINUTE_MS = 60_000
 
 
-def first_timer(groups: "Groups") -> Timer:
+def first_timer(groups: Groups) -> Timer:
     """The timer that is armed when a shard has been loaded; each firing arms the next."""
     return Timer(TIMER, groups.config.offsets_retention_check_interval_ms)
 
 
-def fire(groups: "Groups", now_ms: int) -> Result:
+def fire(groups: Groups, now_ms: int) -> Result:
     """Deletes expired offsets, and groups without members that have no offsets left."""
     groups.offsets.pending.forget_idle(now_ms, PRODUCER_KNOWN_MS)
     retention_ms = groups.config.offsets_retention_minutes * _MINUTE_MS

@@ -15,17 +15,14 @@ classic group ignores the member and epoch of v9: everybody may read its offsets
 from collections.abc import Collection
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.fencing import fence_fetch
 from coordinator.groups.offsets.pending import Partition
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitValue, OffsetFetchRequest, OffsetFetchResponse
 from coordinator.runtime.result import RequestContext, Result
-
-if TYPE_CHECKING:
-    from coordinator.groups.catalog import Catalog
-    from coordinator.groups.state import Groups
 
 _RequestedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 _RequestedTopic = OffsetFetchRequest.OffsetFetchRequestTopics
@@ -41,7 +38,7 @@ NO_TOPIC_ID = bytes(16)
 _NONE_COMMITTED: dict[Partition, OffsetCommitValue] = {}
 
 
-def fetch(groups: "Groups", request: OffsetFetchRequest, context: RequestContext, now_ms: int) -> Result:
+def fetch(groups: Groups, request: OffsetFetchRequest, context: RequestContext, now_ms: int) -> Result:
     """Versions 1 to 7: the offsets of one group. Never fails as a whole."""
     committed = groups.offsets.by_group.get(request.group_id, _NONE_COMMITTED)
     unstable = _unstable(groups, request.group_id, require_stable=request.require_stable)
@@ -64,7 +61,7 @@ def fetch(groups: "Groups", request: OffsetFetchRequest, context: RequestContext
     return Result(OffsetFetchResponse(topics=topics))
 
 
-def fetch_group(groups: "Groups", requested: _RequestedGroup, *, by_id: bool, require_stable: bool) -> _Group:
+def fetch_group(groups: Groups, requested: _RequestedGroup, *, by_id: bool, require_stable: bool) -> _Group:
     """Version 8 and later: the offsets of one of the requested groups, which may fail by itself with an error of `fence_fetch`.
 
     `by_id` (version 10): topics are named by id. Unknown ones come last, with UNKNOWN_TOPIC_ID.
@@ -89,13 +86,13 @@ def fetch_group(groups: "Groups", requested: _RequestedGroup, *, by_id: bool, re
     return _Group(requested.group_id, topics, ErrorCode.NONE)
 
 
-def _unstable(groups: "Groups", group_id: str, *, require_stable: bool) -> Collection[Partition]:
+def _unstable(groups: Groups, group_id: str, *, require_stable: bool) -> Collection[Partition]:
     """The partitions that must be answered with UNSTABLE_OFFSET_COMMIT."""
     return groups.offsets.pending.partitions(group_id) if require_stable else ()
 
 
 def _all_topics(
-    committed: dict[Partition, OffsetCommitValue], unstable: Collection[Partition], catalog: "Catalog", *, by_id: bool
+    committed: dict[Partition, OffsetCommitValue], unstable: Collection[Partition], catalog: Catalog, *, by_id: bool
 ) -> list[_GroupTopic]:
     """All committed offsets. Partitions that have only pending offsets are left out, as in Kafka."""
     topics = []

@@ -11,17 +11,14 @@ call; record by record, it took three times as long. test_offset_records.py comp
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from coordinator.groups.offsets.replay import replay_offsets
+from coordinator.groups.state import Groups
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.protocol.wire import SHORT, text_prefix
 from coordinator.runtime.result import Record, Records
-
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
 
 VERSION = 4
 VERSION_WITH_EXPIRY = 1
@@ -65,7 +62,7 @@ class OffsetCommits(Records):
             for index, value in offsets:
                 yield Record(OffsetCommitKey(self.group_id, topic, index), value, version)
 
-    def replay(self, state: "Groups") -> None:
+    def replay(self, state: Groups) -> None:
         for topic, topic_id, offsets in self._topics:
             replay_offsets(state, self.group_id, topic, topic_id, offsets)
 

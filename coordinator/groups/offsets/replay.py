@@ -9,8 +9,8 @@ in Kafka. A tombstone deletes pending offsets along with the committed one.
 """
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
+from coordinator.groups.state import Groups
 from coordinator.protocol.messages import (
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,
@@ -19,11 +19,8 @@ from coordinator.protocol.messages import (
 )
 from coordinator.runtime.result import Marker, Producer
 
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
 
-
-def replay_offset_commit(groups: "Groups", key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+def replay_offset_commit(groups: Groups, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
     """Stores the offset; a tombstone deletes it."""
     offsets, group_id = groups.offsets, key.group
     if value is None:
@@ -35,7 +32,7 @@ def replay_offset_commit(groups: "Groups", key: OffsetCommitKey, value: OffsetCo
 
 
 def replay_offsets(
-    groups: "Groups",
+    groups: Groups,
     group_id: str,
     topic: str,
     topic_id: bytes,
@@ -51,20 +48,20 @@ def replay_offsets(
     offsets.put(group_id, topic, topic_id, committed)
 
 
-def replay_pending_offset(groups: "Groups", key: OffsetCommitKey, value: OffsetCommitValue, producer: Producer) -> None:
+def replay_pending_offset(groups: Groups, key: OffsetCommitKey, value: OffsetCommitValue, producer: Producer) -> None:
     """Keeps the offset until the producer's marker (KIP-98)."""
     groups.get_or_simple(key.group)
     groups.offsets.pending.add(producer, key.group, (key.topic, key.partition), value)
 
 
-def replay_marker(groups: "Groups", marker: Marker) -> None:
+def replay_marker(groups: Groups, marker: Marker) -> None:
     """Commits or discards the producer's pending offsets (`OffsetMetadataManager.replayEndTransactionMarker`)."""
     for group_id, (topic, partition), committed in groups.offsets.pending.end(marker):
         groups.offsets.put(group_id, topic, committed.topic_id, ((partition, committed),))
 
 
 def replay_legacy_offset_commit(
-    groups: "Groups", key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None
+    groups: Groups, key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None
 ) -> None:
     """Replays a record of type 0, which Kafka wrote before 0.9: it has fewer fields."""
     replay_offset_commit(

@@ -5,21 +5,17 @@ for a producer that has nothing pending here, or is unknown, is written as well:
 that earlier epochs are over. Markers of earlier transactions are refused, because they would end the wrong one (KAFKA-19999).
 """
 
-from typing import TYPE_CHECKING
-
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import WriteTxnMarkersResponse
 from coordinator.runtime.result import Marker, RequestContext, Result
-
-if TYPE_CHECKING:
-    from coordinator.groups.state import Groups
 
 EPOCH_BUMPED_SINCE = 2
 """The transaction.version since which a marker has a higher epoch than the records of its transaction (KIP-890)."""
 EPOCH_MAX = 32_767
 
 
-def write_marker(groups: "Groups", marker: Marker, context: RequestContext, now_ms: int) -> Result:
+def write_marker(groups: Groups, marker: Marker, context: RequestContext, now_ms: int) -> Result:
     """Writes the marker. Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for one that comes too late."""
     pending = groups.offsets.pending
     known = pending.known.get(marker.producer_id)
@@ -31,7 +27,7 @@ def write_marker(groups: "Groups", marker: Marker, context: RequestContext, now_
     return Result(WriteTxnMarkersResponse(), marker=marker)
 
 
-def _is_of_an_earlier_transaction(groups: "Groups", marker: Marker, epoch: int) -> bool:
+def _is_of_an_earlier_transaction(groups: Groups, marker: Marker, epoch: int) -> bool:
     return (
         marker.transaction_version >= EPOCH_BUMPED_SINCE
         and marker.producer_epoch == epoch
