@@ -1,4 +1,4 @@
-"""The groups of one shard as a state machine: the only module that knows every kind of group.
+"""The groups of one shard as a state machine. Only this module and classic_protocol.py know every kind of group.
 
     groups.replay(record)                       the only way the durable state changes, with its two siblings for
     groups.replay_pending(record, producer)     offsets of transactions
