@@ -8,7 +8,7 @@ the member list with each member's `metadata` (opaque to the coordinator). The l
 So a group has two halves, which must not be mixed up:
 
     stored      what the log says: the last generation that was assigned, or that became empty. It is the record itself.
-                Only replay.py sets it, live and at a load by the same line. It survives a crash.
+                Only replay.py sets it, live and at a load by the same line. It survives a crash. So does `forced`.
     the round   everything else (round.py): soft state, which operations change in place and a crash loses.
 """
 
@@ -17,7 +17,7 @@ from coordinator.groups.classic.round import Round
 from coordinator.groups.classic.states import State
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
-from coordinator.protocol.messages import GroupMetadataValue
+from coordinator.protocol.messages import ClassicGroupForcedRebalanceValue, GroupMetadataValue
 
 _NO_TIME = -1
 _KIND = Kind.CLASSIC
@@ -26,16 +26,18 @@ _KIND = Kind.CLASSIC
 class ClassicGroup(Round):
     """One classic group, or a simple one: the offsets of consumers that use no groups."""
 
-    __slots__ = ("stored",)
+    __slots__ = ("forced", "stored")
 
     def __init__(self, group_id: str, now_ms: int | None) -> None:
         super().__init__(group_id, now_ms)
         self.stored: GroupMetadataValue | None = None
         """The group's record in the log; None if there is none."""
+        self.forced: ClassicGroupForcedRebalanceValue | None = None
+        """The last rebalance that was started from outside (force.py); of an earlier generation it has no effect."""
 
     @property
-    def durable(self) -> GroupMetadataValue | None:
-        return self.stored
+    def durable(self) -> tuple[GroupMetadataValue, ClassicGroupForcedRebalanceValue | None] | None:
+        return None if self.stored is None else (self.stored, self.forced)
 
     @property
     def is_simple(self) -> bool:

@@ -1,11 +1,17 @@
-"""The log record of a classic group: key type 2, GroupMetadata (mirrors `GroupCoordinatorRecordHelpers`).
+"""The log records of a classic group: key type 2, GroupMetadata (mirrors `GroupCoordinatorRecordHelpers`), and one of ours.
 
 Values are written in version 3, as by Kafka. That version is not flexible, so it takes no tagged fields of ours. A record
 holds only the chosen one of each member's protocols.
 """
 
+from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.round import Round
-from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue
+from coordinator.protocol.messages import (
+    ClassicGroupForcedRebalanceKey,
+    ClassicGroupForcedRebalanceValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+)
 from coordinator.runtime.result import Record
 
 VERSION = 3
@@ -44,6 +50,21 @@ def new_group_metadata(group_id: str, now_ms: int) -> Record:
     return Record(GroupMetadataKey(group_id), GroupMetadataValue("", 0, None, None, now_ms, []), VERSION)
 
 
+def forced_rebalance(group: Round, cause: str, reason: str | None) -> Record:
+    """A rebalance of the current generation that was started from outside. Not a Kafka record: Kafka skips its type."""
+    return Record(
+        ClassicGroupForcedRebalanceKey(group.group_id),
+        ClassicGroupForcedRebalanceValue(group.generation, cause, reason),
+        0,
+    )
+
+
 def group_metadata_tombstone(group_id: str) -> Record:
     """Deletes the group; its offsets have records of their own."""
     return Record(GroupMetadataKey(group_id), None)
+
+
+def group_tombstones(group: ClassicGroup) -> list[Record]:
+    """Deletes the group, and what the log says of rebalances from outside."""
+    forced = [] if group.forced is None else [Record(ClassicGroupForcedRebalanceKey(group.group_id), None)]
+    return [group_metadata_tombstone(group.group_id), *forced]

@@ -1,15 +1,21 @@
-"""What a GroupMetadata record (key type 2) does to the state, live and at a load.
+"""What the records of classic groups do to the state, live and at a load.
 
-It sets the stored half of the group, or removes the group, and nothing else. The live round needs nothing from the record,
-which was made from the round; after a load the round starts from the stored half, once, when all records are read."""
+They set the stored half of the group, or remove the group, and nothing else. The live round needs nothing from the records,
+which were made from the round; after a load the round starts from the stored half, once, when all records are read."""
 
-from coordinator.groups.classic.group import classic_group_or_new, find_classic_group
+from coordinator.groups.classic.group import ClassicGroup, classic_group_or_new, find_classic_group
 from coordinator.groups.classic.rebalance import prepare_rebalance, read_subscriptions
 from coordinator.groups.classic.round import Cause
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
-from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue, Message
+from coordinator.protocol.messages import (
+    ClassicGroupForcedRebalanceKey,
+    ClassicGroupForcedRebalanceValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    Message,
+)
 from coordinator.runtime.result import Fact, Record, RequestContext, Result, Timer
 
 
@@ -19,6 +25,17 @@ def replay_group_metadata(groups: Groups, key: GroupMetadataKey, value: GroupMet
         groups.remove(key.group, Kind.CLASSIC)
     else:
         classic_group_or_new(groups, key.group).stored = value
+
+
+def replay_forced_rebalance(
+    groups: Groups, key: ClassicGroupForcedRebalanceKey, value: ClassicGroupForcedRebalanceValue | None
+) -> None:
+    if value is not None:
+        classic_group_or_new(groups, key.group).forced = value
+        return
+    group = find_classic_group(groups, key.group)
+    if group is not None:
+        group.forced = None
 
 
 def resume_all(groups: Groups, now_ms: int) -> Result:
@@ -37,12 +54,22 @@ def resume_all(groups: Groups, now_ms: int) -> Result:
         group.resume(group.stored)
         read_subscriptions(group)
         timers.extend(member.session_timer for member in group.members.values())
-        if len(group.members) > groups.config.group_max_size:
+        cause = _rebalance_due(groups, group)
+        if cause is not None:
             update = GroupUpdate(group_id)
-            cause = Cause("the loaded group is larger than group.max.size", "", None)
             prepare_rebalance(groups, group, cause, now_ms, update)
             records += update.records
             timers += update.timers
             replies += update.replies
             facts += update.facts
     return Result(None, records, timers, replies, facts)
+
+
+def _rebalance_due(groups: Groups, group: ClassicGroup) -> Cause | None:
+    """Why a group that was just loaded must rebalance: it is too large, or a rebalance from outside was lost with the round."""
+    if len(group.members) > groups.config.group_max_size:
+        return Cause("the loaded group is larger than group.max.size", "", None)
+    forced = group.forced
+    if forced is None or forced.generation != group.generation or not group.members:
+        return None
+    return Cause(forced.cause, "", forced.reason)

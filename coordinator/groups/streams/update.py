@@ -135,7 +135,13 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
             self._raise_epoch(metadata_hash, validated, configs, self.cause, member_id)
 
     def _raise_epoch(
-        self, metadata_hash: int, validated: int, configs: Mapping[str, str], cause: str, member_id: str
+        self,
+        metadata_hash: int,
+        validated: int,
+        configs: Mapping[str, str],
+        cause: str,
+        member_id: str,
+        reason: str | None = None,
     ) -> None:
         self.group_epoch += 1
         record = records.group_epoch(
@@ -146,16 +152,17 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
             assignment_configs=configs,
         )
         self.records.append(record)
-        self.begin_rebalance(cause, member_id)
+        self.begin_rebalance(cause, member_id, reason)
 
-    def _raise_epoch_without(self, members: Sequence[StreamsMember], cause: str) -> None:
+    def _raise_epoch_without(self, members: Sequence[StreamsMember], cause: str, reason: str | None = None) -> None:
         group = self.group
         self._raise_epoch(
             group.metadata_hash,
             group.validated_topology_epoch,
             group.assignment_configs,
             cause,
-            members[0].member_id,
+            members[0].member_id if members else "",
+            reason,
         )
 
     def assignment_configs(self) -> dict[str, str]:
