@@ -11,7 +11,7 @@ Since v5 a client names the protocol type and name it runs, and is refused if th
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.rebalance import rebalance_completed
-from coordinator.groups.classic.records import group_metadata
+from coordinator.groups.classic.records import completed_generation
 from coordinator.groups.classic.responses import sync_error, sync_response
 from coordinator.groups.classic.round import sync_key
 from coordinator.groups.classic.states import State
@@ -63,7 +63,7 @@ def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_
         left_out += assignment is None
         member.assignment = assignment or b""
     group.enter(State.STABLE, now_ms)
-    update.records.append(group_metadata(group))
+    update.records += completed_generation(group)
     for member in group.members.values():
         context = group.unpark_sync(member)
         if context is not None:
