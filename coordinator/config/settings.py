@@ -11,6 +11,7 @@ value and refused with any other (`ONLY_VALUE`). Where Kafka would accept a nega
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator.groups.kinds import Kind
@@ -626,6 +627,11 @@ def value_of(config: ServerConfig, name: str) -> Any:
         config, config.admin, config.network, config.log, config.groups, config.topics, config.transactions,
     )  # fmt: skip
     return getattr(next(area for area in areas if type(area) is setting.area), setting.field_name)
+
+
+def absolute_log_dir(config: ServerConfig) -> str:
+    """The data folder by the one path under which clients know it."""
+    return str(Path(config.log_dir).resolve())
 
 
 def joined(host: str, port: int) -> str:
