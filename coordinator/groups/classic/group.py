@@ -44,6 +44,11 @@ class ClassicGroup(Round):
         return None if self.stored is None else (self.stored, self.forming)
 
     @property
+    def assigned_generation(self) -> int:
+        """The last generation whose members received assignments; 0 before the first."""
+        return 0 if self.stored is None else self.stored.generation
+
+    @property
     def is_simple(self) -> bool:
         return self.stored is None and self.state is State.EMPTY
 

@@ -120,6 +120,7 @@ def _start_sync_phase(
 def _become_empty(group: ClassicGroup, now_ms: int, update: GroupUpdate) -> None:
     group.protocol_name = None
     group.claims = None
+    group.invalid_assignment = None
     read_subscriptions(group)
     group.enter(State.EMPTY, now_ms)
     if group.rebalances:
@@ -218,7 +219,7 @@ def read_claims(groups: Groups, group: ClassicGroup) -> None:
     group.claims = check_claims(
         read_subscriptions(group),
         forming=group.generation,
-        assigned=group.stored.generation if group.stored is not None else 0,
+        assigned=group.assigned_generation,
         sanitize=groups.config.group_classic_sanitize_owned_partitions,
     )
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coordinator.groups.catalog import Catalog
+from coordinator.groups.classic.assignment_rules import InvalidAssignment
 from coordinator.groups.classic.member import ClassicMember, Protocols
 from coordinator.groups.classic.owned_partitions import Claims
 from coordinator.groups.classic.states import SUCCESSORS, State
@@ -80,8 +81,9 @@ class Round(Group):
 
     __slots__ = (
         "awaiting_joins", "claims", "claims_contested", "claims_stale", "generation", "group_id", "initial_delay",
-        "is_resumed", "join_timer_key", "leader_id", "members", "pending_joins", "pending_syncs", "protocol_name",
-        "protocol_type", "rebalances", "state", "state_timestamp_ms", "static_members", "subscribed_topics", "support",
+        "invalid_assignment", "invalid_partitions", "is_resumed", "join_timer_key", "leader_id", "members", "pending_joins",
+        "pending_syncs", "protocol_name", "protocol_type", "rebalances", "state", "state_timestamp_ms", "static_members",
+        "subscribed_topics", "support",
     )  # fmt: skip
 
     kind = Kind.CLASSIC
@@ -124,6 +126,10 @@ class Round(Group):
         """Partitions claimed from an older generation, over the life of this round."""
         self.claims_contested = 0
         """Partitions claimed by more than one member, over the life of this round."""
+        self.invalid_assignment: InvalidAssignment | None = None
+        """What the leader assigned last, if it breaks rules."""
+        self.invalid_partitions: dict[str, int] = {}
+        """Partitions that were assigned against a rule, by rule, over the life of this round."""
         self.join_timer_key: TimerKey = ("classic-join", group_id)
 
     # --- questions ----------------------------------------------------------------------------------------------------
