@@ -27,7 +27,12 @@ from coordinator.groups.classic.describe import details as classic_details
 from coordinator.groups.classic.force import start_rebalance as start_classic_rebalance
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.records import group_tombstones as classic_tombstones
-from coordinator.groups.classic.replay import replay_forced_rebalance, replay_group_metadata, resume_all
+from coordinator.groups.classic.replay import (
+    replay_forced_rebalance,
+    replay_generation,
+    replay_group_metadata,
+    resume_all,
+)
 from coordinator.groups.classic.round import pending_disarmed
 from coordinator.groups.consumer import replay as consumer_replay
 from coordinator.groups.consumer import timeouts as consumer_timeouts
@@ -55,6 +60,7 @@ from coordinator.groups.streams.records import group_tombstones as streams_tombs
 from coordinator.groups.streams.update import StreamsUpdate
 from coordinator.protocol.messages import (
     ClassicGroupForcedRebalanceKey,
+    ClassicGroupGenerationKey,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
@@ -149,6 +155,7 @@ class GroupMachine(Groups):
 
 REPLAY: dict[type[Message], Callable[[Groups, Any, Any], None]] = {
     GroupMetadataKey: replay_group_metadata,
+    ClassicGroupGenerationKey: replay_generation,
     ClassicGroupForcedRebalanceKey: replay_forced_rebalance,
     OffsetCommitKey: replay_offset_commit,
     LegacyOffsetCommitKey: replay_legacy_offset_commit,

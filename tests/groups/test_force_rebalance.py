@@ -128,25 +128,60 @@ def test_static_members_are_called_too_and_stay():
     assert (h.group().generation, len(h.group().members)) == (2, 2)
 
 
-def test_the_log_of_a_deleted_group_has_nothing_of_a_forced_rebalance():
+def test_a_crash_after_the_next_generation_was_formed_does_not_rebalance_again():
     h = GroupHarness()
     leader, follower = h.stable()
     force(h)
-    h.leave("g", leader, follower)
-    h.call(delete_groups, ["g"])
-    assert h.durable(h.records)["groups"] == {}
-    last = {type(record.key): record.value for record in h.records}
-    assert (last[GroupMetadataKey], last[ClassicGroupForcedRebalanceKey]) == (None, None)
+    h.join("g", leader)
+    h.join("g", follower)
+    h.restart()
+    assert (h.group().state, h.group().generation) == ("CompletingRebalance", 2)
 
 
-def test_a_compacted_log_may_have_the_record_before_the_groups_own():
+def test_a_rebalance_that_was_forced_in_the_sync_phase_survives_a_crash():
+    h = GroupHarness()
+    leader, follower = h.stable()
+    force(h)
+    h.join("g", leader)
+    h.join("g", follower)
+    assert force(h) == Forced(Kind.CLASSIC, "CompletingRebalance", 3)
+    h.restart()
+    assert (h.group().state, h.group().generation) == ("PreparingRebalance", 2)
+    h.settle()
+    assert h.group().generation == 3
+
+
+@pytest.mark.parametrize("ends", ["it completes", "the group becomes Empty"])
+def test_the_record_of_a_forced_rebalance_is_deleted_when_it_has_ended(ends: str):
+    h = GroupHarness()
+    ids = h.stable()
+    force(h)
+    if ends == "it completes":
+        h.settle()
+    else:
+        h.leave("g", *ids)
+    assert Record(ClassicGroupForcedRebalanceKey("g"), None) in h.records
+    assert h.group().forced is None
+    assert h.durable(h.records) == h.durable()
+
+
+def test_a_group_record_that_another_server_wrote_ends_the_forced_rebalance():
+    h = GroupHarness()
+    h.stable()
+    stable = h.records[-1] if isinstance(h.records[-1].key, GroupMetadataKey) else h.records[-2]
+    force(h)
+    h.records.append(stable)
+    h.restart()
+    assert h.group().state == "Stable"
+
+
+def test_a_leftover_record_makes_no_group():
     h = GroupHarness()
     h.stable()
     force(h)
-    h.settle()
-    records = [*h.records[-2:]]
-    assert [type(record.key) for record in records] == [ClassicGroupForcedRebalanceKey, GroupMetadataKey]
-    assert h.durable(records) == h.durable()
+    h.records[:] = h.records[-1:]
+    h.restart()
+    assert h.groups.by_id == {}
 
 
 def test_an_upgraded_group_forgets_the_classic_record():
