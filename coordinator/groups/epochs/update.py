@@ -194,11 +194,18 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
         is_back = member.member_epoch == JOINING_EPOCH and member.member_id in self.group.left_at_target
         return not is_back and self.group.target_stands(interval_ms, self.now_ms)
 
-    def write_target(self, target: dict[str, Part], assignor: str, before: Callable[[str], Part | None]) -> None:
-        """Writes the parts of a new target that differ from those `before`, and the epoch it is for."""
+    def part_before(self, member_id: str) -> Part | None:
+        """The member's part of the present target, or that of the member that it replaces; None if it has none."""
+        target: dict[str, Part] = self.group.target
+        if self.replaced is not None and member_id not in self.group.members:
+            return target.get(self.replaced.member_id)
+        return target.get(member_id)
+
+    def write_target(self, target: dict[str, Part], assignor: str) -> None:
+        """Writes the parts of a new target that differ from the present ones, and the epoch it is for."""
         changed = 0
         for member_id, part in target.items():
-            known = before(member_id)
+            known = self.part_before(member_id)
             if known is not part and known != part:
                 self.records.append(self.RECORDS.target_of_member(self.group_id, member_id, part))
                 changed += 1

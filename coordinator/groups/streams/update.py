@@ -186,19 +186,13 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
         if group.soft.is_delayed:
             self._delayed("initial rebalance delay")
             return group.target_epoch, NO_TASKS
-        before = self._part_before(member.member_id) or NO_TASKS
+        before = self.part_before(member.member_id) or NO_TASKS
         if group.target_epoch >= self.group_epoch:
             return group.target_epoch, before
         if self.must_keep_target(member, self.settings.assignment_interval_ms):
             self._delayed("assignment interval")
             return group.target_epoch, before
         return self.group_epoch, self.new_target(configured, member)[member.member_id]
-
-    def _part_before(self, member_id: str) -> TasksTuple | None:
-        """The member's part of the group's target, or that of the member that it replaces."""
-        if self.replaced is not None and member_id not in self.group.members:
-            return self.group.target.get(self.replaced.member_id)
-        return self.group.target.get(member_id)
 
     def _delayed(self, why: str) -> None:
         self.status(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {why}.")
@@ -219,7 +213,7 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
             target = dict(assign(spec))
         else:
             target = dict.fromkeys(members, NO_TASKS)
-        self.write_target(target, self.settings.assignor_name, self._part_before)
+        self.write_target(target, self.settings.assignor_name)
         return target
 
     def _assignor_input(self, member: StreamsMember) -> MemberSpec:
