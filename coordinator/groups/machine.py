@@ -22,8 +22,8 @@ from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic import timeouts as classic_timeouts
 from coordinator.groups.classic.describe import details as classic_details
 from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.records import group_metadata_tombstone
-from coordinator.groups.classic.replay import replay_group_metadata, resume_all
+from coordinator.groups.classic.records import group_metadata_tombstone, resync_tombstones
+from coordinator.groups.classic.replay import replay_group_metadata, replay_resync, resume_all
 from coordinator.groups.classic.round import pending_disarmed
 from coordinator.groups.consumer import replay as consumer_replay
 from coordinator.groups.consumer import timeouts as consumer_timeouts
@@ -47,6 +47,7 @@ from coordinator.groups.streams.describe import details as streams_details
 from coordinator.groups.streams.group import StreamsGroup, initial_delay_key
 from coordinator.groups.streams.records import group_tombstones as streams_tombstones
 from coordinator.protocol.messages import (
+    ClassicGroupResyncKey,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
@@ -136,6 +137,7 @@ class GroupMachine(Groups):
 
 REPLAY: dict[type[Message], Callable[[Groups, Any, Any], None]] = {
     GroupMetadataKey: replay_group_metadata,
+    ClassicGroupResyncKey: replay_resync,
     OffsetCommitKey: replay_offset_commit,
     LegacyOffsetCommitKey: replay_legacy_offset_commit,
     ConsumerGroupMetadataKey: consumer_replay.replay_group_epoch,
@@ -159,6 +161,7 @@ FIRE: dict[Any, Callable[[Groups, TimerKey, int], Result]] = {
     "classic-pending": classic_timeouts.fire_pending,
     "classic-join": classic_timeouts.fire_join,
     "classic-sync": classic_timeouts.fire_sync,
+    "classic-resync": classic_timeouts.fire_resync,
     "consumer-session": consumer_timeouts.fire_session,
     "consumer-rebalance": consumer_timeouts.fire_rebalance,
     "consumer-join": consumer_timeouts.fire_join,
@@ -173,7 +176,7 @@ FIRE: dict[Any, Callable[[Groups, TimerKey, int], Result]] = {
 
 
 def _end_classic(group: ClassicGroup) -> tuple[list[Record], Sequence[Timer]]:
-    return [group_metadata_tombstone(group.group_id)], pending_disarmed(group)
+    return [group_metadata_tombstone(group.group_id), *resync_tombstones(group)], pending_disarmed(group)
 
 
 def _end_consumer(group: ConsumerGroup) -> tuple[list[Record], Sequence[Timer]]:

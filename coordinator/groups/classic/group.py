@@ -12,12 +12,14 @@ So a group has two halves, which must not be mixed up:
     the round   everything else (round.py): soft state, which operations change in place and a crash loses.
 """
 
+from typing import Any
+
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Round
 from coordinator.groups.classic.states import State
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
-from coordinator.protocol.messages import GroupMetadataValue
+from coordinator.protocol.messages import ClassicGroupResyncValue, GroupMetadataValue
 
 _NO_TIME = -1
 _KIND = Kind.CLASSIC
@@ -26,16 +28,18 @@ _KIND = Kind.CLASSIC
 class ClassicGroup(Round):
     """One classic group, or a simple one: the offsets of consumers that use no groups."""
 
-    __slots__ = ("stored",)
+    __slots__ = ("resynced", "stored")
 
     def __init__(self, group_id: str, now_ms: int | None) -> None:
         super().__init__(group_id, now_ms)
         self.stored: GroupMetadataValue | None = None
         """The group's record in the log; None if there is none."""
+        self.resynced: ClassicGroupResyncValue | None = None
+        """The record behind it that says that the leader resynced the generation; None if there is none."""
 
     @property
-    def durable(self) -> GroupMetadataValue | None:
-        return self.stored
+    def durable(self) -> Any:
+        return None if self.stored is None else (self.stored, self.resynced)
 
     @property
     def is_simple(self) -> bool:

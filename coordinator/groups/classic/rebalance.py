@@ -17,8 +17,9 @@ from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.owned_partitions import Reading, check_claims, read_metadata
 from coordinator.groups.classic.protocols import select_protocol
-from coordinator.groups.classic.records import group_metadata
+from coordinator.groups.classic.records import generation_records
 from coordinator.groups.classic.responses import join_response, members_for_leader, sync_error
+from coordinator.groups.classic.resync import abort_resync
 from coordinator.groups.classic.round import Cause, InitialDelay, Rebalance, Round, sync_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.events import Completed, event_only, member_expired, rebalance_started
@@ -59,6 +60,8 @@ def prepare_rebalance(groups: Groups, group: ClassicGroup, cause: Cause, now_ms:
     """
     if group.state is State.COMPLETING_REBALANCE:
         _abort_sync_phase(group, update)
+    abort_resync(group, update)
+    group.failure = None
     _forget_pending_syncs(group, update)
     _record_rebalance(group, cause, now_ms, update)
     if group.state is State.EMPTY:
@@ -123,7 +126,7 @@ def _become_empty(group: ClassicGroup, now_ms: int, update: GroupUpdate) -> None
     if group.rebalances:
         group.rebalances[-1].ended_ms = now_ms
         group.rebalances[-1].completed = True
-    update.records.append(group_metadata(group))
+    update.records += generation_records(group)
     update.emit("group_emptied", rebalance_completed(group, now_ms), generation=group.generation)
 
 

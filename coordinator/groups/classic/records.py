@@ -4,13 +4,35 @@ Values are written in version 3, as by Kafka. That version is not flexible, so i
 holds only the chosen one of each member's protocols.
 """
 
+from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.round import Round
-from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue
+from coordinator.protocol.messages import (
+    ClassicGroupResyncKey,
+    ClassicGroupResyncValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+)
 from coordinator.runtime.result import Record
 
 VERSION = 3
 _NO_TIME = -1
 _Member = GroupMetadataValue.MemberMetadata
+
+
+def generation_records(group: ClassicGroup) -> list[Record]:
+    """The current generation, as `group_metadata`, and whether it was resynced.
+
+    The second record, ClassicGroupResync, is ours and belongs to the GroupMetadata before it; Kafka skips it.
+    """
+    if group.is_resynced:
+        resynced = Record(ClassicGroupResyncKey(group.group_id), ClassicGroupResyncValue(group.generation))
+        return [group_metadata(group), resynced]
+    return [group_metadata(group), *resync_tombstones(group)]
+
+
+def resync_tombstones(group: ClassicGroup) -> list[Record]:
+    """Deletes the record of a resynced generation, if the group has one."""
+    return [] if group.resynced is None else [Record(ClassicGroupResyncKey(group.group_id), None)]
 
 
 def group_metadata(group: Round) -> Record:

@@ -1,15 +1,22 @@
-"""What a GroupMetadata record (key type 2) does to the state, live and at a load.
+"""What the records of a classic group, GroupMetadata and ClassicGroupResync, do to the state, live and at a load.
 
-It sets the stored half of the group, or removes the group, and nothing else. The live round needs nothing from the record,
-which was made from the round; after a load the round starts from the stored half, once, when all records are read."""
+They set the stored half of the group, or remove the group, and nothing else. The live round needs nothing from a record, which
+was made from the round; after a load the round starts from the stored half, once, when all records are read."""
 
 from coordinator.groups.classic.group import classic_group_or_new, find_classic_group
 from coordinator.groups.classic.rebalance import prepare_rebalance, read_subscriptions
+from coordinator.groups.classic.resync import read_owners
 from coordinator.groups.classic.round import Cause
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
-from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue, Message
+from coordinator.protocol.messages import (
+    ClassicGroupResyncKey,
+    ClassicGroupResyncValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    Message,
+)
 from coordinator.runtime.result import Fact, Record, RequestContext, Result, Timer
 
 
@@ -18,7 +25,16 @@ def replay_group_metadata(groups: Groups, key: GroupMetadataKey, value: GroupMet
     if value is None:
         groups.remove(key.group, Kind.CLASSIC)
     else:
-        classic_group_or_new(groups, key.group).stored = value
+        group = classic_group_or_new(groups, key.group)
+        group.stored = value
+        group.resynced = None
+
+
+def replay_resync(groups: Groups, key: ClassicGroupResyncKey, value: ClassicGroupResyncValue | None) -> None:
+    """The generation in the GroupMetadata before this record was resynced. Without one the record means nothing."""
+    group = find_classic_group(groups, key.group)
+    if group is not None:
+        group.resynced = value
 
 
 def resume_all(groups: Groups, now_ms: int) -> Result:
@@ -36,6 +52,8 @@ def resume_all(groups: Groups, now_ms: int) -> Result:
             continue
         group.resume(group.stored)
         read_subscriptions(group)
+        if group.resynced is not None and group.resynced.generation == group.generation:
+            group.owners = read_owners(group)
         timers.extend(member.session_timer for member in group.members.values())
         if len(group.members) > groups.config.group_max_size:
             update = GroupUpdate(group_id)
