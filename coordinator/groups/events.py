@@ -381,6 +381,7 @@ EVENT_KEYS: tuple[str, ...] = (
     "AssignmentDeliveredKey",
     "AssignmentAcknowledgedKey",
     "GroupConvertedKey",
+    "AssignmentInvalidKey",
     "GroupResyncedKey",
     "AssignmentFailedKey",
 )

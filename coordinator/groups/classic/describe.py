@@ -6,6 +6,7 @@ are shown in every state: they are what members hold until they give it up.
 
 from typing import Any
 
+from coordinator.groups.classic.assignment_rules import RULES
 from coordinator.groups.classic.group import ClassicGroup, find_classic_group
 from coordinator.groups.classic.leader_extensions import AssignmentFailure
 from coordinator.groups.classic.member import ClassicMember
@@ -70,6 +71,7 @@ def details(groups: Groups, group: ClassicGroup) -> dict[str, Any]:
         "claims": _claims(group),
         "resync": _resync(group),
         "assignment_failure": _failure(group.failure),
+        "invalid_assignments": _invalid_assignments(group),
         "rebalances": [_rebalance(rebalance) for rebalance in group.rebalances],
     }
 
@@ -134,11 +136,30 @@ def _failure(failure: AssignmentFailure | None) -> dict[str, Any] | None:
     }
 
 
+def _invalid_assignments(group: ClassicGroup) -> dict[str, Any]:
+    """Partitions that leaders assigned against a rule: counts over the life of the round, details of the last assignment."""
+    view: dict[str, Any] = {rule: group.invalid_partitions.get(rule, 0) for rule in RULES}
+    last = group.invalid_assignment
+    if last is not None:
+        view |= {
+            "generation": last.generation,
+            "leader": last.leader_id,
+            "protocol": last.protocol,
+            "refused": last.is_refused,
+            "partitions": [
+                {"rule": violation.rule, **each._asdict()}
+                for violation in last.violations
+                for each in violation.partitions
+            ],
+        }
+    return view
+
+
 def _rebalance(rebalance: Rebalance) -> dict[str, Any]:
     return {
         "cause": rebalance.cause.what,
         "member_id": rebalance.cause.member_id,
-        "client_reason": rebalance.cause.client_reason,
+        "reason": rebalance.cause.reason,
         "from_state": rebalance.from_state.value,
         "from_generation": rebalance.from_generation,
         "started_ms": rebalance.started_ms,

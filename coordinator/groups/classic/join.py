@@ -220,7 +220,7 @@ def _rejoin(
     if fetches_resynced(group, member, attempt.protocols):
         group.set_protocols(member, attempt.protocols)
         return current_generation(group, member.member_id)
-    if group.state is State.COMPLETING_REBALANCE and is_unchanged and group.failure is None:
+    if group.state is State.COMPLETING_REBALANCE and is_unchanged and not (group.is_resumed or group.failure):
         return current_generation(group, member.member_id)
     if group.state is State.STABLE and is_unchanged and not group.is_leader(member.member_id):
         if attempt.request.generation_id == _NO_GENERATION:
@@ -228,6 +228,8 @@ def _rejoin(
         what = "a member enforces a rebalance"
     elif group.failure is not None:
         what = "a member joins again after the leader could not assign"
+    elif group.is_resumed:
+        what = "a member joins again after the server was restarted"
     elif is_unchanged:
         what = "the leader joins again"
     else:

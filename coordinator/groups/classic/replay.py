@@ -1,16 +1,21 @@
-"""What the records of a classic group, GroupMetadata and ClassicGroupResync, do to the state, live and at a load.
+"""What the records of a classic group do to the state, live and at a load (records.py says when they are written).
 
 They set the stored half of the group, or remove the group, and nothing else. The live round needs nothing from a record, which
 was made from the round; after a load the round starts from the stored half, once, when all records are read."""
 
-from coordinator.groups.classic.group import classic_group_or_new, find_classic_group
-from coordinator.groups.classic.rebalance import prepare_rebalance, read_subscriptions
+from coordinator.groups.classic.group import ClassicGroup, classic_group_or_new, find_classic_group
+from coordinator.groups.classic.rebalance import prepare_rebalance, read_claims, read_subscriptions
 from coordinator.groups.classic.resync import read_owners
-from coordinator.groups.classic.round import Cause
+from coordinator.groups.classic.round import Cause, sync_key
+from coordinator.groups.classic.states import State
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.messages import (
+    ClassicGroupForcedRebalanceKey,
+    ClassicGroupForcedRebalanceValue,
+    ClassicGroupGenerationKey,
+    ClassicGroupGenerationValue,
     ClassicGroupResyncKey,
     ClassicGroupResyncValue,
     GroupMetadataKey,
@@ -27,18 +32,39 @@ def replay_group_metadata(groups: Groups, key: GroupMetadataKey, value: GroupMet
     else:
         group = classic_group_or_new(groups, key.group)
         group.stored = value
-        group.resynced = None
+        group.forming = group.forced = group.resynced = None
+
+
+def replay_generation(
+    groups: Groups, key: ClassicGroupGenerationKey, value: ClassicGroupGenerationValue | None
+) -> None:
+    """Sets or removes the forming generation of the group that the log has at this point.
+
+    Without such a group the record is a leftover: a Kafka that took the log over has deleted the group.
+    """
+    group = find_classic_group(groups, key.group)
+    if group is not None and group.stored is not None:
+        group.forming = value
+
+
+def replay_forced_rebalance(
+    groups: Groups, key: ClassicGroupForcedRebalanceKey, value: ClassicGroupForcedRebalanceValue | None
+) -> None:
+    """Sets or removes the rebalance from outside; without a group the record is a leftover, as above."""
+    group = find_classic_group(groups, key.group)
+    if group is not None and group.stored is not None:
+        group.forced = value
 
 
 def replay_resync(groups: Groups, key: ClassicGroupResyncKey, value: ClassicGroupResyncValue | None) -> None:
-    """The generation in the GroupMetadata before this record was resynced. Without one the record means nothing."""
+    """Says that the stored generation was resynced, or that it was not; without a group the record is a leftover, as above."""
     group = find_classic_group(groups, key.group)
-    if group is not None:
+    if group is not None and group.stored is not None:
         group.resynced = value
 
 
 def resume_all(groups: Groups, now_ms: int) -> Result:
-    """Starts the rounds of a shard that was just loaded. Every session starts again in full.
+    """Starts the rounds of a shard that was just loaded. Every session starts again in full, and so does the time to sync.
 
     Mirrors `GroupMetadataManager.onLoaded`.
     """
@@ -50,17 +76,31 @@ def resume_all(groups: Groups, now_ms: int) -> Result:
         group = find_classic_group(groups, group_id)
         if group is None or group.stored is None:
             continue
-        group.resume(group.stored)
-        read_subscriptions(group)
+        group.resume()
         if group.resynced is not None and group.resynced.generation == group.generation:
             group.owners = read_owners(group)
         timers.extend(member.session_timer for member in group.members.values())
-        if len(group.members) > groups.config.group_max_size:
+        if group.state is State.COMPLETING_REBALANCE:
+            read_claims(groups, group)
+            timers.append(Timer(sync_key(group), group.rebalance_timeout_ms()))
+        else:
+            read_subscriptions(group)
+        cause = _rebalance_due(groups, group)
+        if cause is not None:
             update = GroupUpdate(group_id)
-            cause = Cause("the loaded group is larger than group.max.size", "", None)
             prepare_rebalance(groups, group, cause, now_ms, update)
             records += update.records
             timers += update.timers
             replies += update.replies
             facts += update.facts
     return Result(None, records, timers, replies, facts)
+
+
+def _rebalance_due(groups: Groups, group: ClassicGroup) -> Cause | None:
+    """Why a group that was just loaded must rebalance: it is too large, or a rebalance from outside was lost with the round."""
+    if len(group.members) > groups.config.group_max_size:
+        return Cause("the loaded group is larger than group.max.size", "", None)
+    forced = group.forced
+    if forced is None or forced.generation != group.generation or not group.members:
+        return None
+    return Cause(forced.cause, "", forced.reason)

@@ -20,13 +20,14 @@ other members alone (`Round.is_lost`). A record of our own remembers over a cras
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.leader_extensions import Owners, Partition, Resync
 from coordinator.groups.classic.member import ClassicMember, Protocols
 from coordinator.groups.classic.owned_partitions import read_metadata
-from coordinator.groups.classic.records import generation_records
+from coordinator.groups.classic.records import completed_generation
 from coordinator.groups.classic.responses import delivered, sync_error, sync_response
 from coordinator.groups.classic.round import Round, resync_key
 from coordinator.groups.events import group_resynced
@@ -34,7 +35,7 @@ from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import SyncGroupRequest, SyncGroupResponse
+from coordinator.protocol.messages import SyncGroupResponse
 from coordinator.protocol.subscription import NO_GENERATION, Subscription, parse_assignment
 from coordinator.runtime.result import RequestContext
 
@@ -49,13 +50,15 @@ def begin_resync(
     groups: Groups,
     group: ClassicGroup,
     leader: ClassicMember,
-    request: SyncGroupRequest,
+    given: Mapping[str, bytes],
     context: RequestContext,
     now_ms: int,
     update: GroupUpdate,
 ) -> None:
-    """Parks the leader's request until all members whose assignment changes have asked for the new one."""
-    given = {each.member_id: each.assignment for each in request.assignments}
+    """Parks the leader's request until all members whose assignment changes have asked for the new one.
+
+    `given`: member id -> assignment, as the leader sent them.
+    """
     changing = {
         member_id: assignment
         for member_id, member in group.members.items()
@@ -151,7 +154,7 @@ def _complete(groups: Groups, group: ClassicGroup, resync: Resync, now_ms: int, 
         group.members[member_id].assignment = assignment
     if resync.assignments:
         group.owners = read_owners(group)
-        update.records += generation_records(group)
+        update.records += completed_generation(group)
     for member in group.members.values():
         if member.awaiting_sync is not None:
             is_leader = member.member_id == resync.leader_id

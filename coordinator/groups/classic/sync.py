@@ -3,22 +3,24 @@
 While the leader computes, the followers' requests are parked. The leader's request ends CompletingRebalance: the generation
 goes to the log with its assignments, and parked members are answered; those that ask later are answered from what is stored.
 A second assignment of the leader is ignored, unless it resyncs (resync.py); a leader that cannot assign says so
-(assignment_failure.py). Members that it left out get an empty assignment; member ids that the group does
-not know are skipped.
+(assignment_failure.py). Members that it left out get an empty assignment; member ids that
+the group does not know are skipped.
 
 Since v5 a client names the protocol type and name it runs, and is refused if they are missing or wrong.
 """
 
 from coordinator.groups.classic.assignment_failure import fail_generation, failure_response
+from coordinator.groups.classic.assignment_validation import validate_assignments, validate_resync
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.leader_extensions import fence_extension
-from coordinator.groups.classic.rebalance import rebalance_completed
-from coordinator.groups.classic.records import generation_records
+from coordinator.groups.classic.rebalance import prepare_rebalance, rebalance_completed
+from coordinator.groups.classic.records import completed_generation
 from coordinator.groups.classic.responses import delivered, sync_error, sync_response
 from coordinator.groups.classic.resync import begin_resync, is_resyncing, park_for_resync
-from coordinator.groups.classic.round import sync_key
+from coordinator.groups.classic.round import Cause, sync_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.fencing import fence_generation, fence_member
+from coordinator.groups.rebalance_interval import arm_interval
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -52,7 +54,10 @@ def sync(
         return update.result(failure_response(group.failure))
     if is_stable:
         if request.resync:
-            begin_resync(groups, group, member, request, context, now_ms, update)
+            assignments = {each.member_id: each.assignment for each in request.assignments}
+            if not validate_resync(groups, group, assignments, update):
+                return update.result(sync_error(ErrorCode.INVALID_REQUEST, "the assignments are invalid"))
+            begin_resync(groups, group, member, assignments, context, now_ms, update)
         elif is_resyncing(group, request.member_id):
             park_for_resync(groups, group, member, context, now_ms, update)
         else:
@@ -70,15 +75,22 @@ def sync(
 
 
 def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_ms: int, update: GroupUpdate) -> None:
-    """Completes the generation: writes it with the leader's assignments and answers all parked members."""
+    """Completes the generation: writes it with the leader's assignments and answers all parked members.
+
+    If the assignments are invalid and `group.classic.validate.assignments` refuses that, the group rebalances instead.
+    """
     assignments = {each.member_id: each.assignment for each in request.assignments}
     left_out = 0
     for member_id, member in group.members.items():
         assignment = assignments.get(member_id)
         left_out += assignment is None
         member.assignment = assignment or b""
+    if not validate_assignments(groups, group, update):
+        cause = Cause("the leader's assignment is invalid", request.member_id, None)
+        prepare_rebalance(groups, group, cause, now_ms, update)
+        return
     group.enter(State.STABLE, now_ms)
-    update.records += generation_records(group)
+    update.records += completed_generation(group)
     for member in group.members.values():
         context = group.unpark_sync(member)
         if context is not None:
@@ -95,6 +107,7 @@ def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_
         if rebalance.formed_ms is not None:
             waited_ms = rebalance.waits.get(request.member_id, 0)
             rebalance.waits[request.member_id] = waited_ms + now_ms - rebalance.formed_ms
+    arm_interval(groups, update)
     update.emit(
         "group_stable",
         rebalance_completed(group, now_ms),

@@ -417,3 +417,39 @@ def test_the_event_log_says_that_the_group_was_resynced_and_who_received_what():
     assert [(each.member_id, each.waited_ms) for each in event.waited_for] == [(follower, 250)]
     received = {each.member_id: each.topics[0].partitions for each in h.events_of("AssignmentDelivered")[-2:]}
     assert received == {leader: [0, 1], follower: [2]}
+
+
+# --- validation -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["off", "report", "refuse"])
+def test_a_resync_is_validated_before_any_member_hears_of_it(policy):
+    h = GroupHarness(group_classic_validate_assignments=policy)
+    leader, follower = h.stable()
+    request = resync(h, leader, {leader: assignment(0, 1), follower: assignment(1)})
+    assert len(h.facts_named("assignment_invalid")) == (policy != "off")
+    if policy == "refuse":
+        assert (request.error, request.reply.error_message) == (
+            ErrorCode.INVALID_REQUEST,
+            "the assignments are invalid",
+        )
+        assert h.heartbeat("g", follower, 1).ok
+        assert held(h) == [b"A0", b"A1"]
+    else:
+        h.sync("g", follower, 1)
+        assert request.ok
+
+
+def test_in_a_cooperative_group_a_resync_takes_a_partition_away_before_another_gives_it():
+    h = GroupHarness(group_classic_validate_assignments="refuse")
+    name = "cooperative-sticky"
+    leader, follower = h.stable(protocols={name: subscription()})
+    for given, error in (
+        ({leader: assignment(0), follower: assignment(1)}, "NONE"),
+        ({leader: assignment(0, 1), follower: assignment()}, "INVALID_REQUEST"),
+        ({leader: assignment(0), follower: assignment()}, "NONE"),
+        ({leader: assignment(0, 1), follower: assignment()}, "NONE"),
+    ):
+        request = resync(h, leader, given, protocol_name=name)
+        h.sync("g", follower, 1, protocol_name=name)
+        assert request.error.name == error
