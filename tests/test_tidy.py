@@ -94,7 +94,9 @@ def test_the_documents_list_every_api_and_its_versions():
     rows = re.findall(r"\| ([A-Z]\w+) \| (\d+)(?:-(\d+))? (?=\|)", page)
     listed = {name: (int(low), int(high or low)) for name, low, high in rows}
     apis = supported_apis(requests).values()
-    highest = {api.name: Codec.of().versions(f"{api.name}Request").highest for api in apis}  # some only exist in a dialect
+    highest = {
+        api.name: Codec.of().versions(f"{api.name}Request").highest for api in apis
+    }  # some only exist in a dialect
     assert listed == {api.name: (api.versions[0], min(api.versions[1], highest[api.name])) for api in apis}
 
 
