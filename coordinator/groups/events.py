@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 from coordinator.groups.catalog import Catalog
-from coordinator.groups.classic.leader_extensions import AssignmentFailure, Resync
 from coordinator.groups.epochs.member import Owned, PartitionEpochs
 from coordinator.groups.epochs.soft_state import SoftState
 from coordinator.groups.kinds import Kind
@@ -24,12 +23,8 @@ from coordinator.protocol.messages import (
     AssignmentAcknowledgedValue,
     AssignmentDeliveredKey,
     AssignmentDeliveredValue,
-    AssignmentFailedKey,
-    AssignmentFailedValue,
     GroupConvertedKey,
     GroupConvertedValue,
-    GroupResyncedKey,
-    GroupResyncedValue,
     HeartbeatRequest,
     JoinGroupRequest,
     MemberExpiredKey,
@@ -228,31 +223,6 @@ def group_converted(group_id: str, was: Kind, to: Kind, epoch: int, member_id: s
         members=members,
     )
     return MessageEvent(GroupConvertedKey(group_id), value)
-
-
-def group_resynced(group_id: str, resync: Resync, duration_ms: int, members: int) -> Event:
-    """The leader of a classic group replaced the assignments of its generation."""
-    value = GroupResyncedValue(
-        epoch=resync.generation,
-        member_id=resync.leader_id,
-        members=members,
-        changed=len(resync.assignments),
-        duration_ms=duration_ms,
-        waited_for=[GroupResyncedValue.Wait(each, waited_ms) for each, waited_ms in resync.waits.items()],
-    )
-    return MessageEvent(GroupResyncedKey(group_id), value)
-
-
-def assignment_failed(group_id: str, failure: AssignmentFailure, members: int) -> Event:
-    """The leader of a classic group cannot assign; every member receives its error."""
-    value = AssignmentFailedValue(
-        epoch=failure.generation,
-        member_id=failure.leader_id,
-        members=members,
-        error_code=failure.error,
-        reason=failure.message,
-    )
-    return MessageEvent(AssignmentFailedKey(group_id), value)
 
 
 # --- assignments ------------------------------------------------------------------------------------------------------

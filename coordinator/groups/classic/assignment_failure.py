@@ -13,10 +13,15 @@ Nothing of this is durable. After a crash the generation waits for its leader as
 
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.leader_extensions import REASON_CHARS_MAX, AssignmentFailure
-from coordinator.groups.events import assignment_failed
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import SyncGroupRequest, SyncGroupResponse
+from coordinator.protocol.messages import (
+    AssignmentFailedKey,
+    AssignmentFailedValue,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from coordinator.runtime.result import Event, MessageEvent
 
 
 def fail_generation(group: ClassicGroup, request: SyncGroupRequest, now_ms: int, update: GroupUpdate) -> None:
@@ -34,12 +39,23 @@ def fail_generation(group: ClassicGroup, request: SyncGroupRequest, now_ms: int,
         group.rebalances[-1].failure = failure
     update.emit(
         "assignment_failed",
-        assignment_failed(group.group_id, failure, len(group.members)),
+        _event(group, failure),
         generation=group.generation,
         leader=request.member_id,
         error=error.name,
         reason=message,
     )
+
+
+def _event(group: ClassicGroup, failure: AssignmentFailure) -> Event:
+    value = AssignmentFailedValue(
+        epoch=failure.generation,
+        member_id=failure.leader_id,
+        members=len(group.members),
+        error_code=failure.error,
+        reason=failure.message,
+    )
+    return MessageEvent(AssignmentFailedKey(group.group_id), value)
 
 
 def failure_response(failure: AssignmentFailure) -> SyncGroupResponse:

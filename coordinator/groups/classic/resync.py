@@ -30,14 +30,13 @@ from coordinator.groups.classic.owned_partitions import read_metadata
 from coordinator.groups.classic.records import completed_generation
 from coordinator.groups.classic.responses import delivered, sync_error, sync_response
 from coordinator.groups.classic.round import Round, resync_key
-from coordinator.groups.events import group_resynced
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import SyncGroupResponse
+from coordinator.protocol.messages import GroupResyncedKey, GroupResyncedValue, SyncGroupResponse
 from coordinator.protocol.subscription import NO_GENERATION, Subscription, parse_assignment
-from coordinator.runtime.result import RequestContext
+from coordinator.runtime.result import Event, MessageEvent, RequestContext
 
 OWNERSHIP_IN_USER_DATA = frozenset({"sticky", "cooperative-sticky"})
 """Assignors whose user data say what the member owns, or when, and nothing else."""
@@ -161,12 +160,24 @@ def _complete(groups: Groups, group: ClassicGroup, resync: Resync, now_ms: int, 
             _answer(groups, group, member, update, resynced=is_leader)
     update.emit(
         "group_resynced",
-        group_resynced(group.group_id, resync, now_ms - resync.started_ms, len(group.members)),
+        _event(group, resync, now_ms - resync.started_ms),
         generation=resync.generation,
         changed=len(resync.assignments),
         left_out=resync.left_out,
         took_ms=now_ms - resync.started_ms,
     )
+
+
+def _event(group: Round, resync: Resync, duration_ms: int) -> Event:
+    value = GroupResyncedValue(
+        epoch=resync.generation,
+        member_id=resync.leader_id,
+        members=len(group.members),
+        changed=len(resync.assignments),
+        duration_ms=duration_ms,
+        waited_for=[GroupResyncedValue.Wait(each, waited_ms) for each, waited_ms in resync.waits.items()],
+    )
+    return MessageEvent(GroupResyncedKey(group.group_id), value)
 
 
 def abort_resync(group: Round, update: GroupUpdate) -> None:
