@@ -1,7 +1,7 @@
 """SyncGroup (key 14): a member asks for its assignment; the leader brings the assignments of all members.
 
-v3 knows static members (KIP-345). v5 must name the protocol type and protocol (KIP-559). v6 exists in the dialect
-`client-side-assignment` alone, where the extensions for leaders are plain fields; since v4 they are tagged ones.
+v3 knows static members (KIP-345). v5 must name the protocol type and protocol (KIP-559). The dialect
+`client-side-assignment` adds v6, where the extensions for leaders are plain fields; since v4 they are tagged ones.
 """
 
 from coordinator.api.access import READ_GROUP
@@ -26,7 +26,7 @@ def refuse(request: SyncGroupRequest, error: KafkaError, api_version: int) -> Sy
 API = Api(
     key=14,
     name="SyncGroup",
-    versions=(0, 6),
+    versions=(0, 5),
     access=(READ_GROUP,),
     handle=handle,
     refuse=refuse,
