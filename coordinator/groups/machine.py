@@ -5,6 +5,7 @@
     groups.replay_marker(marker)
     groups.loaded(now_ms)                       every record was read: rebalances resume, timers start
     groups.fire(key, now_ms)                    a timer fired
+    groups.restore(request, now_ms)             the operation of a request failed half-way
     groups.end(group)                           the records that delete an empty group
 
 There is no operation here, only tables: record key -> replay, timer -> handler, kind -> tombstones. Live and at a load the same
@@ -23,13 +24,14 @@ from coordinator.groups.classic import timeouts as classic_timeouts
 from coordinator.groups.classic.describe import details as classic_details
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.records import group_metadata_tombstone
-from coordinator.groups.classic.replay import replay_group_metadata, resume_all
+from coordinator.groups.classic.replay import replay_group_metadata, restart_round, resume_all
 from coordinator.groups.classic.round import pending_disarmed
 from coordinator.groups.consumer import replay as consumer_replay
 from coordinator.groups.consumer import timeouts as consumer_timeouts
 from coordinator.groups.consumer.describe import details as consumer_details
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.records import group_tombstones as consumer_tombstones
+from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.group import Group
 from coordinator.groups.migration.conversions import Conversions
 from coordinator.groups.offsets import expire
@@ -48,6 +50,7 @@ from coordinator.groups.streams.group import StreamsGroup, initial_delay_key
 from coordinator.groups.streams.records import group_tombstones as streams_tombstones
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupHeartbeatRequest,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
     ConsumerGroupPartitionMetadataKey,
@@ -55,16 +58,21 @@ from coordinator.protocol.messages import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
     GroupMetadataKey,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
     LegacyOffsetCommitKey,
     Message,
     OffsetCommitKey,
     OffsetCommitValue,
     StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupHeartbeatRequest,
     StreamsGroupMemberMetadataKey,
     StreamsGroupMetadataKey,
     StreamsGroupTargetAssignmentMemberKey,
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTopologyKey,
+    SyncGroupRequest,
 )
 from coordinator.runtime.result import Marker, Producer, Record, Result, Timer, TimerKey
 
@@ -124,6 +132,24 @@ class GroupMachine(Groups):
     def fire(self, key: TimerKey, now_ms: int) -> Result:
         """Runs what a timer was armed for; what it watched may be gone, and then nothing happens."""
         return FIRE[key[0]](self, key, now_ms)
+
+    # --- failed operations --------------------------------------------------------------------------------------------
+
+    def restore(self, request: Any, now_ms: int) -> Result | None:
+        """Drops the soft state of the one group that a failed operation may have half changed, as a restart would.
+
+        Returns what starts its round and its timers again; None if only a load of the shard can. Operations that change no
+        soft state need nothing.
+        """
+        if type(request) not in CHANGES_SOFT_STATE:
+            return Result()
+        self.uncommitted_groups.pop(request.group_id, None)
+        group = self.by_id.get(request.group_id)
+        return Result() if group is None else RESTORE[group.kind](self, group, now_ms)
+
+    def restores_with(self, request: Any, waiting: Any) -> bool:
+        """Whether `restore(request)` forgets this parked request: a join or sync of the same group."""
+        return type(request) in CHANGES_SOFT_STATE and bool(waiting.group_id == request.group_id)
 
     # --- the kinds ----------------------------------------------------------------------------------------------------
 
@@ -186,6 +212,27 @@ def _end_streams(group: StreamsGroup) -> tuple[list[Record], Sequence[Timer]]:
 
 END: tuple[Callable[[Any], tuple[list[Record], Sequence[Timer]]], ...] = (_end_classic, _end_consumer, _end_streams)
 """Kind -> the tombstones that delete an empty group, and its timers, disarmed."""
+
+
+def _restore_modern(groups: Groups, group: ModernGroup[Any, Any, Any], now_ms: int) -> Result:
+    group.drop_soft_state()
+    return Result()
+
+
+RESTORE: tuple[Callable[[Groups, Any, int], Result | None], ...] = (restart_round, _restore_modern, _restore_modern)
+"""Kind -> what drops a group's soft state and starts it again."""
+
+CHANGES_SOFT_STATE: frozenset[type[Message]] = frozenset(
+    {
+        JoinGroupRequest,
+        SyncGroupRequest,
+        HeartbeatRequest,
+        LeaveGroupRequest,
+        ConsumerGroupHeartbeatRequest,
+        StreamsGroupHeartbeatRequest,
+    }
+)
+"""The requests whose operations change rounds and other soft state. All others change the state by their records only."""
 
 DETAILS: tuple[Callable[[Any, Any], dict[str, Any]], ...] = (classic_details, consumer_details, streams_details)
 """Kind -> everything about a group as plain values (`/v1/groups/{group}`)."""

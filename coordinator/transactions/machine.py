@@ -33,6 +33,13 @@ class TransactionMachine(Transactions):
             after=[self.delivery(transaction) for transaction in self.prepared.values()],
         )
 
+    def restore(self, request: Any, now_ms: int) -> None:
+        """An operation failed half-way: only a load of the shard undoes what it may have done to `last_epochs`."""
+
+    def restores_with(self, request: Any, waiting: Any) -> bool:  # noqa: ARG002 - as others have
+        """No request waits in this state."""
+        raise AssertionError
+
     def fire(self, key: TimerKey, now_ms: int) -> Result:
         """Runs the operation of a timer."""
         return FIRE[key[0]](self, now_ms)
