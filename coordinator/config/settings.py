@@ -11,6 +11,7 @@ value and refused with any other (`ONLY_VALUE`). Where Kafka would accept a nega
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator.groups.kinds import Kind
@@ -18,8 +19,10 @@ from coordinator.groups.settings import (
     EVENT_POLICIES,
     FENCING_POLICIES,
     MIGRATION_POLICIES,
+    OFF,
     STICKY,
     STREAMS_FENCING_POLICIES,
+    VALIDATION_POLICIES,
     GroupsConfig,
 )
 from coordinator.topics.config import TopicsConfig
@@ -170,7 +173,8 @@ def choice(*options: str) -> Parser:
     """One of several words."""
 
     def read(value: Any, _is_text: bool) -> Any:
-        return value if value in options else None
+        word = OFF if value is False else value  # YAML takes a plain `off` for false
+        return word if word in options else None
 
     return Parser(read, " or ".join(options))
 
@@ -324,6 +328,12 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "If true, the server removes partitions that a member claims from an older generation before the group's leader"
          " sees the subscription (KIP-792). Turn it on if assignors of your clients trust such claims."
          " Not a Kafka setting."),
+        ("group.classic.validate.assignments", GroupsConfig, choice(*VALIDATION_POLICIES), "",
+         "What the server does if the leader of a classic group assigns a partition to two members, assigns a topic that nobody"
+         " subscribes to, or, with a cooperative assignor, gives away a partition that its owner has not revoked"
+         " (KIP-792). report: it counts and logs the violation. refuse: it also discards the assignment, and the members join"
+         " again; an assignor that is always wrong then keeps its group rebalancing. A single group can override it with"
+         " classic.validate.assignments. Not a Kafka setting."),
     ),
     "Consumer groups": (
         ("group.consumer.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
@@ -617,6 +627,11 @@ def value_of(config: ServerConfig, name: str) -> Any:
         config, config.admin, config.network, config.log, config.groups, config.topics, config.transactions,
     )  # fmt: skip
     return getattr(next(area for area in areas if type(area) is setting.area), setting.field_name)
+
+
+def absolute_log_dir(config: ServerConfig) -> str:
+    """The data folder by the one path under which clients know it."""
+    return str(Path(config.log_dir).resolve())
 
 
 def joined(host: str, port: int) -> str:

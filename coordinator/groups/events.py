@@ -351,5 +351,6 @@ EVENT_KEYS: tuple[str, ...] = (
     "AssignmentDeliveredKey",
     "AssignmentAcknowledgedKey",
     "GroupConvertedKey",
+    "AssignmentInvalidKey",
 )
 """The key messages that an event log may contain."""

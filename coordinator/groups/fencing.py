@@ -28,7 +28,7 @@ lost or never had. `fencing.require.ownership` ends that.
 Offsets that a producer commits in a transaction belong to its consumer, which the request names (KIP-447). The same rules hold
 with two exceptions, as in Kafka. The state of a classic group does not matter. And a request that names no member is accepted,
 also for a group that has members: clients before Kafka 2.5 cannot name one (TxnOffsetCommit v0-2), and later ones need not.
-Nothing fences the consumer of such a producer; `CommitCounters.txn_requests` counts them, and `fencing.require.member`
+Nothing fences the consumer of such a producer; `Counters.txn_requests` counts them, and `fencing.require.member`
 refuses them.
 """
 

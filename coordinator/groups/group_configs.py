@@ -15,6 +15,8 @@ from typing import Generic, NamedTuple, TypeVar
 from coordinator.groups.settings import (
     FENCING_POLICIES,
     STREAMS_FENCING_POLICIES,
+    VALIDATION_POLICIES,
+    ClassicSettings,
     ConsumerSettings,
     GroupsConfig,
     StreamsSettings,
@@ -66,6 +68,14 @@ def _text(value: bool) -> str:
 GROUP_CONFIGS: dict[str, GroupConfig] = {
     row.name: row
     for row in (
+        GroupConfig(
+            "classic.validate.assignments",
+            STRING,
+            "group.classic.validate.assignments",
+            lambda config: config.group_classic_validate_assignments,
+            None,
+            "What becomes of an invalid assignment of a classic group's leader. Not a Kafka setting.",
+        ),
         GroupConfig(
             "consumer.session.timeout.ms",
             INT,
@@ -230,7 +240,11 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
     )
 }
 
-_OPTIONS = {"consumer.fencing.policy": FENCING_POLICIES, "streams.fencing.policy": STREAMS_FENCING_POLICIES}
+_OPTIONS = {
+    "classic.validate.assignments": VALIDATION_POLICIES,
+    "consumer.fencing.policy": FENCING_POLICIES,
+    "streams.fencing.policy": STREAMS_FENCING_POLICIES,
+}
 
 
 def check(config: GroupsConfig, overrides: Overrides) -> None:
@@ -297,8 +311,12 @@ class ConfiguredGroups:
     def __init__(self, config: GroupsConfig, overrides_of: Callable[[str], Overrides] | None = None) -> None:
         self._config = config
         self._overrides_of = overrides_of
+        self._classic = _Known(config, _classic_settings)
         self._consumer = _Known(config, _consumer_settings)
         self._streams = _Known(config, _streams_settings)
+
+    def classic(self, group_id: str) -> ClassicSettings:
+        return self._classic.of(group_id, self._overrides(group_id))
 
     def consumer(self, group_id: str) -> ConsumerSettings:
         return self._consumer.of(group_id, self._overrides(group_id))
@@ -354,6 +372,10 @@ class _Values:
         low, high = row.bounds(self._config)
         value = int(own) if high is None else min(int(own), high)
         return value if low is None else max(low, value)
+
+
+def _classic_settings(values: _Values) -> ClassicSettings:
+    return ClassicSettings(validate_assignments=values.option("classic.validate.assignments"))
 
 
 def _consumer_settings(values: _Values) -> ConsumerSettings:

@@ -5,7 +5,7 @@
     groups.replay_marker(marker)
     groups.loaded(now_ms)                       every record was read: rebalances resume, timers start
     groups.fire(key, now_ms)                    a timer fired
-    groups.restore(request, now_ms)             the operation of a request failed half-way
+    groups.restore(group_id, now_ms)            an operation on this group failed half-way
     groups.end(group)                           the records that delete an empty group
 
 There is no operation here, only tables: record key -> replay, timer -> handler, kind -> tombstones. Live and at a load the same
@@ -23,8 +23,8 @@ from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic import timeouts as classic_timeouts
 from coordinator.groups.classic.describe import details as classic_details
 from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.records import group_metadata_tombstone
-from coordinator.groups.classic.replay import replay_group_metadata, restart_round, resume_all
+from coordinator.groups.classic.records import group_tombstones as classic_tombstones
+from coordinator.groups.classic.replay import replay_generation, replay_group_metadata, restart_round, resume_all
 from coordinator.groups.classic.round import pending_disarmed
 from coordinator.groups.consumer import replay as consumer_replay
 from coordinator.groups.consumer import timeouts as consumer_timeouts
@@ -49,6 +49,7 @@ from coordinator.groups.streams.describe import details as streams_details
 from coordinator.groups.streams.group import StreamsGroup, initial_delay_key
 from coordinator.groups.streams.records import group_tombstones as streams_tombstones
 from coordinator.protocol.messages import (
+    ClassicGroupGenerationKey,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupMemberMetadataKey,
@@ -135,21 +136,24 @@ class GroupMachine(Groups):
 
     # --- failed operations --------------------------------------------------------------------------------------------
 
-    def restore(self, request: Any, now_ms: int) -> Result | None:
-        """Drops the soft state of the one group that a failed operation may have half changed, as a restart would.
+    def scope_of(self, request: Any) -> str | None:
+        """The group whose soft state the operation of this request may change; None: it changes state by records only."""
+        return request.group_id if type(request) in CHANGES_SOFT_STATE else None
 
-        Returns what starts its round and its timers again; None if only a load of the shard can. Operations that change no
-        soft state need nothing.
+    def scope_of_timer(self, key: TimerKey) -> str | None:
+        """The group of a timer; None for the one that serves all groups."""
+        return str(key[1]) if len(key) > 1 else None
+
+    def restore(self, scope: str | None, now_ms: int) -> Result | None:
+        """Drops the soft state of a group, which a failed operation may have left half changed, as a restart would.
+
+        Returns what starts its round and its timers again; None if only a load of the shard can.
         """
-        if type(request) not in CHANGES_SOFT_STATE:
+        if scope is None:
             return Result()
-        self.uncommitted_groups.pop(request.group_id, None)
-        group = self.by_id.get(request.group_id)
+        self.uncommitted_groups.pop(scope, None)
+        group = self.by_id.get(scope)
         return Result() if group is None else RESTORE[group.kind](self, group, now_ms)
-
-    def restores_with(self, request: Any, waiting: Any) -> bool:
-        """Whether `restore(request)` forgets this parked request: a join or sync of the same group."""
-        return type(request) in CHANGES_SOFT_STATE and bool(waiting.group_id == request.group_id)
 
     # --- the kinds ----------------------------------------------------------------------------------------------------
 
@@ -162,6 +166,7 @@ class GroupMachine(Groups):
 
 REPLAY: dict[type[Message], Callable[[Groups, Any, Any], None]] = {
     GroupMetadataKey: replay_group_metadata,
+    ClassicGroupGenerationKey: replay_generation,
     OffsetCommitKey: replay_offset_commit,
     LegacyOffsetCommitKey: replay_legacy_offset_commit,
     ConsumerGroupMetadataKey: consumer_replay.replay_group_epoch,
@@ -199,7 +204,7 @@ FIRE: dict[Any, Callable[[Groups, TimerKey, int], Result]] = {
 
 
 def _end_classic(group: ClassicGroup) -> tuple[list[Record], Sequence[Timer]]:
-    return [group_metadata_tombstone(group.group_id)], pending_disarmed(group)
+    return classic_tombstones(group), pending_disarmed(group)
 
 
 def _end_consumer(group: ConsumerGroup) -> tuple[list[Record], Sequence[Timer]]:

@@ -28,6 +28,18 @@ EVENT_POLICIES = (ALL_EVENTS, REFUSED_EVENTS, NO_EVENTS)
 """What goes to the event log: everything, everything but accepted commits, or nothing."""
 
 
+OFF, REPORT, REFUSE = "off", "report", "refuse"
+VALIDATION_POLICIES = (OFF, REPORT, REFUSE)
+"""What becomes of an invalid assignment of a classic group's leader (classic/assignment_validation.py)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicSettings:
+    """The settings in force for one classic group: its overrides (resource type GROUP), else the server's values."""
+
+    validate_assignments: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
     """The settings in force for one consumer group: its overrides (resource type GROUP), else the server's values."""
@@ -64,6 +76,8 @@ class StreamsSettings:
 class GroupSettings(Protocol):
     """The settings of single groups. The same object is given as long as nothing changes."""
 
+    def classic(self, group_id: str) -> ClassicSettings: ...
+
     def consumer(self, group_id: str) -> ConsumerSettings: ...
 
     def streams(self, group_id: str) -> StreamsSettings: ...
@@ -84,6 +98,8 @@ class GroupsConfig:
     """Used instead of the session timeout while a new member waits in its first JoinGroup."""
     group_classic_sanitize_owned_partitions: bool = False
     """See owned_partitions.py."""
+    group_classic_validate_assignments: str = REPORT
+    """One of `VALIDATION_POLICIES`; see assignment_validation.py."""
 
     coordinator_events: str = ALL_EVENTS
     """One of `EVENT_POLICIES`; see events.py."""

@@ -34,6 +34,8 @@ class Listener:
     ) -> None:
         self.dispatcher = dispatcher
         self.advertised = advertised
+        self.bound = ("", 0)
+        """The host and port of the socket, once it listens."""
         self.connections: dict[Connection, None] = {}
         self.refused_count = 0
         self.closed = dict.fromkeys(Closed, 0)
@@ -58,6 +60,7 @@ class Listener:
         self._turn = Turn(loop.call_soon)
         self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
         bound: int = self._server.sockets[0].getsockname()[1]
+        self.bound = (host, bound)
         self.advertised = (self.advertised[0], self.advertised[1] or bound)
         self._sweeper = loop.call_later(SWEEP_MS / 1000, self._sweep_again)
         return bound

@@ -25,12 +25,16 @@ class StateMachine(Protocol):
     def replay(self, record: Record) -> None: ...
     def loaded(self, now_ms: int) -> Result: ...
     def fire(self, key: TimerKey, now_ms: int) -> Result: ...
-    def restore(self, request: Any, now_ms: int) -> Result | None:
-        """Undoes what the failed operation of this request may have done to soft state; None if it takes a load to do so."""
+    def scope_of(self, request: Any) -> str | None:
+        """The part of the soft state (a group id) that the operation of this request may change; None: no part."""
         ...
 
-    def restores_with(self, request: Any, waiting: Any) -> bool:
-        """Whether `restore(request)` forgets this request, which waits for a later result."""
+    def scope_of_timer(self, key: TimerKey) -> str | None:
+        """The part of the soft state that a timer may change; None if it may change more than one."""
+        ...
+
+    def restore(self, scope: str | None, now_ms: int) -> Result | None:
+        """Undoes what a failed operation may have done to this part of the soft state; None if that takes a load."""
         ...
 
 

@@ -190,11 +190,14 @@ class Shard(Generic[S]):
             self._drain_mailbox()
 
     def run_internal(self, change: Callable[[S, int], Result]) -> None:
-        """Runs `change(state, now_ms)`, which no request asked for: a timer, or news from another part of the server."""
+        """Runs `change(state, now_ms)`, which no request asked for: news from another part of the server."""
+        self._enter_internal(lambda: self._run_internal(change))
+
+    def _enter_internal(self, run: Callable[[], None]) -> None:
         if self._busy:
-            self._mailbox.append(lambda: self._run_internal(change))
+            self._mailbox.append(run)
             return
-        self._run_internal(change)
+        run()
         if self._mailbox:
             self._drain_mailbox()
 
@@ -227,24 +230,29 @@ class Shard(Generic[S]):
             _log.exception("event=operation_failed shard=%d operation=%s", self.index, operation.__name__)
             self._waiting.pop(request, None)
             request.send(request.encode(request.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))))
-            if has_applied or not self._restore(request.request, now_ms):
+            if has_applied or not self._restore(self.state.scope_of(request.request), now_ms):
                 self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
         finally:
             self._busy = False
         if self._writes.batch.size_bytes + self._writes.closed_bytes > BATCH_BYTES_MAX:
             self.flush()
 
-    def _run_internal(self, change: Callable[[S, int], Result]) -> None:
+    def _run_internal(self, change: Callable[[S, int], Result], scope: str | None = None) -> None:
+        """`scope`: the only part of the soft state that the change may touch; None if that is not known."""
         if self.status in (Status.FAILED, Status.STOPPED):
             return
         self._busy = True
+        now_ms = self._clock.wall_ms()
+        has_applied = False
         try:
-            now_ms = self._clock.wall_ms()
             result = change(self.state, now_ms)
-            self._apply(result, self._encode_records(result), now_ms)
+            encoded = self._encode_records(result)
+            has_applied = True
+            self._apply(result, encoded, now_ms)
         except Exception:  # noqa: BLE001 - as above
             _log.exception("event=change_failed shard=%d", self.index)
-            self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
+            if has_applied or scope is None or not self._restore(scope, now_ms):
+                self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
         finally:
             self._busy = False
 
@@ -405,16 +413,16 @@ class Shard(Generic[S]):
             )
         self._reload(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
-    def _restore(self, request: Any, now_ms: int) -> bool:
+    def _restore(self, scope: str | None, now_ms: int) -> bool:
         """Undoes what an operation that failed before it was applied may have done to soft state; returns whether it could.
 
-        The requests that wait in that soft state are refused; the rest of the shard is not affected.
+        Requests that wait in that part of the soft state are refused; the rest of the shard is not affected.
         """
         state = self.state
-        result = state.restore(request, now_ms)
+        result = state.restore(scope, now_ms)
         if result is None:
             return False
-        waiting = [each for each in self._waiting if state.restores_with(request, each.request)]
+        waiting = [each for each in self._waiting if state.scope_of(each.request) == scope]
         for each in waiting:
             del self._waiting[each]
         _refuse(waiting, KafkaError(ErrorCode.NOT_COORDINATOR))
@@ -499,7 +507,8 @@ class Shard(Generic[S]):
         if self.status is not Status.ACTIVE and self._clock.monotonic_ms() < self._full_until_ms:
             self._timers.arm(key, FULL_DISK_RETRY_MS)
             return
-        self.run_internal(lambda state, now_ms: state.fire(key, now_ms))
+        scope = self.state.scope_of_timer(key)
+        self._enter_internal(lambda: self._run_internal(lambda state, now_ms: state.fire(key, now_ms), scope))
 
 
 def _refuse(requests: Iterable[ShardRequest[Any]], error: KafkaError) -> None:

@@ -20,6 +20,7 @@ from coordinator.admin.http import AdminServer
 from coordinator.admin.metrics import metrics_routes
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher, supported_apis
+from coordinator.api.server import Endpoint
 from coordinator.config.settings import ListenerConfig, ServerConfig
 from coordinator.fastpath.bulk_replay import bulk_replayers
 from coordinator.fastpath.event_encoding import EVENT_ENCODERS
@@ -167,6 +168,14 @@ class Server:
             backoff_ms=config.log.log_cleaner_backoff_ms,
         )
         self._admin: AdminServer | None = None
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """The listeners, once they listen."""
+        return [
+            Endpoint((config.dialect or "plaintext").upper(), listener.bound, listener.advertised)
+            for config, listener in zip(self.config.listeners, self.listeners, strict=True)
+        ]
 
     # --- parts --------------------------------------------------------------------------------------------------------
 

@@ -33,12 +33,15 @@ class TransactionMachine(Transactions):
             after=[self.delivery(transaction) for transaction in self.prepared.values()],
         )
 
-    def restore(self, request: Any, now_ms: int) -> None:
-        """An operation failed half-way: only a load of the shard undoes what it may have done to `last_epochs`."""
+    def scope_of(self, request: Any) -> str | None:
+        """Operations may set `last_epochs` of the transactional id."""
+        return getattr(request, "transactional_id", None)
 
-    def restores_with(self, request: Any, waiting: Any) -> bool:  # noqa: ARG002 - as others have
-        """No request waits in this state."""
-        raise AssertionError
+    def scope_of_timer(self, key: TimerKey) -> None:
+        """Timers serve all transactional ids."""
+
+    def restore(self, scope: str | None, now_ms: int) -> None:
+        """Only a load brings `last_epochs` back."""
 
     def fire(self, key: TimerKey, now_ms: int) -> Result:
         """Runs the operation of a timer."""

@@ -6,6 +6,7 @@ are shown in every state: they are what members hold until they give it up.
 
 from typing import Any
 
+from coordinator.groups.classic.assignment_rules import RULES
 from coordinator.groups.classic.group import ClassicGroup, find_classic_group
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Rebalance
@@ -67,6 +68,7 @@ def details(groups: Groups, group: ClassicGroup) -> dict[str, Any]:
         "members": [_member(group, member) for member in group.members.values()],
         "pending_members": len(group.pending_joins),
         "claims": _claims(group),
+        "invalid_assignments": _invalid_assignments(group),
         "rebalances": [_rebalance(rebalance) for rebalance in group.rebalances],
     }
 
@@ -107,6 +109,25 @@ def _claims(group: ClassicGroup) -> dict[str, Any]:
             {"topic": each.topic, "partition": each.partition, "member_ids": each.member_ids}
             for each in group.claims.contested
         ]
+    return view
+
+
+def _invalid_assignments(group: ClassicGroup) -> dict[str, Any]:
+    """Partitions that leaders assigned against a rule: counts over the life of the round, details of the last assignment."""
+    view: dict[str, Any] = {rule: group.invalid_partitions.get(rule, 0) for rule in RULES}
+    last = group.invalid_assignment
+    if last is not None:
+        view |= {
+            "generation": last.generation,
+            "leader": last.leader_id,
+            "protocol": last.protocol,
+            "refused": last.is_refused,
+            "partitions": [
+                {"rule": violation.rule, **each._asdict()}
+                for violation in last.violations
+                for each in violation.partitions
+            ],
+        }
     return view
 
 

@@ -1,9 +1,9 @@
 """The soft state of a classic group: the round in progress.
 
 A round is everything about a classic group that the log does not hold: which members are joining, whose requests are parked,
-which ids were handed out, which protocols a member offers besides the chosen one, and the generation being formed.
-Operations change it in place. It is never written, and a crash loses it, as in Kafka: the group comes back in its stored
-generation, and members of a lost generation find out with their next request.
+which ids were handed out, and which protocols a member offers besides the chosen one. Operations change it in place. It is
+never written, and a crash loses it. No generation is lost with it: the group comes back in the last generation that any member
+may know, Stable or in CompletingRebalance.
 
 The round starts from the stored half of the group when a shard has been loaded (`ClassicGroup.resume`). Afterwards it runs
 ahead of the stored half and never behind it; replies are parked until the log has caught up.
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coordinator.groups.catalog import Catalog
+from coordinator.groups.classic.assignment_rules import InvalidAssignment
 from coordinator.groups.classic.member import ClassicMember, Protocols
 from coordinator.groups.classic.owned_partitions import Claims
 from coordinator.groups.classic.states import SUCCESSORS, State
@@ -80,8 +81,9 @@ class Round(Group):
 
     __slots__ = (
         "awaiting_joins", "claims", "claims_contested", "claims_stale", "generation", "group_id", "initial_delay",
-        "join_timer_key", "leader_id", "members", "pending_joins", "pending_syncs", "protocol_name", "protocol_type",
-        "rebalances", "state", "state_timestamp_ms", "static_members", "subscribed_topics", "support",
+        "invalid_assignment", "invalid_partitions", "is_resumed", "join_timer_key", "leader_id", "members", "pending_joins",
+        "pending_syncs", "protocol_name", "protocol_type", "rebalances", "state", "state_timestamp_ms", "static_members",
+        "subscribed_topics", "support",
     )  # fmt: skip
 
     kind = Kind.CLASSIC
@@ -110,6 +112,9 @@ class Round(Group):
         """Members whose join is parked."""
         self.support: dict[str, int] = {}
         """Protocol name -> members that offer it."""
+        self.is_resumed = False
+        """Whether this CompletingRebalance began before the log was loaded: any join ends it, because the log does not say
+        what else a member offered."""
         self.initial_delay: InitialDelay | None = None
         """Set while an Empty group prepares its first generation."""
         self.subscribed_topics: frozenset[str] | None = None
@@ -121,6 +126,10 @@ class Round(Group):
         """Partitions claimed from an older generation, over the life of this round."""
         self.claims_contested = 0
         """Partitions claimed by more than one member, over the life of this round."""
+        self.invalid_assignment: InvalidAssignment | None = None
+        """What the leader assigned last, if it breaks rules."""
+        self.invalid_partitions: dict[str, int] = {}
+        """Partitions that were assigned against a rule, by rule, over the life of this round."""
         self.join_timer_key: TimerKey = ("classic-join", group_id)
 
     # --- questions ----------------------------------------------------------------------------------------------------
@@ -276,6 +285,7 @@ class Round(Group):
         assert state in SUCCESSORS[self.state], f"{self.group_id}: {self.state} -> {state}"
         self.state = state
         self.state_timestamp_ms = now_ms
+        self.is_resumed = False
 
 
 def pending_key(group_id: str, member_id: str) -> TimerKey:

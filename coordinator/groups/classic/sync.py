@@ -8,12 +8,13 @@ not know are skipped.
 Since v5 a client names the protocol type and name it runs, and is refused if they are missing or wrong.
 """
 
+from coordinator.groups.classic.assignment_validation import validate_assignments
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import ClassicMember
-from coordinator.groups.classic.rebalance import rebalance_completed
-from coordinator.groups.classic.records import group_metadata
+from coordinator.groups.classic.rebalance import prepare_rebalance, rebalance_completed
+from coordinator.groups.classic.records import completed_generation
 from coordinator.groups.classic.responses import sync_error, sync_response
-from coordinator.groups.classic.round import sync_key
+from coordinator.groups.classic.round import Cause, sync_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.events import ClassicDelivery, event_only
 from coordinator.groups.fencing import fence_generation, fence_member
@@ -55,15 +56,22 @@ def sync(
 
 
 def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_ms: int, update: GroupUpdate) -> None:
-    """Completes the generation: writes it with the leader's assignments and answers all parked members."""
+    """Completes the generation: writes it with the leader's assignments and answers all parked members.
+
+    If the assignments are invalid and `group.classic.validate.assignments` refuses that, the group rebalances instead.
+    """
     assignments = {each.member_id: each.assignment for each in request.assignments}
     left_out = 0
     for member_id, member in group.members.items():
         assignment = assignments.get(member_id)
         left_out += assignment is None
         member.assignment = assignment or b""
+    if not validate_assignments(groups, group, update):
+        cause = Cause("the leader's assignment is invalid", request.member_id, None)
+        prepare_rebalance(groups, group, cause, now_ms, update)
+        return
     group.enter(State.STABLE, now_ms)
-    update.records.append(group_metadata(group))
+    update.records += completed_generation(group)
     for member in group.members.values():
         context = group.unpark_sync(member)
         if context is not None:
