@@ -160,15 +160,9 @@ def _add_groups_commands(commands: Any) -> None:
         "groups", help="show and change groups over the Kafka protocol, on this server or a real Kafka"
     ).add_subparsers(required=True, metavar="WHAT")
 
-    def add(name: str, text: str, show: Callable[[Any, argparse.Namespace], int]) -> argparse.ArgumentParser:
+    def add_any(name: str, text: str) -> argparse.ArgumentParser:
         command: argparse.ArgumentParser = what.add_parser(
             name, help=text, description=text[0].upper() + text[1:] + "."
-        )
-        command.add_argument(
-            "--bootstrap",
-            default="127.0.0.1:9092",
-            metavar="HOST:PORT,...",
-            help="the bootstrap servers (default: %(default)s)",
         )
         command.add_argument(
             "--timeout",
@@ -178,6 +172,16 @@ def _add_groups_commands(commands: Any) -> None:
             help="for how long to wait and retry (default: %(default)s)",
         )
         command.add_argument("--json", action="store_true", help="print JSON instead of tables")
+        return command
+
+    def add(name: str, text: str, show: Callable[[Any, argparse.Namespace], int]) -> argparse.ArgumentParser:
+        command = add_any(name, text)
+        command.add_argument(
+            "--bootstrap",
+            default="127.0.0.1:9092",
+            metavar="HOST:PORT,...",
+            help="the bootstrap servers (default: %(default)s)",
+        )
         command.set_defaults(command=groups, show=show)
         return command
 
@@ -188,6 +192,19 @@ def _add_groups_commands(commands: Any) -> None:
     describe.add_argument("group", nargs="+")
     delete = add("delete", "delete groups that have no members, and their offsets", _groups_delete)
     delete.add_argument("group", nargs="+")
+    rebalance = add_any(
+        "rebalance",
+        "make all members of a group rebalance; over admin HTTP, because Kafka's protocol has no such request",
+    )
+    rebalance.add_argument("group")
+    rebalance.add_argument("--reason", required=True, metavar="TEXT", help="why; it is logged with the rebalance")
+    rebalance.add_argument(
+        "--admin",
+        default="127.0.0.1:9644",
+        metavar="HOST:PORT",
+        help="the admin address of the server (default: %(default)s)",
+    )
+    rebalance.set_defaults(command=groups_rebalance)
     offsets = add("offsets", "show the committed offsets of a group and its lag", _groups_offsets)
     offsets.add_argument("group")
     reset = add(
@@ -368,6 +385,20 @@ def _groups_delete(client: Any, options: argparse.Namespace) -> int:
     from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's docstring
 
     return groups_shown.show_deletion(client, options.group, as_json=options.json)
+
+
+def groups_rebalance(options: argparse.Namespace) -> int:
+    """Forces a rebalance of a group. An error is printed on one line."""
+    from coordinator.operations import force_rebalance  # noqa: PLC0415 - see the module's docstring
+    from coordinator.operations.client import OperationFailed  # noqa: PLC0415 - as above
+
+    try:
+        return force_rebalance.run(
+            options.admin, options.group, options.reason, timeout_s=options.timeout, as_json=options.json
+        )
+    except OperationFailed as error:
+        print(f"coordinator: {error}", file=sys.stderr)
+        return 1
 
 
 def _groups_offsets(client: Any, options: argparse.Namespace) -> int:

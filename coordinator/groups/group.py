@@ -68,6 +68,16 @@ class Group(ABC):
         return not self.members
 
     @property
+    @abstractmethod
+    def is_rebalancing(self) -> bool:
+        """Whether a rebalance is in progress."""
+
+    @property
+    @abstractmethod
+    def rebalance_ended_ms(self) -> int | None:
+        """When the last rebalance ended, by the wall clock; None if one is in progress, or none since the log was read."""
+
+    @property
     def is_simple(self) -> bool:
         """Whether the group exists only because of its offsets: the log has no record of the group itself."""
         return False

@@ -6,31 +6,43 @@
     groups.loaded(now_ms)                       every record was read: rebalances resume, timers start
     groups.fire(key, now_ms)                    a timer fired
     groups.restore(group_id, now_ms)            an operation on this group failed half-way
+    groups.start_rebalance(group, ...)          a rebalance that nothing in the group asks for
     groups.end(group)                           the records that delete an empty group
 
-There is no operation here, only tables: record key -> replay, timer -> handler, kind -> tombstones. Live and at a load the same
-functions run, so a restart is not a second program. Mirrors the role of `GroupCoordinatorShard`.
+There is no operation here, only tables: record key -> replay, timer -> handler, kind -> rebalance, kind -> tombstones. Live
+and at a load the same functions run, so a restart is not a second program. Mirrors the role of `GroupCoordinatorShard`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
 
+from coordinator.groups import rebalance_interval
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.assignors.range import RangeAssignor
 from coordinator.groups.assignors.uniform import UniformAssignor
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic import timeouts as classic_timeouts
 from coordinator.groups.classic.describe import details as classic_details
+from coordinator.groups.classic.force import start_rebalance as start_classic_rebalance
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.records import group_tombstones as classic_tombstones
-from coordinator.groups.classic.replay import replay_generation, replay_group_metadata, restart_round, resume_all
+from coordinator.groups.classic.replay import (
+    replay_forced_rebalance,
+    replay_generation,
+    replay_group_metadata,
+    restart_round,
+    resume_all,
+)
 from coordinator.groups.classic.round import pending_disarmed
 from coordinator.groups.consumer import replay as consumer_replay
 from coordinator.groups.consumer import timeouts as consumer_timeouts
 from coordinator.groups.consumer.describe import details as consumer_details
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.records import group_tombstones as consumer_tombstones
+from coordinator.groups.consumer.update import ConsumerUpdate
+from coordinator.groups.epochs.force import start_rebalance
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.group import Group
 from coordinator.groups.migration.conversions import Conversions
@@ -48,7 +60,9 @@ from coordinator.groups.streams import timeouts as streams_timeouts
 from coordinator.groups.streams.describe import details as streams_details
 from coordinator.groups.streams.group import StreamsGroup, initial_delay_key
 from coordinator.groups.streams.records import group_tombstones as streams_tombstones
+from coordinator.groups.streams.update import StreamsUpdate
 from coordinator.protocol.messages import (
+    ClassicGroupForcedRebalanceKey,
     ClassicGroupGenerationKey,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupHeartbeatRequest,
@@ -127,6 +141,7 @@ class GroupMachine(Groups):
         """Call once, when every record of the log was replayed: resumes classic groups and starts all timers."""
         result = resume_all(self, now_ms)
         result.timers = [*result.timers, *consumer_timeouts.resume_all(self), *streams_timeouts.resume_all(self)]
+        result.timers += rebalance_interval.timers_after_load(self)
         result.timers.append(expire.first_timer(self))
         return result
 
@@ -160,13 +175,18 @@ class GroupMachine(Groups):
     def simple_group(self, group_id: str) -> Group:
         return ClassicGroup(group_id, None)
 
+    def start_rebalance(self, group: Group, cause: str, reason: str | None, now_ms: int) -> Result | None:
+        return START_REBALANCE[group.kind](self, group, cause, reason, now_ms)
+
     def end(self, group: Group) -> tuple[list[Record], Sequence[Timer]]:
-        return END[group.kind](group)
+        tombstones, timers = END[group.kind](group)
+        return tombstones, [*timers, *rebalance_interval.disarmed(self, group.group_id)]
 
 
 REPLAY: dict[type[Message], Callable[[Groups, Any, Any], None]] = {
     GroupMetadataKey: replay_group_metadata,
     ClassicGroupGenerationKey: replay_generation,
+    ClassicGroupForcedRebalanceKey: replay_forced_rebalance,
     OffsetCommitKey: replay_offset_commit,
     LegacyOffsetCommitKey: replay_legacy_offset_commit,
     ConsumerGroupMetadataKey: consumer_replay.replay_group_epoch,
@@ -198,9 +218,18 @@ FIRE: dict[Any, Callable[[Groups, TimerKey, int], Result]] = {
     "streams-session": streams_timeouts.fire_session,
     "streams-rebalance": streams_timeouts.fire_rebalance,
     "streams-delay": streams_timeouts.fire_delay,
+    rebalance_interval.TIMER: rebalance_interval.fire,
     expire.TIMER[0]: lambda groups, _, now_ms: expire.fire(groups, now_ms),
 }
 """First item of a timer's key -> what happens when it fires."""
+
+
+START_REBALANCE: tuple[Callable[[Groups, Any, str, str | None, int], Result | None], ...] = (
+    start_classic_rebalance,
+    partial(start_rebalance, ConsumerUpdate),
+    partial(start_rebalance, StreamsUpdate),
+)
+"""Kind -> the start of a rebalance from outside."""
 
 
 def _end_classic(group: ClassicGroup) -> tuple[list[Record], Sequence[Timer]]:

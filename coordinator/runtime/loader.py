@@ -13,8 +13,9 @@ from typing import Any, Protocol, cast
 from coordinator.log.batch import CONTROL, TRANSACTIONAL, key_values
 from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.log import Log
+from coordinator.protocol.codec import DecodeError
 from coordinator.runtime.result import Marker, Producer, Record, Result, TimerKey
-from coordinator.runtime.serde import Serde
+from coordinator.runtime.serde import Serde, UnknownRecordVersion
 
 _SPECIAL = CONTROL | TRANSACTIONAL
 
@@ -57,14 +58,27 @@ class Loaded:
     records: int = 0
     records_skipped: int = 0
     """Records of an unknown type, which Kafka skips too."""
+    offset: int = 0
+    """Base offset of the batch that was read last."""
 
 
 def load(log: Log, serde: Serde, state: StateMachine, bulk_replayers: BulkReplayers | None = None) -> Loaded:
-    """Replays the whole log. Raises DamagedLog, DecodeError or UnknownRecordVersion."""
+    """Replays the whole log. Raises DamagedLog; DecodeError or UnknownRecordVersion, which name the folder and the batch."""
     loaded = Loaded()
+    try:
+        _replay_batches(log, serde, state, bulk_replayers, loaded)
+    except (DecodeError, UnknownRecordVersion) as error:
+        raise type(error)(f"{log.folder}: a record of the batch at offset {loaded.offset}: {error}") from error
+    return loaded
+
+
+def _replay_batches(
+    log: Log, serde: Serde, state: StateMachine, bulk_replayers: BulkReplayers | None, loaded: Loaded
+) -> None:
     decode, replay = serde.decode, state.replay
     replayers = {} if bulk_replayers is None else bulk_replayers(state, serde)
     for buffer, position, header in log.batches():
+        loaded.offset = header.base_offset
         records = key_values(buffer, position, header)
         loaded.records += len(records)
         if header.attributes & _SPECIAL:
@@ -96,4 +110,3 @@ def load(log: Log, serde: Serde, state: StateMachine, bulk_replayers: BulkReplay
                 loaded.records_skipped += 1
             else:
                 replay(record)
-    return loaded

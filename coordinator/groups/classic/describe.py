@@ -135,7 +135,7 @@ def _rebalance(rebalance: Rebalance) -> dict[str, Any]:
     return {
         "cause": rebalance.cause.what,
         "member_id": rebalance.cause.member_id,
-        "client_reason": rebalance.cause.client_reason,
+        "reason": rebalance.cause.reason,
         "from_state": rebalance.from_state.value,
         "from_generation": rebalance.from_generation,
         "started_ms": rebalance.started_ms,

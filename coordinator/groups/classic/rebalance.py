@@ -255,14 +255,14 @@ def _record_rebalance(group: Round, cause: Cause, now_ms: int, update: GroupUpda
     update.emit(
         "rebalance_started",
         rebalance_started(
-            group.group_id, Kind.CLASSIC, group.generation + 1, cause.what, cause.member_id, cause.client_reason
+            group.group_id, Kind.CLASSIC, group.generation + 1, cause.what, cause.member_id, cause.reason
         ),
         kind="classic",
         generation=group.generation,
         state=group.state.value,
         cause=cause.what,
         member_id=cause.member_id,
-        client_reason=cause.client_reason,
+        reason=cause.reason,
     )
 
 

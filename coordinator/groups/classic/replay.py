@@ -11,6 +11,8 @@ from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.messages import (
+    ClassicGroupForcedRebalanceKey,
+    ClassicGroupForcedRebalanceValue,
     ClassicGroupGenerationKey,
     ClassicGroupGenerationValue,
     GroupMetadataKey,
@@ -26,7 +28,7 @@ def replay_group_metadata(groups: Groups, key: GroupMetadataKey, value: GroupMet
     else:
         group = classic_group_or_new(groups, key.group)
         group.stored = value
-        group.forming = None
+        group.forming = group.forced = None
 
 
 def replay_generation(
@@ -39,6 +41,15 @@ def replay_generation(
     group = find_classic_group(groups, key.group)
     if group is not None and group.stored is not None:
         group.forming = value
+
+
+def replay_forced_rebalance(
+    groups: Groups, key: ClassicGroupForcedRebalanceKey, value: ClassicGroupForcedRebalanceValue | None
+) -> None:
+    """Sets or removes the rebalance from outside; without a group the record is a leftover, as above."""
+    group = find_classic_group(groups, key.group)
+    if group is not None and group.stored is not None:
+        group.forced = value
 
 
 def resume_all(groups: Groups, now_ms: int) -> Result:
@@ -66,8 +77,7 @@ def restart_round(groups: Groups, group: ClassicGroup, now_ms: int) -> Result | 
     """
     if group.stored is None:
         return None
-    fresh = ClassicGroup(group.group_id, None)
-    fresh.stored, fresh.forming = group.stored, group.forming
+    fresh = group.without_round()
     groups.by_id[group.group_id] = fresh
     update = _resume(groups, fresh, now_ms)
     update.timers[:0] = [
@@ -89,7 +99,17 @@ def _resume(groups: Groups, group: ClassicGroup, now_ms: int) -> GroupUpdate:
         update.arm(sync_key(group), group.rebalance_timeout_ms())
     else:
         read_subscriptions(group)
-    if len(group.members) > groups.config.group_max_size:
-        cause = Cause("the loaded group is larger than group.max.size", "", None)
+    cause = _rebalance_due(groups, group)
+    if cause is not None:
         prepare_rebalance(groups, group, cause, now_ms, update)
     return update
+
+
+def _rebalance_due(groups: Groups, group: ClassicGroup) -> Cause | None:
+    """Why a group that was just loaded must rebalance: it is too large, or a rebalance from outside was lost with the round."""
+    if len(group.members) > groups.config.group_max_size:
+        return Cause("the loaded group is larger than group.max.size", "", None)
+    forced = group.forced
+    if forced is None or forced.generation != group.generation or not group.members:
+        return None
+    return Cause(forced.cause, "", forced.reason)

@@ -34,11 +34,11 @@ _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE  # Looking a name up in an en
 
 
 class Cause(NamedTuple):
-    """Why a group rebalances: what happened, to which member, and the reason that its client gave (KIP-800)."""
+    """Why a group rebalances: what happened, to which member, and the reason that a client (KIP-800) or administrator gave."""
 
     what: str
     member_id: str
-    client_reason: str | None
+    reason: str | None
 
 
 @dataclass(slots=True)
@@ -141,6 +141,14 @@ class Round(Group):
     @property
     def is_empty(self) -> bool:
         return self.state is State.EMPTY
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
+
+    @property
+    def rebalance_ended_ms(self) -> int | None:
+        return self.rebalances[-1].ended_ms if self.rebalances else None
 
     @property
     def uses_consumer_protocol(self) -> bool:

@@ -18,6 +18,7 @@ from coordinator.groups.classic.round import Cause, sync_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.events import ClassicDelivery, event_only
 from coordinator.groups.fencing import fence_generation, fence_member
+from coordinator.groups.rebalance_interval import arm_interval
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -88,6 +89,7 @@ def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_
         if rebalance.formed_ms is not None:
             waited_ms = rebalance.waits.get(request.member_id, 0)
             rebalance.waits[request.member_id] = waited_ms + now_ms - rebalance.formed_ms
+    arm_interval(groups, update)
     update.emit(
         "group_stable",
         rebalance_completed(group, now_ms),

@@ -81,6 +81,15 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
         return self.group_epoch
 
     @property
+    def is_rebalancing(self) -> bool:
+        return self.group_epoch > self.target_epoch or bool(self.unreconciled)
+
+    @property
+    def rebalance_ended_ms(self) -> int | None:
+        rebalances = self.soft.rebalances
+        return rebalances[-1].ended_ms if rebalances else None
+
+    @property
     def durable(self) -> dict[str, Any]:
         """The state that the log must be able to restore."""
         return {
