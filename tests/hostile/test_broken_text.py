@@ -1,7 +1,7 @@
 """Strings that are not UTF-8, or too long for the response they would be part of, are the fault of their own request only.
 
-Kafka replaces each malformed sequence by U+FFFD, which takes three bytes. A response or a record that the longer string does not
-fit in is never sent: its client waits for ever. Here the connection closes, or the request is refused.
+Kafka replaces each malformed sequence by U+FFFD, which takes three bytes. A response that the longer string does not fit in is
+never sent, and its client waits for ever. Here the connection closes, or the request is refused.
 """
 
 import contextlib
