@@ -17,8 +17,8 @@ Operations run one at a time and to their end, in the order of their requests. A
 only holds requests that arrive while another one is running: when a reply leads to a new request in the same turn.
 
 An operation that raises before its result is applied has changed nothing but soft state, at most: the state drops that part
-(`restore`), and nobody else notices. There is no undo for a result that fails while it is applied, nor when the log cannot take a
-batch: the state in memory is ahead of the log, so the shard drops it, loads it again from the log, and refuses every parked
+(`restore`), and nobody else notices. There is no undo for a result that fails while it is applied, or when the log cannot take
+a batch: the state in memory is ahead of the log, so the shard drops it, loads it again from the log, and refuses every parked
 reply, so that the clients retry. A full disk (ENOSPC, EDQUOT) is survived in this way: reads are served, and once a second a
 write is tried or, if there is none, the free space is checked. Any other disk error (EIO) is final, because after a failed
 fdatasync the content of the disk is unknown: the shard refuses everything until the server is restarted.
