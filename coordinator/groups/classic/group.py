@@ -66,6 +66,13 @@ class ClassicGroup(Round):
     def is_forgettable(self) -> bool:
         return self.is_simple and not self.pending_joins
 
+    def without_round(self) -> "ClassicGroup":
+        """A group with the same stored half, whose round has not started."""
+        group = ClassicGroup(self.group_id, None)
+        group.stored, group.forming = self.stored, self.forming
+        group.forced, group.resynced = self.forced, self.resynced
+        return group
+
     def resume(self) -> None:
         """Starts the round from the stored half, when a shard has been loaded: where there is a forming generation, from it."""
         assert self.stored is not None

@@ -168,8 +168,7 @@ def _join_without_id(
     """Mirrors `GroupMetadataManager.classicGroupJoinNewMember`."""
     request, context = attempt.request, attempt.context
     instance_id = request.group_instance_id
-    prefix = instance_id if instance_id is not None else context.client_id or ""
-    member_id = f"{prefix}-{context.fresh_id}"
+    member_id = attempt.fresh_member_id()
     if instance_id is not None:
         holder = group.static_members.get(instance_id)
         if holder is not None:
