@@ -574,7 +574,8 @@ STRUCTURED = {
     "listeners": StructuredSetting(
         "[PLAINTEXT://]HOST:PORT, or a list of {address: HOST:PORT, advertise: HOST:PORT, dialect: NAME}",
         "The addresses that clients connect to. `advertise` is the address that the server gives to clients, if it is"
-        " another one. `dialect: kip-792` makes a listener speak JoinGroup v8 as that proposal defines it.",
+        " another one. `dialect: kip-792` makes a listener speak JoinGroup v8 as that proposal defines it,"
+        " `dialect: client-side-assignment` one with a SyncGroup v6 that has the extensions for leaders as plain fields.",
     ),
     "admin.listener": StructuredSetting(
         "HOST:PORT",

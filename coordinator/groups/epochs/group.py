@@ -120,6 +120,10 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
     def inherit_soft_state(self, uncommitted: Self) -> None:
         self.soft.take_over(uncommitted.soft)
 
+    def drop_soft_state(self) -> None:
+        """Forgets what a restart would forget."""
+        self.soft = type(self.soft)()
+
     def put(self, member: Member) -> None:
         """Adds a member, or replaces its value."""
         old = self.members.get(member.member_id)
