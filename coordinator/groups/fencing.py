@@ -59,8 +59,9 @@ BEHIND = "the epoch is behind the member's"
 LOST_SINCE = "the member lost a partition since that epoch"
 NOT_OWNED_THEN = "the member did not own the partition in that epoch"
 NAMES_NO_MEMBER = "the request names no member"
-STALE_REASONS = (NOT_OWNED, AHEAD, BEHIND, LOST_SINCE, NOT_OWNED_THEN, NAMES_NO_MEMBER)
-"""Why a member of a group with epochs may not commit; the last one only in transactions."""
+RESYNCED = "the leader gave the partition to another member in the same generation"
+STALE_REASONS = (NOT_OWNED, AHEAD, BEHIND, LOST_SINCE, NOT_OWNED_THEN, NAMES_NO_MEMBER, RESYNCED)
+"""Why a member may not commit: in a group with epochs; in transactions; in a classic group that was resynced."""
 
 MEMBER, NO_MEMBER, OLD_VERSION = "member", "nobody: none named", "nobody: old version"
 TXN_CHECKS = (MEMBER, NO_MEMBER, OLD_VERSION)
@@ -118,6 +119,8 @@ def fence_commit(groups: Groups, request: OffsetCommitRequest, api_version: int)
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if epoch != committer.member_epoch or (policies is not None and policies.require_ownership):
         fence_epoch(groups, committer, policies, request, stale=ErrorCode.STALE_MEMBER_EPOCH)
+    if group.is_resynced:
+        _fence_resynced(groups, group, request)
     return (group.kind, committer, policies), group.commit_timers(request.member_id)
 
 
@@ -140,6 +143,8 @@ def fence_commit_in_transaction(groups: Groups, request: TxnOffsetCommitRequest,
         stale = ErrorCode.STALE_MEMBER_EPOCH if has_own_errors else ErrorCode.ILLEGAL_GENERATION
         committer, policies = _committer(groups, group, request), group.fencing_policies(groups.settings)
         fence_epoch(groups, committer, policies, request, stale=stale)
+        if group.is_resynced:
+            _fence_resynced(groups, group, request)
 
 
 def origin_of(groups: Groups, group_id: str, member_id: str) -> Origin:
@@ -188,6 +193,15 @@ def fence_epoch(
     if reason is not None:
         groups.counters.count_fenced(reason)
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION if committer.uses_classic_protocol else stale, reason)
+
+
+def _fence_resynced(groups: Groups, group: Group, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> None:
+    """Raises ILLEGAL_GENERATION for a partition that the generation, as it was resynced, gives to other members alone."""
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if group.is_lost(request.member_id, topic.name, partition.partition_index):
+                groups.counters.count_fenced(RESYNCED)
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, RESYNCED)
 
 
 def committed_partitions(

@@ -82,6 +82,10 @@ class GroupSettings(Protocol):
 
     def streams(self, group_id: str) -> StreamsSettings: ...
 
+    def rebalance_interval_ms(self, group_id: str) -> int:
+        """0: the group does not rebalance periodically (rebalance_interval.py)."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsConfig:
@@ -103,6 +107,10 @@ class GroupsConfig:
 
     coordinator_events: str = ALL_EVENTS
     """One of `EVENT_POLICIES`; see events.py."""
+
+    group_rebalance_interval_ms: int = 0
+    """See rebalance_interval.py."""
+    group_min_rebalance_interval_ms: int = 10_000
 
     offset_metadata_max_bytes: int = 4_096
     """In UTF-16 characters, despite the name, as in Kafka."""

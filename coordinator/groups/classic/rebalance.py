@@ -20,6 +20,7 @@ from coordinator.groups.classic.owned_partitions import Reading, check_claims, r
 from coordinator.groups.classic.protocols import select_protocol
 from coordinator.groups.classic.records import completed_generation, forming_generation
 from coordinator.groups.classic.responses import join_response, members_for_leader, sync_error
+from coordinator.groups.classic.resync import abort_resync
 from coordinator.groups.classic.round import Cause, InitialDelay, Rebalance, Round, sync_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.events import Completed, event_only, member_expired, rebalance_started
@@ -60,6 +61,8 @@ def prepare_rebalance(groups: Groups, group: ClassicGroup, cause: Cause, now_ms:
     """
     if group.state is State.COMPLETING_REBALANCE:
         _abort_sync_phase(group, update)
+    abort_resync(group, update)
+    group.failure = None
     _forget_pending_syncs(group, update)
     _record_rebalance(group, cause, now_ms, update)
     if group.state is State.EMPTY:
@@ -255,14 +258,14 @@ def _record_rebalance(group: Round, cause: Cause, now_ms: int, update: GroupUpda
     update.emit(
         "rebalance_started",
         rebalance_started(
-            group.group_id, Kind.CLASSIC, group.generation + 1, cause.what, cause.member_id, cause.client_reason
+            group.group_id, Kind.CLASSIC, group.generation + 1, cause.what, cause.member_id, cause.reason
         ),
         kind="classic",
         generation=group.generation,
         state=group.state.value,
         cause=cause.what,
         member_id=cause.member_id,
-        client_reason=cause.client_reason,
+        reason=cause.reason,
     )
 
 

@@ -135,7 +135,13 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
             self._raise_epoch(metadata_hash, validated, configs, self.cause, member_id)
 
     def _raise_epoch(
-        self, metadata_hash: int, validated: int, configs: Mapping[str, str], cause: str, member_id: str
+        self,
+        metadata_hash: int,
+        validated: int,
+        configs: Mapping[str, str],
+        cause: str,
+        member_id: str,
+        reason: str | None = None,
     ) -> None:
         self.group_epoch += 1
         record = records.group_epoch(
@@ -146,16 +152,17 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
             assignment_configs=configs,
         )
         self.records.append(record)
-        self.begin_rebalance(cause, member_id)
+        self.begin_rebalance(cause, member_id, reason)
 
-    def _raise_epoch_without(self, members: Sequence[StreamsMember], cause: str) -> None:
+    def _raise_epoch_without(self, members: Sequence[StreamsMember], cause: str, reason: str | None = None) -> None:
         group = self.group
         self._raise_epoch(
             group.metadata_hash,
             group.validated_topology_epoch,
             group.assignment_configs,
             cause,
-            members[0].member_id,
+            members[0].member_id if members else "",
+            reason,
         )
 
     def assignment_configs(self) -> dict[str, str]:
@@ -179,19 +186,13 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
         if group.soft.is_delayed:
             self._delayed("initial rebalance delay")
             return group.target_epoch, NO_TASKS
-        before = self._part_before(member.member_id) or NO_TASKS
+        before = self.part_before(member.member_id) or NO_TASKS
         if group.target_epoch >= self.group_epoch:
             return group.target_epoch, before
         if self.must_keep_target(member, self.settings.assignment_interval_ms):
             self._delayed("assignment interval")
             return group.target_epoch, before
         return self.group_epoch, self.new_target(configured, member)[member.member_id]
-
-    def _part_before(self, member_id: str) -> TasksTuple | None:
-        """The member's part of the group's target, or that of the member that it replaces."""
-        if self.replaced is not None and member_id not in self.group.members:
-            return self.group.target.get(self.replaced.member_id)
-        return self.group.target.get(member_id)
 
     def _delayed(self, why: str) -> None:
         self.status(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {why}.")
@@ -212,7 +213,7 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
             target = dict(assign(spec))
         else:
             target = dict.fromkeys(members, NO_TASKS)
-        self.write_target(target, self.settings.assignor_name, self._part_before)
+        self.write_target(target, self.settings.assignor_name)
         return target
 
     def _assignor_input(self, member: StreamsMember) -> MemberSpec:

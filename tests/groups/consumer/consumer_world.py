@@ -51,6 +51,9 @@ class ChangeableSettings:
     def streams(self, group_id: str) -> StreamsSettings:
         return self._groups.streams(group_id)
 
+    def rebalance_interval_ms(self, group_id: str) -> int:
+        return self._groups.rebalance_interval_ms(group_id)
+
 
 class ConsumerHarness(GroupHarness):
     """A shard with two topics: t (4 partitions) and u (2)."""
