@@ -14,7 +14,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 from coordinator.groups.settings import (
     FENCING_POLICIES,
-    STREAMS_FENCING_POLICIES,
     ConsumerSettings,
     GroupsConfig,
     StreamsSettings,
@@ -230,7 +229,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
     )
 }
 
-_OPTIONS = {"consumer.fencing.policy": FENCING_POLICIES, "streams.fencing.policy": STREAMS_FENCING_POLICIES}
+_OPTIONS = {"consumer.fencing.policy": FENCING_POLICIES, "streams.fencing.policy": FENCING_POLICIES}
 
 
 def check(config: GroupsConfig, overrides: Overrides) -> None:

@@ -40,7 +40,7 @@ CONFIG = GroupsConfig()
             "a,",
             "Configuration 'streams.rack.aware.assignment.tags' values must not be empty.",
         ),
-        ("streams.fencing.policy", "revocation-epoch", "String must be one of: strict, assignment-epoch"),
+        ("streams.fencing.policy", "lenient", "String must be one of: strict, revocation-epoch, assignment-epoch"),
         ("nonsense", "1", "Unknown group config name: nonsense"),
     ],
 )

@@ -95,6 +95,8 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
             cause = "a member's pattern changed"
         elif new.assignor != old.assignor and self._assignor(old, new) != self._assignor(None, None):
             cause = "the preferred assignor changed"
+        elif self.needs_another_epoch(new):
+            cause = "a member came back that had lost partitions in this epoch"
         has_changed = follow(group, catalog)
         if cause or has_changed:
             self._raise_epoch_if_due(old, new, cause, is_known=not has_changed, regex_dropped=regex_dropped)
@@ -184,7 +186,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
     def _retarget(self, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Partitions]:
         """The target's epoch and the member's part of it; of a new target, if one is due."""
         group = self.group
-        before = group.target.get(new.member_id if self.replaced is None else self.replaced.member_id, NO_PARTITIONS)
+        before = self.part_before(new.member_id) or NO_PARTITIONS
         if group.target_epoch >= self.group_epoch:
             return group.target_epoch, before
         interval_ms = self.groups.settings.consumer(self.group_id).assignment_interval_ms
@@ -202,10 +204,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
         members = dict(inputs)
         if self.replaced is not None:
             del members[self.replaced.member_id]
-            assigned = group.target.get(self.replaced.member_id, NO_PARTITIONS)
-        else:
-            assigned = group.target.get(new.member_id, NO_PARTITIONS)
-        members[new.member_id] = self._assignor_input(new, assigned)
+        members[new.member_id] = self._assignor_input(new, self.part_before(new.member_id) or NO_PARTITIONS)
         counts: dict[bytes, int] = {}
         for topics in {member.topics for member in members.values()}:
             for topic_id in topics:
@@ -221,7 +220,9 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
                 f"Failed to compute a new target assignment for epoch {self.group_epoch}: {error}",
             ) from error
         group.soft.target_version = catalog.version
-        self.write_target(answer, name, group.target.get)
+        self.write_target(
+            answer, name, lambda member_id: None if member_id == self.successor_id else group.target.get(member_id)
+        )
         return answer[new.member_id]
 
     def _free(

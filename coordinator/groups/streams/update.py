@@ -121,7 +121,7 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
         return configured, new_hash
 
     def raise_epoch_if_due(
-        self, topology: Topology, configured: Configured, metadata_hash: int, member_id: str
+        self, topology: Topology, configured: Configured, metadata_hash: int, member: StreamsMember
     ) -> None:
         """Writes the next group epoch if there is a cause."""
         group = self.group
@@ -131,8 +131,10 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
             self.cause = "the topics became what the topology needs" if configured.is_ready else "topics are missing"
         if not self.cause and configs != group.assignment_configs:
             self.cause = "settings of the assignment changed"
+        if not self.cause and self.needs_another_epoch(member):
+            self.cause = "a member came back that had lost tasks in this epoch"
         if self.cause:
-            self._raise_epoch(metadata_hash, validated, configs, self.cause, member_id)
+            self._raise_epoch(metadata_hash, validated, configs, self.cause, member.member_id)
 
     def _raise_epoch(
         self, metadata_hash: int, validated: int, configs: Mapping[str, str], cause: str, member_id: str
@@ -179,19 +181,13 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
         if group.soft.is_delayed:
             self._delayed("initial rebalance delay")
             return group.target_epoch, NO_TASKS
-        before = self._part_before(member.member_id) or NO_TASKS
+        before = self.part_before(member.member_id) or NO_TASKS
         if group.target_epoch >= self.group_epoch:
             return group.target_epoch, before
         if self.must_keep_target(member, self.settings.assignment_interval_ms):
             self._delayed("assignment interval")
             return group.target_epoch, before
         return self.group_epoch, self.new_target(configured, member)[member.member_id]
-
-    def _part_before(self, member_id: str) -> TasksTuple | None:
-        """The member's part of the group's target, or that of the member that it replaces."""
-        if self.replaced is not None and member_id not in self.group.members:
-            return self.group.target.get(self.replaced.member_id)
-        return self.group.target.get(member_id)
 
     def _delayed(self, why: str) -> None:
         self.status(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {why}.")
@@ -212,7 +208,7 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
             target = dict(assign(spec))
         else:
             target = dict.fromkeys(members, NO_TASKS)
-        self.write_target(target, self.settings.assignor_name, self._part_before)
+        self.write_target(target, self.settings.assignor_name, self.part_before)
         return target
 
     def _assignor_input(self, member: StreamsMember) -> MemberSpec:
