@@ -116,7 +116,7 @@ def table(part: pa.RecordBatch, view: str, log_id: str | None) -> pa.RecordBatch
 
 def _of_view(view: str, types: Any) -> Mask:
     is_commit: Mask = types.view(np.uint16) <= max(commits.KEY_TYPES)
-    is_event: Mask = types >= messages.EVENT_TYPES_FROM
+    is_event = _is_event(types)
     match view:
         case "raw":
             return np.full(len(types), fill_value=True)
@@ -128,6 +128,11 @@ def _of_view(view: str, types: Any) -> Mask:
             return ~(is_commit | is_event)
         case _:
             return ~is_commit
+
+
+def _is_event(types: Any) -> Mask:
+    found: Mask = (types >= messages.EVENT_TYPES.start) & (types < messages.EVENT_TYPES.stop)
+    return found
 
 
 def _envelope(part: pa.RecordBatch, log_id: str | None, schema: pa.Schema) -> Makers:
@@ -162,7 +167,7 @@ def _commits(part: pa.RecordBatch, keys: Places, types: Any) -> Makers:
 
 def _records(part: pa.RecordBatch, keys: Places, types: Any) -> Makers:
     makers = record_columns(types, keys, _binaries(part.column(_VALUE)))
-    is_event = types >= messages.EVENT_TYPES_FROM
+    is_event = _is_event(types)
     decided_at = makers["state_offset"]
     makers["state_offset"] = lambda: pc.if_else(pa.array(is_event), decided_at(), part.column(_OFFSET))
     makers["is_state"] = lambda: numbers(~is_event)

@@ -21,8 +21,8 @@ from coordinator.protocol.schema import Field, Structure
 from coordinator.protocol.subscription import parse_assignment
 from pyspark_coordinator_log.commits import KEY_TYPES, topic_id_text
 
-EVENT_TYPES_FROM = 1000
-"""Record types of the event log begin here; Kafka's own are small numbers."""
+EVENT_TYPES = range(1000, 2000)
+"""Record types of the event log. Kafka's own are small numbers; those of the server in the state log begin at 2000."""
 
 Row = dict[str, Any]
 
@@ -85,7 +85,7 @@ def row(key: bytes | None, value: bytes | None, *, with_json: bool = True) -> Ro
         columns = _COLUMNS.get(kind)
         if columns is not None:
             out |= columns(message)
-        if number >= EVENT_TYPES_FROM:
+        if number in EVENT_TYPES:
             out |= _event_columns(message)
         if kind == _DECIDED or not with_json:
             return out
@@ -120,7 +120,7 @@ def _base64(content: bytes | None) -> Any:
 def _kind_of(name: str) -> str | None:
     if name == "GroupMetadata":
         return "classic"
-    return next((kind for kind in _GROUP_KINDS[1:] if name.lower().startswith(kind)), None)
+    return next((kind for kind in _GROUP_KINDS if name.lower().startswith(kind)), None)
 
 
 def _key_columns(message: Any) -> Row:
@@ -142,6 +142,28 @@ def _group_metadata(value: kafka.GroupMetadataValue) -> Row:
         "protocol": value.protocol,
         "protocol_type": value.protocol_type,
         "members": [_classic_member(member, value.protocol_type) for member in value.members],
+    }
+
+
+def _forming_generation(value: kafka.ClassicGroupGenerationValue) -> Row:
+    """As `_group_metadata`; the members have no assignments yet."""
+    return {
+        "epoch": value.generation,
+        "generation": value.generation,
+        "leader": value.leader,
+        "protocol": value.protocol,
+        "protocol_type": value.protocol_type,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "assignment": None,
+                "assignment_bytes": None,
+            }
+            for member in value.members
+        ],
     }
 
 
@@ -347,6 +369,7 @@ _EVENT_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
 
 _COLUMNS: dict[str, Callable[[Any], Row]] = {
     "GroupMetadata": _group_metadata,
+    "ClassicGroupGeneration": _forming_generation,
     "ConsumerGroupMemberMetadata": _consumer_member,
     "ConsumerGroupMetadata": _group_epoch,
     "ConsumerGroupTargetAssignmentMetadata": _target_epoch,

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from coordinator.admin.http import Request, Response, Routes
 from coordinator.admin.server_view import ServerView
 from coordinator.api.exchange import Route
+from coordinator.groups.classic.assignment_rules import RULES
 from coordinator.groups.fencing import STALE_REASONS, TXN_CHECKS
 from coordinator.groups.kinds import LABELS
 from coordinator.protocol.errors import ErrorCode
@@ -153,6 +154,13 @@ def _txn_commits(server: ServerView) -> Samples:
     for state in _states(server):
         counts.update(state.counters.txn_requests)
     return (((checked,), count) for checked, count in counts.items())
+
+
+def _invalid_assignments(server: ServerView) -> Samples:
+    counts: Counter[str] = Counter(dict.fromkeys(RULES, 0))
+    for state in _states(server):
+        counts.update(state.counters.invalid_partitions)
+    return (((rule,), count) for rule, count in counts.items())
 
 
 def _pending_offsets(server: ServerView) -> Samples:
@@ -337,6 +345,8 @@ METRICS = (
            "Commits refused to former members, by error code.", _commits_fenced),
     Metric("coordinator_txn_commits", COUNTER, ("checked",),
            "Commits in transactions, by what could be checked.", _txn_commits),
+    Metric("coordinator_invalid_assignments", COUNTER, ("rule",),
+           "Partitions that leaders of classic groups assigned against a rule.", _invalid_assignments),
     Metric("coordinator_pending_offsets", GAUGE, (),
            "Offsets committed in transactions that are still open.", _pending_offsets),
     Metric("coordinator_transactional_ids", GAUGE, ("state",),

@@ -1,8 +1,9 @@
 """The resources that have configs: one entry of `RESOURCES` for each type that clients may describe and alter.
 
     TOPIC          its own configs, and the server's where it has none; altered at once and kept (topics/topic_settings.py)
-    BROKER         the server's settings, read-only: they come from a file, the environment and the command line, and do not
-                   change while it runs. Altering one is refused, as Kafka refuses it for a config that is not dynamic
+    BROKER         the server's settings, read-only (api/broker_configs.py): they come from a file, the environment and the
+                   command line, and do not change while it runs. Altering one is refused, as Kafka refuses it for a config
+                   that is not dynamic
     BROKER_LOGGER  the levels of the server's loggers; altered at once, and lost with the process
     GROUP          its own configs, whether or not the group exists, and the server's where it has none; kept
                    (groups/group_configs.py)
@@ -12,26 +13,22 @@ Types that Kafka has and this server lacks are refused with INVALID_REQUEST and 
 """
 
 import logging
+import re
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Protocol
 
+from coordinator.api import broker_configs
 from coordinator.api.server import Server
-from coordinator.config.settings import INT_MAX, ONLY_VALUE, SETTINGS, Setting, value_of
+from coordinator.config.settings import INT_MAX
 from coordinator.groups import group_configs
 from coordinator.groups.group_configs import GROUP_CONFIGS, GroupConfig
+from coordinator.groups.rebalance_interval import settings_changed
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.topics import names, topic_settings
 from coordinator.topics.alter_configs import Done, Plan, alter, alter_topic
-from coordinator.topics.topic_settings import (
-    SOURCE_CLUSTER,
-    SOURCE_DEFAULT,
-    SOURCE_STATIC_BROKER,
-    ConfigValue,
-    Kind,
-    Synonym,
-)
+from coordinator.topics.topic_settings import SOURCE_DEFAULT, SOURCE_STATIC_BROKER, ConfigValue, Kind, Synonym
 
 _SOURCE_LOGGER = 6
 _SOURCE_GROUP = 8
@@ -96,7 +93,7 @@ class _Topics:
 
 
 class _Brokers:
-    lists: Mapping[str, str] = {}
+    lists: Mapping[str, str] = broker_configs.LISTS
     legacy = True
 
     def names(self, server: Server) -> list[str]:
@@ -104,15 +101,13 @@ class _Brokers:
 
     def describe(self, server: Server, name: str) -> list[ConfigValue]:
         if not name:
-            return [_cluster_setting(with_default=False)]
+            return broker_configs.describe_cluster()
         if _number(name, "Broker id must be an integer, but it is: ") != server.node_id:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {server.node_id} or empty string, but received {name}",
             )
-        values = [_broker_setting(setting, value_of(server.config, setting.name)) for setting in SETTINGS.values()]
-        values += [_only_setting(name, value) for name, (value, _) in ONLY_VALUE.items() if name not in SETTINGS]
-        return sorted(values)
+        return broker_configs.describe(server)
 
     def alter(self, server: Server, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:  # noqa: ARG002
         if name and _number(name, "Node id must be an integer, but it is: ") != server.node_id:
@@ -181,7 +176,12 @@ class _Groups:
             _check_group_id(name)
             group_configs.check(server.config.groups, after)
 
-        alter(server.topics, ConfigResourceType.GROUP, name, plan, check, done, validate_only=validate_only)
+        def altered(error: KafkaError | None) -> None:
+            if error is None:
+                server.groups.run_internal(name, lambda groups, now_ms: settings_changed(groups, name, now_ms))
+            done(error)
+
+        alter(server.topics, ConfigResourceType.GROUP, name, plan, check, altered, validate_only=validate_only)
 
 
 RESOURCES: dict[int, ConfigResource] = {
@@ -203,29 +203,10 @@ def config_resource(resource_type: int) -> ConfigResource:
 
 
 def _number(name: str, complaint: str) -> int:
-    try:
-        return int(name)
-    except ValueError:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, complaint + name) from None
-
-
-def _broker_setting(setting: Setting, value: Any) -> ConfigValue:
-    if isinstance(setting.default, bool):
-        kind = Kind.BOOLEAN
-    elif isinstance(setting.default, int):
-        kind = Kind.INT if setting.parse.read(INT_MAX + 1, False) is None else Kind.LONG
-    elif isinstance(setting.default, tuple):
-        kind = Kind.LIST
-    else:
-        kind = Kind.STRING
-    default = Synonym(setting.name, _text(setting.default), SOURCE_DEFAULT)
-    if value == setting.default:
-        synonyms: tuple[Synonym, ...] = (default,)
-    else:
-        synonyms = (Synonym(setting.name, _text(value), SOURCE_STATIC_BROKER), default)
-    return ConfigValue(
-        setting.name, _text(value), synonyms[0].source, kind, setting.documentation, synonyms, read_only=True
-    )
+    """The number that Java's `Integer.parseInt` reads."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,10}", name, re.ASCII) or not -INT_MAX - 1 <= int(name) <= INT_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, complaint + name)
+    return int(name)
 
 
 def _check_group_id(name: str) -> None:
@@ -243,27 +224,6 @@ def _group_setting(row: GroupConfig, own: str | None, config: GroupsConfig) -> C
     # Kafka reports a config that the group does not override as a default, wherever the server has it from.
     source = SOURCE_DEFAULT if own is None else _SOURCE_GROUP
     return ConfigValue(row.name, inherited if own is None else own, source, Kind(row.kind), row.about, tuple(synonyms))
-
-
-def _only_setting(name: str, value: Any) -> ConfigValue:
-    if name == topic_settings.MIN_INSYNC_REPLICAS:
-        return _cluster_setting(with_default=True)
-    text = _text(value)
-    about = "It can have no other value here."
-    synonyms = (Synonym(name, text, SOURCE_DEFAULT),)
-    return ConfigValue(name, text, SOURCE_DEFAULT, Kind.INT, about, synonyms, read_only=True)
-
-
-def _cluster_setting(*, with_default: bool) -> ConfigValue:
-    row = topic_settings.ROWS[topic_settings.MIN_INSYNC_REPLICAS]
-    synonyms = [Synonym(row.name, row.default, SOURCE_CLUSTER), Synonym(row.name, row.default, SOURCE_DEFAULT)]
-    return ConfigValue(row.name, row.default, SOURCE_CLUSTER, row.kind, row.about, tuple(synonyms[: 1 + with_default]))
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _loggers() -> list[str]:

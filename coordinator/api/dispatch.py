@@ -49,10 +49,13 @@ def supported_apis(package: ModuleType) -> dict[int, Api[Any]]:
 
 
 def _in_dialect(api: Api[Any], codec: Codec) -> Api[Any]:
-    """The API with the versions for which the dialect defines a request."""
-    request = codec.versions(f"{api.name}Request")
-    first, last = api.versions
-    return replace(api, versions=(max(first, request.lowest), min(last, request.highest)))
+    """The API with the versions for which the dialect defines a request; a version that only it defines is supported, too."""
+    name = f"{api.name}Request"
+    request, first, last = codec.versions(name), *api.versions
+    is_extended = request.highest > Codec.of().versions(name).highest
+    return replace(
+        api, versions=(max(first, request.lowest), request.highest if is_extended else min(last, request.highest))
+    )
 
 
 class Dispatcher:

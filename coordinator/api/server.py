@@ -4,7 +4,8 @@ An API file imports this and nothing above it. Coordinator APIs hand their reque
 the others call the topics, or answer from the configuration.
 """
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.machine import GroupMachine
@@ -19,6 +20,16 @@ from coordinator.transactions.verification import Verification
 from coordinator.world.entropy import Entropy
 
 
+class Endpoint(NamedTuple):
+    """A listener as configs name it."""
+
+    name: str
+    """PLAINTEXT; of a listener that speaks a dialect, the dialect's name in capitals."""
+    bound: tuple[str, int]
+    advertised: tuple[str, int]
+    """The host and port that clients get."""
+
+
 class Server(Protocol):
     """The running server, as an API file sees it."""
 
@@ -28,6 +39,8 @@ class Server(Protocol):
     def cluster_id(self) -> str: ...
     @property
     def node_id(self) -> int: ...
+    @property
+    def endpoints(self) -> Sequence[Endpoint]: ...
     @property
     def entropy(self) -> Entropy: ...
     @property

@@ -11,6 +11,7 @@ value and refused with any other (`ONLY_VALUE`). Where Kafka would accept a nega
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator.groups.kinds import Kind
@@ -18,7 +19,9 @@ from coordinator.groups.settings import (
     EVENT_POLICIES,
     FENCING_POLICIES,
     MIGRATION_POLICIES,
+    OFF,
     STICKY,
+    VALIDATION_POLICIES,
     GroupsConfig,
 )
 from coordinator.topics.config import TopicsConfig
@@ -169,7 +172,8 @@ def choice(*options: str) -> Parser:
     """One of several words."""
 
     def read(value: Any, _is_text: bool) -> Any:
-        return value if value in options else None
+        word = OFF if value is False else value  # YAML takes a plain `off` for false
+        return word if word in options else None
 
     return Parser(read, " or ".join(options))
 
@@ -301,6 +305,13 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "If true, a commit in a transaction must name a member of the group, so that it can be fenced. If false, as in"
          " Kafka, it need not. Clients before Kafka 2.5 name no member. A single group can override it with"
          " fencing.require.member. Not a Kafka setting."),
+        ("group.rebalance.interval.ms", GroupsConfig, INT, "milliseconds",
+         "Every group rebalances when this time has passed since its last rebalance; 0 means never. Set it if assignors of"
+         " your clients use facts that the coordinator does not see. A single group can override it with"
+         " group.rebalance.interval.ms. Not a Kafka setting."),
+        ("group.min.rebalance.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The lower bound for rebalance intervals, the server's own and those of single groups, unless they are 0. A shorter"
+         " interval leaves members little time to work. Not a Kafka setting."),
     ),
     "Classic groups": (
         ("group.initial.rebalance.delay.ms", GroupsConfig, INT, "milliseconds",
@@ -323,6 +334,12 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "If true, the server removes partitions that a member claims from an older generation before the group's leader"
          " sees the subscription (KIP-792). Turn it on if assignors of your clients trust such claims."
          " Not a Kafka setting."),
+        ("group.classic.validate.assignments", GroupsConfig, choice(*VALIDATION_POLICIES), "",
+         "What the server does if the leader of a classic group assigns a partition to two members, assigns a topic that nobody"
+         " subscribes to, or, with a cooperative assignor, gives away a partition that its owner has not revoked"
+         " (KIP-792). report: it counts and logs the violation. refuse: it also discards the assignment, and the members join"
+         " again; an assignor that is always wrong then keeps its group rebalancing. A single group can override it with"
+         " classic.validate.assignments. Not a Kafka setting."),
     ),
     "Consumer groups": (
         ("group.consumer.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
@@ -556,11 +573,13 @@ STRUCTURED = {
     "listeners": StructuredSetting(
         "[PLAINTEXT://]HOST:PORT, or a list of {address: HOST:PORT, advertise: HOST:PORT, dialect: NAME}",
         "The addresses that clients connect to. `advertise` is the address that the server gives to clients, if it is"
-        " another one. `dialect: kip-792` makes a listener speak JoinGroup v8 as that proposal defines it.",
+        " another one. `dialect: kip-792` makes a listener speak JoinGroup v8 as that proposal defines it,"
+        " `dialect: client-side-assignment` one with a SyncGroup v6 that has the extensions for leaders as plain fields.",
     ),
     "admin.listener": StructuredSetting(
         "HOST:PORT",
-        "The address of the admin HTTP server, which has metrics, health checks and views of groups. It has no password,"
+        "The address of the admin HTTP server, which has metrics, health checks and views of groups, and can rebalance"
+        " groups. It has no password,"
         " so do not open it to strangers.",
     ),
     "topics": StructuredSetting(
@@ -616,6 +635,11 @@ def value_of(config: ServerConfig, name: str) -> Any:
         config, config.admin, config.network, config.log, config.groups, config.topics, config.transactions,
     )  # fmt: skip
     return getattr(next(area for area in areas if type(area) is setting.area), setting.field_name)
+
+
+def absolute_log_dir(config: ServerConfig) -> str:
+    """The data folder by the one path under which clients know it."""
+    return str(Path(config.log_dir).resolve())
 
 
 def joined(host: str, port: int) -> str:

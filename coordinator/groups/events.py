@@ -351,5 +351,8 @@ EVENT_KEYS: tuple[str, ...] = (
     "AssignmentDeliveredKey",
     "AssignmentAcknowledgedKey",
     "GroupConvertedKey",
+    "AssignmentInvalidKey",
+    "GroupResyncedKey",
+    "AssignmentFailedKey",
 )
 """The key messages that an event log may contain."""

@@ -28,7 +28,7 @@ lost or never had. `fencing.require.ownership` ends that.
 Offsets that a producer commits in a transaction belong to its consumer, which the request names (KIP-447). The same rules hold
 with two exceptions, as in Kafka. The state of a classic group does not matter. And a request that names no member is accepted,
 also for a group that has members: clients before Kafka 2.5 cannot name one (TxnOffsetCommit v0-2), and later ones need not.
-Nothing fences the consumer of such a producer; `CommitCounters.txn_requests` counts them, and `fencing.require.member`
+Nothing fences the consumer of such a producer; `Counters.txn_requests` counts them, and `fencing.require.member`
 refuses them.
 """
 
@@ -60,8 +60,9 @@ LOST_SINCE = "the member lost a partition since that epoch"
 NOT_OWNED_THEN = "the member did not own the partition in that epoch"
 LOSS_UNKNOWN = "it is not known when the member last lost a partition"
 NAMES_NO_MEMBER = "the request names no member"
-STALE_REASONS = (NOT_OWNED, AHEAD, BEHIND, LOST_SINCE, NOT_OWNED_THEN, LOSS_UNKNOWN, NAMES_NO_MEMBER)
-"""Why a member of a group with epochs may not commit; the last one only in transactions."""
+RESYNCED = "the leader gave the partition to another member in the same generation"
+STALE_REASONS = (NOT_OWNED, AHEAD, BEHIND, LOST_SINCE, NOT_OWNED_THEN, LOSS_UNKNOWN, NAMES_NO_MEMBER, RESYNCED)
+"""Why a member may not commit: in a group with epochs; in transactions; in a classic group that was resynced."""
 
 MEMBER, NO_MEMBER, OLD_VERSION = "member", "nobody: none named", "nobody: old version"
 TXN_CHECKS = (MEMBER, NO_MEMBER, OLD_VERSION)
@@ -119,6 +120,8 @@ def fence_commit(groups: Groups, request: OffsetCommitRequest, api_version: int)
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if epoch != committer.member_epoch or (policies is not None and policies.require_ownership):
         fence_epoch(groups, committer, policies, request, stale=ErrorCode.STALE_MEMBER_EPOCH)
+    if group.is_resynced:
+        _fence_resynced(groups, group, request)
     return (group.kind, committer, policies), group.commit_timers(request.member_id)
 
 
@@ -141,6 +144,8 @@ def fence_commit_in_transaction(groups: Groups, request: TxnOffsetCommitRequest,
         stale = ErrorCode.STALE_MEMBER_EPOCH if has_own_errors else ErrorCode.ILLEGAL_GENERATION
         committer, policies = _committer(groups, group, request), group.fencing_policies(groups.settings)
         fence_epoch(groups, committer, policies, request, stale=stale)
+        if group.is_resynced:
+            _fence_resynced(groups, group, request)
 
 
 def origin_of(groups: Groups, group_id: str, member_id: str) -> Origin:
@@ -189,6 +194,15 @@ def fence_epoch(
     if reason is not None:
         groups.counters.count_fenced(reason)
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION if committer.uses_classic_protocol else stale, reason)
+
+
+def _fence_resynced(groups: Groups, group: Group, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> None:
+    """Raises ILLEGAL_GENERATION for a partition that the generation, as it was resynced, gives to other members alone."""
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if group.is_lost(request.member_id, topic.name, partition.partition_index):
+                groups.counters.count_fenced(RESYNCED)
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, RESYNCED)
 
 
 def committed_partitions(

@@ -26,6 +26,18 @@ EVENT_POLICIES = (ALL_EVENTS, REFUSED_EVENTS, NO_EVENTS)
 """What goes to the event log: everything, everything but accepted commits, or nothing."""
 
 
+OFF, REPORT, REFUSE = "off", "report", "refuse"
+VALIDATION_POLICIES = (OFF, REPORT, REFUSE)
+"""What becomes of an invalid assignment of a classic group's leader (classic/assignment_validation.py)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicSettings:
+    """The settings in force for one classic group: its overrides (resource type GROUP), else the server's values."""
+
+    validate_assignments: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
     """The settings in force for one consumer group: its overrides (resource type GROUP), else the server's values."""
@@ -62,9 +74,15 @@ class StreamsSettings:
 class GroupSettings(Protocol):
     """The settings of single groups. The same object is given as long as nothing changes."""
 
+    def classic(self, group_id: str) -> ClassicSettings: ...
+
     def consumer(self, group_id: str) -> ConsumerSettings: ...
 
     def streams(self, group_id: str) -> StreamsSettings: ...
+
+    def rebalance_interval_ms(self, group_id: str) -> int:
+        """0: the group does not rebalance periodically (rebalance_interval.py)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +100,15 @@ class GroupsConfig:
     """Used instead of the session timeout while a new member waits in its first JoinGroup."""
     group_classic_sanitize_owned_partitions: bool = False
     """See owned_partitions.py."""
+    group_classic_validate_assignments: str = REPORT
+    """One of `VALIDATION_POLICIES`; see assignment_validation.py."""
 
     coordinator_events: str = ALL_EVENTS
     """One of `EVENT_POLICIES`; see events.py."""
+
+    group_rebalance_interval_ms: int = 0
+    """See rebalance_interval.py."""
+    group_min_rebalance_interval_ms: int = 10_000
 
     offset_metadata_max_bytes: int = 4_096
     """In UTF-16 characters, despite the name, as in Kafka."""

@@ -22,7 +22,7 @@ from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.store import Offsets
 from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.runtime.result import Record, Timer
+from coordinator.runtime.result import Record, Result, Timer
 
 
 class Migration(Protocol):
@@ -43,10 +43,10 @@ class Migration(Protocol):
         ...
 
 
-class CommitCounters:
+class Counters:
     """Counts for metrics since the shard was loaded; not part of the durable state."""
 
-    __slots__ = ("fenced", "offsets", "txn_requests")
+    __slots__ = ("fenced", "invalid_partitions", "offsets", "txn_requests")
 
     def __init__(self) -> None:
         self.offsets = 0
@@ -55,12 +55,17 @@ class CommitCounters:
         """Commits refused because of their epoch, by reason (fencing.py)."""
         self.txn_requests: dict[str, int] = {}
         """TxnOffsetCommit requests, by whether the member they name could be checked (fencing.py)."""
+        self.invalid_partitions: dict[str, int] = {}
+        """Partitions that leaders of classic groups assigned against a rule, by rule (classic/assignment_rules.py)."""
 
     def count_fenced(self, reason: str) -> None:
         self.fenced[reason] = self.fenced.get(reason, 0) + 1
 
     def count_txn_request(self, checked: str) -> None:
         self.txn_requests[checked] = self.txn_requests.get(checked, 0) + 1
+
+    def count_invalid_partitions(self, rule: str, count: int) -> None:
+        self.invalid_partitions[rule] = self.invalid_partitions.get(rule, 0) + count
 
 
 class Groups(ABC):
@@ -97,7 +102,7 @@ class Groups(ABC):
         self.uncommitted_groups: dict[str, Group] = {}
         """Groups as the operation saw them whose records, not yet replayed, create them."""
         self.offsets = Offsets()
-        self.counters = CommitCounters()
+        self.counters = Counters()
 
     # --- looking up ---------------------------------------------------------------------------------------------------
 
@@ -156,6 +161,13 @@ class Groups(ABC):
     @abstractmethod
     def simple_group(self, group_id: str) -> Group:
         """A new simple group, which is not in the state yet."""
+
+    @abstractmethod
+    def start_rebalance(self, group: Group, cause: str, reason: str | None, now_ms: int) -> Result | None:
+        """Starts a rebalance of a group with members, although nothing in it has changed.
+
+        None if the group is at the start of one: it has not made the next assignment yet.
+        """
 
     @abstractmethod
     def end(self, group: Group) -> tuple[list[Record], Sequence[Timer]]:

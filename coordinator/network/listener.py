@@ -34,6 +34,8 @@ class Listener:
     ) -> None:
         self.dispatcher = dispatcher
         self.advertised = advertised
+        self.bound = ("", 0)
+        """The host and port of the socket, once it listens."""
         self.connections: dict[Connection, None] = {}
         self.refused_count = 0
         self.closed = dict.fromkeys(Closed, 0)
@@ -46,7 +48,7 @@ class Listener:
         self._second = (0, 0)
         """The second of the clock in which the last connection was accepted, and how many were accepted in it."""
         self._now_ms = now_ms
-        self._once = LogOncePerClient(_log)
+        self._once = LogOncePerClient(_log, now_ms)
         self._per_ip: dict[str, int] = {}
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -58,6 +60,7 @@ class Listener:
         self._turn = Turn(loop.call_soon)
         self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
         bound: int = self._server.sockets[0].getsockname()[1]
+        self.bound = (host, bound)
         self.advertised = (self.advertised[0], self.advertised[1] or bound)
         self._sweeper = loop.call_later(SWEEP_MS / 1000, self._sweep_again)
         return bound

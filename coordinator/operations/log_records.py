@@ -38,6 +38,7 @@ _CONTROL_NAMES = {
     5: "KRaft version",
     6: "KRaft voters",
 }
+_CLASSIC_GROUPS = ("GroupMetadata", "ClassicGroupGeneration")
 _METADATA_RECORDS = ("TopicRecord", "PartitionRecord", "ConfigRecord", "RemoveTopicRecord", "ProducerIdsRecord")
 
 
@@ -91,7 +92,7 @@ def _key_names(transactions: bool) -> dict[int, str]:
 
 def _coordinator(record: LogRecord) -> ShownRecord:
     shown = _keyed(record, _key_names(transactions=False))
-    if shown.type == "GroupMetadata" and isinstance(shown.value, dict):
+    if shown.type in _CLASSIC_GROUPS and isinstance(shown.value, dict):
         _open_members(shown.value)
     return shown
 
@@ -164,17 +165,21 @@ def _whole(name: str, version: int, data: bytes, position: int) -> Message:
 
 
 def _open_members(value: dict[str, Any]) -> None:
-    """Adds topics and partitions to the members of a group of consumers, if their bytes can be decoded."""
+    """Adds topics and partitions to the members of a group of consumers, if their bytes can be decoded.
+
+    A generation that is not assigned yet has no assignments.
+    """
     if value.get("protocol_type") != "consumer":
         return
     for member in value.get("members", ()):
         try:
             subscription = parse_subscription(b64decode(member["subscription"]))
-            assignment = parse_assignment(b64decode(member["assignment"]))
+            assignment = parse_assignment(b64decode(member["assignment"])) if "assignment" in member else None
         except DecodeError:
             continue
         member["subscribed_topics"] = list(subscription.topics)
-        member["assigned_partitions"] = {topic: list(which) for topic, which in assignment.partitions.items()}
+        if assignment is not None:
+            member["assigned_partitions"] = {topic: list(which) for topic, which in assignment.partitions.items()}
 
 
 def _base64(content: bytes | None) -> Any:

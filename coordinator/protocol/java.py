@@ -9,6 +9,9 @@ from typing import Generic, TypeVar
 
 _INT_MAX = 0x7FFFFFFF
 _CAPACITY_DEFAULT = 16
+_LOAD_FACTOR = 0.75
+_FIBONACCI = 0x9E3779B97F4A7C15
+"""The multiplier of Knuth's multiplicative hashing, for 64 bits."""
 
 T = TypeVar("T")
 
@@ -48,6 +51,24 @@ def hash_map_order(keys: Iterable[str], capacity: int = _CAPACITY_DEFAULT, *, co
         return (value ^ value >> 16) & (size - 1)
 
     return sorted(listed, key=bucket)
+
+
+def copied_map_capacity(size: int) -> int:
+    """The initial capacity of a java.util.HashMap that is made as a copy of a map of this size."""
+    return int(size / _LOAD_FACTOR + 1) if size else _CAPACITY_DEFAULT
+
+
+def timeline_map_order(keys: Iterable[str]) -> list[str]:
+    """Returns the keys in the order of Kafka's `TimelineHashMap`, created empty, into which they were put in this order."""
+    latest_first = list(keys)[::-1]
+    bits = 1
+    while len(latest_first) * _LOAD_FACTOR > 1 << bits:
+        bits += 1
+
+    def slot(key: str) -> int:
+        return (string_hash(key) * _FIBONACCI & 0xFFFFFFFFFFFFFFFF) >> 64 - bits
+
+    return sorted(latest_first, key=slot)
 
 
 class PriorityQueue(Generic[T]):

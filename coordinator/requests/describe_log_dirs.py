@@ -3,12 +3,11 @@
 Null selects every partition. Partitions that do not exist are left out without an error, as in Kafka.
 """
 
-from pathlib import Path
-
 from coordinator.api.access import DESCRIBE_CLUSTER
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
+from coordinator.config.settings import absolute_log_dir
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 
@@ -19,7 +18,7 @@ _Partition = DescribeLogDirsResponse.DescribeLogDirsPartition
 
 def handle(server: Server, exchange: Exchange[DescribeLogDirsRequest]) -> None:
     request = exchange.request
-    result = _Result(log_dir=str(Path(server.config.log_dir).resolve()))
+    result = _Result(log_dir=absolute_log_dir(server.config))
     try:
         result.total_bytes, result.usable_bytes = server.topics.space()
         result.topics = _topics(server, request)

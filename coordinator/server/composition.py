@@ -8,7 +8,6 @@ in the log by then, as it is at any moment.
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from coordinator.admin.http import AdminServer
 from coordinator.admin.metrics import metrics_routes
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher, supported_apis
+from coordinator.api.server import Endpoint
 from coordinator.config.settings import ListenerConfig, ServerConfig
 from coordinator.fastpath.bulk_replay import bulk_replayers
 from coordinator.fastpath.event_encoding import EVENT_ENCODERS
@@ -65,8 +65,6 @@ from coordinator.world.entropy import Entropy
 from coordinator.world.worker import Worker
 
 _log = logging.getLogger(__name__)
-_as_json = json.JSONEncoder(default=str).encode
-"""Like json.dumps, which would make an encoder for every call."""
 
 OFFSETS_TOPIC = names.CONSUMER_OFFSETS
 EVENTS_TOPIC = names.COORDINATOR_EVENTS
@@ -168,6 +166,14 @@ class Server:
         )
         self._admin: AdminServer | None = None
 
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """The listeners, once they listen."""
+        return [
+            Endpoint((config.dialect or "plaintext").upper(), listener.bound, listener.advertised)
+            for config, listener in zip(self.config.listeners, self.listeners, strict=True)
+        ]
+
     # --- parts --------------------------------------------------------------------------------------------------------
 
     @property
@@ -246,7 +252,7 @@ class Server:
             delete_retention_ms=config.log.log_cleaner_delete_retention_ms,
         ))  # fmt: skip
         if log.recovery is not None:
-            _log.warning("event=log_recovered topic=%s shard=%d %s", topic, index, log.recovery)
+            _log.warning("event=log_recovered topic=%s shard=%d recovery=%s", topic, index, log.recovery)
         return Shard(
             index,
             log,
@@ -378,5 +384,5 @@ def load_assignors(names: Sequence[str]) -> dict[str, Assignor]:
 
 
 def _log_fact(fact: Fact, where: str) -> None:
-    fields = " ".join(f"{name}={_as_json(value)}" for name, value in fact.fields.items())
-    _log.info("event=%s%s %s", fact.name, where, fields)
+    fields = "".join(f" {name}=%s" for name in fact.fields)
+    _log.info(f"event={fact.name}{where}{fields}", *fact.fields.values())

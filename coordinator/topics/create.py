@@ -156,14 +156,14 @@ def check_brokers(node_id: int, broker_ids: list[int]) -> None:
     includes = "The manual partition assignment includes "
     if not broker_ids:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, includes + "an empty replica list.")
-    for broker_id, count in Counter(broker_ids).items():
-        if count > 1:
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{includes}the broker {broker_id} more than once.")
+    for broker_id, count in sorted(Counter(broker_ids).items()):
         if broker_id != node_id:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{includes}broker {broker_id}, but no such broker is registered.",
             )
+        if count > 1:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{includes}the broker {broker_id} more than once.")
 
 
 def _result(topics: Topics, topic: Topic) -> _Result:

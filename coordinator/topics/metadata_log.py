@@ -84,6 +84,15 @@ class MetadataLog:
         return self._log.size_bytes
 
     @property
+    def end_offset(self) -> int:
+        return self._log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset behind the last durable record."""
+        return self._commits[0].end_offset - len(self._commits[0].records) if self._commits else self._log.end_offset
+
+    @property
     def idle(self) -> bool:
         """Whether all writes are finished."""
         return self._writer.idle

@@ -31,7 +31,7 @@ def shard(index: int = 0, status: Status = Status.ACTIVE, reason: str = "", grou
         reason=reason,
         state=SimpleNamespace(
             by_id={f"group-{number}": group for number in range(groups)},
-            counters=SimpleNamespace(offsets=9, fenced={}, txn_requests={}),
+            counters=SimpleNamespace(offsets=9, fenced={}, txn_requests={}, invalid_partitions={}),
             offsets=SimpleNamespace(count=7, by_group={}, pending=SimpleNamespace(by_producer={})),
         ),
         log=SimpleNamespace(end_offset=100 + index, size_bytes=1000),

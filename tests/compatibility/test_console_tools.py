@@ -1,5 +1,6 @@
-"""Kafka's own console tools against our server: topics, configs, offsets, groups, records, folders."""
+"""Kafka's own console tools and Java's Admin against our server: topics, configs, groups, records, folders, replicas."""
 
+import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
 FOLDERS = "org.apache.kafka.tools.LogDirsCommand"
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 LEADERS = "org.apache.kafka.tools.LeaderElectionCommand"
 CONSUME = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 PRODUCE = "org.apache.kafka.tools.ConsoleProducer"
@@ -36,7 +39,7 @@ Tool = Callable[..., str]
 def tool(server: ServerProcess) -> Iterator[Tool]:
     """Runs a tool against the shared server and checks its exit status; returns the text that it printed."""
     classpath = kafka_classpath((*TOOLS, f"org.apache.kafka:kafka_2.13:{KAFKA_TOOLS}"))
-    classpath = compile_java(JAVA / "ConsoleTools.java", classpath)
+    classpath = compile_java(JAVA / "AdminCalls.java", compile_java(JAVA / "ConsoleTools.java", classpath))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(java(classpath, "ConsoleTools"), **pipes, text=True, encoding="utf-8") as process:
 
@@ -84,6 +87,14 @@ def test_kafka_configs(tool: Tool, topic: str, server: ServerProcess) -> None:
     assert "Not a number" in tool(CONFIGS, *about, "--alter", "--add-config", "retention.ms=soon", exits=1)
     broker = tool(CONFIGS, "--entity-type", "brokers", "--entity-name", "1", "--describe", "--all")
     assert "auto.create.topics.enable=true" in broker
+    assert f"advertised.listeners=PLAINTEXT://{server.bootstrap}" in broker
+    assert f"log.dirs={server.data_dir.resolve()}" in broker
+    brokers = ["--entity-type", "brokers"]
+    assert "Default configs for brokers in the cluster are:\n  min.insync.replicas=1" in tool(
+        CONFIGS, *brokers, "--entity-default", "--describe"
+    )
+    refused = tool(CONFIGS, *brokers, "--entity-name", "1", "--alter", "--add-config", "message.max.bytes=1", exits=1)
+    assert "Cannot update these configs dynamically: [message.max.bytes]" in refused
     groups = ["--entity-type", "groups"]
     tool(CONFIGS, *groups, "--entity-name", topic, "--alter", "--add-config", "consumer.session.timeout.ms=46000")
     assert re.search(rf"group {topic} are:\n +consumer.session.timeout.ms=46000", tool(CONFIGS, *groups, "--describe"))
@@ -104,6 +115,62 @@ def test_records_in_and_out_with_their_offsets(tool: Tool, topic: str, tmp_path)
     assert f'"partition":"{topic}-0"' in tool(FOLDERS, "--describe", "--topic-list", topic)
     election = ["--election-type", "preferred", "--topic", topic, "--partition", "0"]
     assert "Valid replica already elected" in tool(LEADERS, *election)
+
+
+def test_kafka_metadata_quorum(tool: Tool) -> None:
+    status = tool(QUORUM, "describe", "--status")
+    assert re.search(r"LeaderId:\s+1\n", status), status
+    assert re.search(r'CurrentVoters:\s+\[\{"id": 1\}\]\s+CurrentObservers:\s+\[\]', status), status
+    replication = tool(QUORUM, "describe", "--replication")
+    assert re.search(r"^1\s+A{22}\s+\d+\s+0\s+\d+\s+\d+\s+Leader", replication, re.MULTILINE), replication
+
+
+def test_kafka_reassign_partitions_finds_every_replica_in_its_place(
+    tool: Tool, topic: str, server: ServerProcess, tmp_path: Path
+) -> None:
+    tool(TOPICS, "--create", "--topic", topic, "--partitions", "2")
+    folder = str(server.data_dir.resolve())
+    moves = [
+        {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [folder]},
+        {"topic": topic, "partition": 1, "replicas": [1]},
+    ]
+    plan = tmp_path / "moves.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+    wanted = ["--reassignment-json-file", str(plan)]
+    executed = tool(REASSIGN, *wanted, "--execute")
+    assert f"Successfully started partition reassignments for {topic}-0,{topic}-1" in executed
+    assert f"Successfully started moving log directory to {folder} for replica {topic}-0 with broker 1" in executed
+    verified = tool(REASSIGN, *wanted, "--verify")
+    assert f"Reassignment of partition {topic}-1 is completed." in verified
+    assert f"Reassignment of replica {topic}-0-1 completed successfully." in verified
+    assert "No partition reassignments found." in tool(REASSIGN, "--list")
+    assert "None of the specified partition reassignments are active." in tool(REASSIGN, *wanted, "--cancel")
+
+
+def test_javas_admin_describes_the_one_node(tool: Tool, topic: str, server: ServerProcess) -> None:
+    tool(TOPICS, "--create", "--topic", topic, "--partitions", "1")
+    folder = str(server.data_dir.resolve())
+    said = tool("AdminCalls", topic, "1", folder)
+    assert dict(line.split(": ", 1) for line in said.strip().splitlines()) == {
+        "quorum": "1 1 0",
+        "quorum is durable": "true",
+        "move here": "null",
+        "move elsewhere": "InvalidReplicaAssignmentException",
+        "move and add": "InvalidReplicaAssignmentException",
+        "cancel": "NoReassignmentInProgressException",
+        "move of an unknown partition": "UnknownTopicOrPartitionException",
+        "moves": "{}",
+        "moves of one": "{}",
+        "own folder": "null",
+        "other folder": "LogDirNotFoundException",
+        "folder": folder,
+        "address": f"PLAINTEXT://{server.bootstrap}",
+        "type": "LIST",
+        "source": "STATIC_BROKER_CONFIG",
+        "may be altered": "[min.insync.replicas]",
+        "all are documented": "true",
+        "altered": "InvalidRequestException",
+    }
 
 
 def test_kafka_consumer_groups(tool: Tool, topic: str, server: ServerProcess) -> None:

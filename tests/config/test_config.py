@@ -166,6 +166,12 @@ def test_text_that_yaml_would_read_as_something_else_is_printed_in_quotes(tmp_pa
     assert load(written(tmp_path, as_yaml(loaded))) == loaded
 
 
+@pytest.mark.parametrize("text", ["off", "'off'"])
+def test_a_word_that_yaml_takes_for_false_can_be_chosen(tmp_path, text):
+    loaded = load(written(tmp_path, f"group.classic.validate.assignments: {text}\n"))
+    assert loaded.groups.group_classic_validate_assignments == "off"
+
+
 def test_an_empty_file_changes_nothing(tmp_path):
     assert load(written(tmp_path, "# nothing yet\n")) == ServerConfig()
 

@@ -185,7 +185,9 @@ class GroupHarness:
         protocol_type: str | None = "consumer",
         protocol_name: str | None = "range",
         version: int = 5,
+        **extension: Any,
     ) -> SentRequest:
+        """`extension`: fields of SyncGroup that only a leader may send."""
         request = SyncGroupRequest(
             group_id=group_id,
             generation_id=generation,
@@ -194,6 +196,7 @@ class GroupHarness:
             protocol_type=protocol_type,
             protocol_name=protocol_name,
             assignments=[SyncGroupRequest.SyncGroupRequestAssignment(*each) for each in (assignments or {}).items()],
+            **extension,
         )
         return self.call(classic_protocol.sync_group, request, version, sync_group.API)
 

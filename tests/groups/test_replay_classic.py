@@ -7,7 +7,6 @@ import pytest
 from coordinator.groups.classic.records import group_metadata_tombstone, new_group_metadata
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.protocol.codec import Codec
-from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -63,29 +62,6 @@ def test_loading_a_shard_restarts_every_session():
     assert member_id in h.group().members
     h.advance(1)
     assert h.group().state == "Empty"
-
-
-def test_a_generation_without_an_assignment_is_lost_in_a_crash():
-    h = GroupHarness()
-    leader, follower = h.stable()
-    newcomer = h.join_new_member()
-    h.join(member_id=leader)
-    h.join(member_id=follower)
-    assert h.group().generation == 2
-    h.restart()
-    assert (h.group().state, h.group().generation) == ("Stable", 1)
-    assert h.sync("g", leader, 2, {}).error is ErrorCode.ILLEGAL_GENERATION
-    assert h.heartbeat("g", newcomer, 2).error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert h.heartbeat("g", leader, 1).ok
-
-
-def test_a_new_group_without_an_assignment_is_empty_after_a_restart():
-    h = GroupHarness()
-    first, _ = h.join_new_member(), h.join_new_member()
-    h.advance(0)
-    h.restart()
-    assert (h.group().state, h.group().generation, h.group().members) == ("Empty", 0, {})
-    assert h.join(member_id=first).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_members_can_fetch_a_written_assignment_after_a_restart():

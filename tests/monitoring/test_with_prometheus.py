@@ -115,6 +115,12 @@ CASES = {
         {"reason": "ILLEGAL_GENERATION"},
         "The server refuses commits of former members with ILLEGAL_GENERATION.",
     ),
+    "CoordinatorAssignmentsInvalid": Case(
+        {'coordinator_invalid_assignments_total{rule="two_members"}': "0x230 3x70"},
+        {'coordinator_invalid_assignments_total{rule="two_members"}': "3x300"},
+        {"rule": "two_members"},
+        "The leader of a classic group has assigned partitions against the rule two_members.",
+    ),
     "CoordinatorConnectionsRefused": Case(
         {'coordinator_connections_refused_total{listener="0"}': "0x230 1x70"},
         {'coordinator_connections_refused_total{listener="0"}': "5x300"},

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.protocol.java import PriorityQueue, hash_map_order
+from coordinator.protocol.java import PriorityQueue, copied_map_capacity, hash_map_order, timeline_map_order
 
 
 def test_a_hash_map_lists_its_keys_by_bucket():
@@ -24,6 +24,20 @@ def test_a_map_grows_when_it_is_three_quarters_full():
     assert hash_map_order([*many[:-1], "Q"])[-1] == "Q"
     assert hash_map_order("ABCD", capacity=4) == ["A", "B", "C", "D"]
     assert hash_map_order("ABCD", capacity=4, computed=True) == ["D", "A", "B", "C"]
+
+
+def test_a_copy_of_a_map_has_room_for_a_third_more():
+    assert [copied_map_capacity(size) for size in range(8)] == [16, 2, 3, 5, 6, 7, 9, 10]
+    # "range" and "uniform" share a bucket of 2 and of 4, and not one of 16.
+    assert hash_map_order(["uniform", "range"], copied_map_capacity(2)) == ["uniform", "range"]
+    assert hash_map_order(["range", "uniform"], copied_map_capacity(2)) == ["range", "uniform"]
+    assert hash_map_order(["range", "uniform"]) == ["uniform", "range"]
+
+
+def test_a_timeline_map_lists_its_keys_by_slot_and_the_latest_of_a_slot_first():
+    assert timeline_map_order(["range", "uniform"]) == timeline_map_order(["uniform", "range"]) == ["uniform", "range"]
+    # "Aa" and "BB" have the same hash.
+    assert timeline_map_order(["Aa", "BB"]) == ["BB", "Aa"]
 
 
 def test_of_equals_the_last_leaf_takes_the_place_of_the_first():

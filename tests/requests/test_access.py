@@ -13,6 +13,8 @@ KAFKA = {
     "AddOffsetsToTxn": "WRITE TRANSACTIONAL_ID, READ GROUP",
     "AddPartitionsToTxn": "CLUSTER_ACTION CLUSTER, WRITE TRANSACTIONAL_ID, WRITE TOPIC",
     "AlterConfigs": "ALTER_CONFIGS CLUSTER, ALTER_CONFIGS TOPIC, ALTER_CONFIGS GROUP",
+    "AlterPartitionReassignments": "ALTER CLUSTER",
+    "AlterReplicaLogDirs": "ALTER CLUSTER",
     "ApiVersions": "",
     "ConsumerGroupDescribe": "DESCRIBE GROUP, DESCRIBE TOPIC",
     "ConsumerGroupHeartbeat": "READ GROUP, DESCRIBE TOPIC",
@@ -26,6 +28,7 @@ KAFKA = {
     "DescribeGroups": "DESCRIBE GROUP",
     "DescribeLogDirs": "DESCRIBE CLUSTER",
     "DescribeProducers": "READ TOPIC",
+    "DescribeQuorum": "DESCRIBE CLUSTER",
     "DescribeTopicPartitions": "DESCRIBE TOPIC",
     "DescribeTransactions": "DESCRIBE TRANSACTIONAL_ID, DESCRIBE TOPIC",
     "ElectLeaders": "ALTER CLUSTER",
@@ -40,6 +43,7 @@ KAFKA = {
     "ListConfigResources": "DESCRIBE_CONFIGS CLUSTER",
     "ListGroups": "DESCRIBE CLUSTER, DESCRIBE GROUP",
     "ListOffsets": "DESCRIBE TOPIC",
+    "ListPartitionReassignments": "DESCRIBE CLUSTER",
     "ListTransactions": "DESCRIBE TRANSACTIONAL_ID",
     "Metadata": "DESCRIBE TOPIC, CREATE CLUSTER, CREATE TOPIC, DESCRIBE CLUSTER",
     "OffsetCommit": "READ GROUP, READ TOPIC",
@@ -56,8 +60,8 @@ KAFKA = {
 """What Kafka 4.3.1 asks its authorizer for each API, in order, read from the sources.
 
 KafkaApis.scala, ConfigHelper.scala and AuthHelper.scala; ControllerApis.scala for the APIs that a broker forwards
-(CreateTopics, DeleteTopics, CreatePartitions, AlterConfigs, ElectLeaders). TWO_PHASE_COMMIT of InitProducerId v6 is left out:
-that version is not supported here.
+(CreateTopics, DeleteTopics, CreatePartitions, AlterConfigs, ElectLeaders, DescribeQuorum, those of reassignments).
+TWO_PHASE_COMMIT of InitProducerId v6 is left out: that version is not supported here.
 """
 
 

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from coordinator.api.server import Endpoint
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AlterConfigsRequest,
@@ -12,6 +13,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.topics.topic_settings import ROWS, Kind
 from tests.support.asking import Server, answer
+from tests.topics.data_plane import FOLDER
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
@@ -69,6 +71,42 @@ def test_the_settings_of_the_server_are_read_only(server):
     assert refused.error_code == ErrorCode.INVALID_REQUEST
     assert refused.error_message == "Cannot update these configs dynamically: [message.max.bytes]"
     assert change(server, BROKER, "1", operation=1, message_max_bytes=None).error_code == ErrorCode.NONE
+
+
+def test_a_broker_names_where_it_listens_and_stores_as_kafka_does(server):
+    server.endpoints = [
+        Endpoint("PLAINTEXT", ("::", 9092), ("kafka.example", 19092)),
+        Endpoint("KIP-792", ("127.0.0.1", 9093), ("127.0.0.1", 9093)),
+    ]
+    entries = {entry.name: entry for entry in describe(server, BROKER, "1", include_synonyms=True).configs}
+    found = {name: entries[name].value for name in sorted(entries) if entries[name].config_source == 4}
+    assert found == {
+        "advertised.listeners": "PLAINTEXT://kafka.example:19092,KIP-792://127.0.0.1:9093",
+        "broker.id": "1",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,KIP-792:PLAINTEXT",
+        "listeners": "PLAINTEXT://[::]:9092,KIP-792://127.0.0.1:9093",
+        "log.dir": FOLDER,
+        "log.dirs": FOLDER,
+        "message.max.bytes": "2000000",
+        "node.id": "1",
+        "process.roles": "broker,controller",
+    }
+    assert [(each.name, each.source) for each in entries["listeners"].synonyms] == [("listeners", 4)]
+
+
+def test_a_broker_describes_every_config_that_its_topics_name_as_a_synonym(server):
+    server.plane.create("t")
+    broker = {entry.name: entry for entry in describe(server, BROKER, "1").configs}
+    for entry in describe(server, TOPIC, "t", include_synonyms=True).configs:
+        for place in entry.synonyms:
+            assert (broker[place.name].value, broker[place.name].config_type) == (entry.value, entry.config_type)
+
+
+def test_a_list_of_the_broker_cannot_be_appended_to_either(server):
+    for name in ("log_cleanup_policy", "listeners"):
+        refused = change(server, BROKER, "1", operation=2, **{name: "x"})
+        assert refused.error_message == f"Cannot update these configs dynamically: [{name.replace('_', '.')}]"
+    assert change(server, BROKER, "1", operation=2, node_id="5").error_code == ErrorCode.INVALID_CONFIG
 
 
 def test_a_setting_of_several_values_is_reported_as_a_list(server):

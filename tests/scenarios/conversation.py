@@ -24,7 +24,16 @@ ANSWER_WITHIN_S = 20.0
 EVENTUALLY_WITHIN_S = 20.0
 SHORT_ID = re.compile(r"[A-Za-z0-9_-]{22}")  # the id that a coordinator gives a consumer group member that sends none
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-NODE_FIELDS = {"node_id", "broker_id", "leader_id", "controller_id", "replica_nodes", "isr_nodes", "replicas"}
+NODE_FIELDS = {
+    "node_id",
+    "replica_id",
+    "broker_id",
+    "leader_id",
+    "controller_id",
+    "replica_nodes",
+    "isr_nodes",
+    "replicas",
+}
 DAY_MS = 86_400_000
 LONG_MESSAGE = 39  # a longer error message is prose, and each server has its own
 SORTED_BY_RULE = {
@@ -144,6 +153,8 @@ class Conversation:
         (node,) = answer["brokers"]
         self.symbols |= {"<node>": node["node_id"], "<host>": node["host"], "<port>": node["port"]}
         self.symbols["<cluster>"] = answer["cluster_id"]
+        (folder,) = link.call("DescribeLogDirs", 4, topics=[])["results"]
+        self.symbols["<folder>"] = folder["log_dir"]
 
     # --- steps ---
 
@@ -307,6 +318,7 @@ class Conversation:
 
     def show(self, api: str, answer: dict[str, Any], unordered: bool) -> str:
         self.keep_own(api, answer)
+        self.conceal(api, answer)
         for key, value in answer.items():
             self.sort(api, key, value, unordered)
         return layout(self.texts("", answer))
@@ -321,6 +333,20 @@ class Conversation:
         if api == "ListConfigResources":
             listed = answer["config_resources"]
             answer["config_resources"] = [each for each in listed if each["resource_name"] in own]
+
+    @staticmethod
+    def conceal(api: str, answer: dict[str, Any]) -> None:
+        """Replaces how far the metadata log has grown, which depends on everything that the server did before."""
+        if api == "DescribeQuorum":
+            described = [partition for topic in answer["topics"] for partition in topic["partitions"]]
+            for partition in described:
+                if partition["error_code"] == 0:
+                    assert partition["leader_epoch"] >= 0
+                    assert partition["high_watermark"] > 0
+                    partition |= {"leader_epoch": "<epoch>", "high_watermark": "<offset>"}
+                for replica in partition["current_voters"]:
+                    assert replica["log_end_offset"] > 0
+                    replica["log_end_offset"] = "<offset>"
 
     def sort(self, api: str, key: str, value: Any, unordered: bool) -> None:
         if isinstance(value, dict):
@@ -434,6 +460,8 @@ class Conversation:
             return "<host>"
         if key == "cluster_id" and value == self.symbols["<cluster>"]:
             return "<cluster>"
+        if value == self.symbols["<folder>"]:
+            return "<folder>"
         for name, real in self.real.items():
             value = value.replace(real, name)
         value = UUID.sub(self.uuid, value)

@@ -32,7 +32,7 @@ server with that configuration in addition to conftest.py's; `only: coordinator`
 
 Symbols stand for values that differ between runs. `<1>` is a uuid (or the short id that a coordinator makes), in order of
 appearance, so `a-<1>` is a member id derived from client id `a`; `<t>` is the id of topic t; then `<node>`, `<host>`, `<port>`,
-`<cluster>`, `<time>`, `<producer1>` and `<text>`, a long error message.
+`<cluster>`, `<time>`, `<producer1>`, `<folder>` (the data folder's path) and `<text>`, a long error message.
 
 The steps are Kafka's own requests rather than a library of helpers, so anybody who knows Kafka can read them.
 """

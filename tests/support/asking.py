@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 from coordinator import requests
 from coordinator.api.dispatch import supported_apis
+from coordinator.api.server import Endpoint
 from coordinator.config.settings import ServerConfig
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
@@ -23,6 +24,7 @@ class Server:
         self.config = ServerConfig(log_dir=FOLDER, topics=self.topics.config)
         self.cluster_id = CLUSTER_ID
         self.node_id = 1
+        self.endpoints = [Endpoint("PLAINTEXT", ("0.0.0.0", 9092), ("kafka.example", 9092))]
         self.verification = SimpleNamespace(check=None)
 
 

@@ -6,7 +6,9 @@ are shown in every state: they are what members hold until they give it up.
 
 from typing import Any
 
+from coordinator.groups.classic.assignment_rules import RULES
 from coordinator.groups.classic.group import ClassicGroup, find_classic_group
+from coordinator.groups.classic.leader_extensions import AssignmentFailure
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Rebalance
 from coordinator.groups.classic.states import State
@@ -67,6 +69,9 @@ def details(groups: Groups, group: ClassicGroup) -> dict[str, Any]:
         "members": [_member(group, member) for member in group.members.values()],
         "pending_members": len(group.pending_joins),
         "claims": _claims(group),
+        "resync": _resync(group),
+        "assignment_failure": _failure(group.failure),
+        "invalid_assignments": _invalid_assignments(group),
         "rebalances": [_rebalance(rebalance) for rebalance in group.rebalances],
     }
 
@@ -110,11 +115,51 @@ def _claims(group: ClassicGroup) -> dict[str, Any]:
     return view
 
 
+def _resync(group: ClassicGroup) -> dict[str, Any]:
+    """Whether the assignments of the generation come from a resync, and the resync in progress."""
+    view: dict[str, Any] = {"generation_was_resynced": group.is_resynced, "started_ms": None, "waits_for": []}
+    if group.resync is not None:
+        view |= {"started_ms": group.resync.started_ms, "waits_for": list(group.resync.awaited)}
+    return view
+
+
+def _failure(failure: AssignmentFailure | None) -> dict[str, Any] | None:
+    """Why the leader could not assign, in its own words."""
+    if failure is None:
+        return None
+    return {
+        "generation": failure.generation,
+        "leader": failure.leader_id,
+        "error": failure.error.name,
+        "reason": failure.message,
+        "failed_ms": failure.failed_ms,
+    }
+
+
+def _invalid_assignments(group: ClassicGroup) -> dict[str, Any]:
+    """Partitions that leaders assigned against a rule: counts over the life of the round, details of the last assignment."""
+    view: dict[str, Any] = {rule: group.invalid_partitions.get(rule, 0) for rule in RULES}
+    last = group.invalid_assignment
+    if last is not None:
+        view |= {
+            "generation": last.generation,
+            "leader": last.leader_id,
+            "protocol": last.protocol,
+            "refused": last.is_refused,
+            "partitions": [
+                {"rule": violation.rule, **each._asdict()}
+                for violation in last.violations
+                for each in violation.partitions
+            ],
+        }
+    return view
+
+
 def _rebalance(rebalance: Rebalance) -> dict[str, Any]:
     return {
         "cause": rebalance.cause.what,
         "member_id": rebalance.cause.member_id,
-        "client_reason": rebalance.cause.client_reason,
+        "reason": rebalance.cause.reason,
         "from_state": rebalance.from_state.value,
         "from_generation": rebalance.from_generation,
         "started_ms": rebalance.started_ms,
@@ -122,4 +167,5 @@ def _rebalance(rebalance: Rebalance) -> dict[str, Any]:
         "ended_ms": rebalance.ended_ms,
         "last_joined": rebalance.last_joined,
         "given_up": rebalance.given_up,
+        "assignment_failure": _failure(rebalance.failure),
     }

@@ -5,19 +5,29 @@ members, one of which leads. All members join; when all have, or time is up, the
 the member list with each member's `metadata` (opaque to the coordinator). The leader returns one `assignment` per member
 (opaque too), the generation is written to the log, and the members receive their assignments.
 
-So a group has two halves, which must not be mixed up:
+A JoinGroup response names the generation before it is assigned, so the generation is durable by then, too, in a record of our
+own that Kafka skips. So a group has two halves, which must not be mixed up:
 
-    stored      what the log says: the last generation that was assigned, or that became empty. It is the record itself.
-                Only replay.py sets it, live and at a load by the same line. It survives a crash.
+    stored      what the log says. It survives a crash, and only replay.py sets it, live and at a load by the same lines:
+                `stored`, the last generation that was assigned or that became empty, and `forming`, the later one whose
+                assignment its leader has yet to send. `forced` is the demand for another generation that came from outside.
+                Each is the record itself.
     the round   everything else (round.py): soft state, which operations change in place and a crash loses.
 """
+
+from typing import Any
 
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Round
 from coordinator.groups.classic.states import State
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
-from coordinator.protocol.messages import GroupMetadataValue
+from coordinator.protocol.messages import (
+    ClassicGroupForcedRebalanceValue,
+    ClassicGroupGenerationValue,
+    ClassicGroupResyncValue,
+    GroupMetadataValue,
+)
 
 _NO_TIME = -1
 _KIND = Kind.CLASSIC
@@ -26,16 +36,27 @@ _KIND = Kind.CLASSIC
 class ClassicGroup(Round):
     """One classic group, or a simple one: the offsets of consumers that use no groups."""
 
-    __slots__ = ("stored",)
+    __slots__ = ("forced", "forming", "resynced", "stored")
 
     def __init__(self, group_id: str, now_ms: int | None) -> None:
         super().__init__(group_id, now_ms)
         self.stored: GroupMetadataValue | None = None
         """The group's record in the log; None if there is none."""
+        self.forming: ClassicGroupGenerationValue | None = None
+        """The record of a later generation, which members know and which is not assigned; None if there is none."""
+        self.forced: ClassicGroupForcedRebalanceValue | None = None
+        """The record of a rebalance that was started from outside (force.py) and has not ended yet; None if there is none."""
+        self.resynced: ClassicGroupResyncValue | None = None
+        """The record that says that the leader resynced the stored generation; None if there is none."""
 
     @property
-    def durable(self) -> GroupMetadataValue | None:
-        return self.stored
+    def durable(self) -> Any:
+        return None if self.stored is None else (self.stored, self.forming, self.forced, self.resynced)
+
+    @property
+    def assigned_generation(self) -> int:
+        """The last generation whose members received assignments; 0 before the first."""
+        return 0 if self.stored is None else self.stored.generation
 
     @property
     def is_simple(self) -> bool:
@@ -45,28 +66,46 @@ class ClassicGroup(Round):
     def is_forgettable(self) -> bool:
         return self.is_simple and not self.pending_joins
 
-    def resume(self, stored: GroupMetadataValue) -> None:
-        """Starts the round from the stored half, when a shard has been loaded."""
+    def without_round(self) -> "ClassicGroup":
+        """A group with the same stored half, whose round has not started."""
+        group = ClassicGroup(self.group_id, None)
+        group.stored, group.forming = self.stored, self.forming
+        group.forced, group.resynced = self.forced, self.resynced
+        return group
+
+    def resume(self) -> None:
+        """Starts the round from the stored half, when a shard has been loaded: where there is a forming generation, from it."""
+        assert self.stored is not None
         assert not self.members
-        self.generation = stored.generation
-        self.protocol_type = stored.protocol_type or None
-        self.protocol_name = stored.protocol
-        timestamp_ms = stored.current_state_timestamp
+        current = self.stored if self.forming is None else self.forming
+        self.generation = current.generation
+        self.protocol_type = current.protocol_type or None
+        self.protocol_name = current.protocol
+        timestamp_ms = current.current_state_timestamp
         self.state_timestamp_ms = None if timestamp_ms == _NO_TIME else timestamp_ms
-        for each in stored.members:
+        # In a forming generation a member still holds what the last one assigned to it.
+        held = {each.member_id: each.assignment for each in self.stored.members}
+        for each in current.members:
             rebalance_timeout_ms = (
                 each.rebalance_timeout if each.rebalance_timeout != _NO_TIME else each.session_timeout
             )
             # The log only holds the chosen one of the protocols that a member offers.
             member = ClassicMember(
                 self.group_id, each.member_id, each.group_instance_id, each.client_id, each.client_host,
-                ((stored.protocol or "", each.subscription),), each.assignment,
+                ((current.protocol or "", each.subscription),), held.get(each.member_id, b""),
                 each.session_timeout, rebalance_timeout_ms,
             )  # fmt: skip
-            self.add(member, stored.protocol_type)
-        self.state = State.STABLE if self.members else State.EMPTY
-        if stored.leader in self.members:
-            self.leader_id = stored.leader
+            self.add(member, current.protocol_type)
+        if current.leader in self.members:
+            self.leader_id = current.leader
+        if not self.members:
+            self.state = State.EMPTY
+        elif self.forming is None:
+            self.state = State.STABLE
+        else:
+            self.state = State.COMPLETING_REBALANCE
+            self.pending_syncs = dict.fromkeys(self.members)
+            self.is_resumed = True
 
 
 def find_classic_group(groups: Groups, group_id: str) -> ClassicGroup | None:

@@ -101,8 +101,7 @@ def check_claims(
         owned = subscription.owned
         if not owned:
             continue
-        is_dated = subscription.version >= _GENERATION_SINCE
-        if is_dated and not assigned <= subscription.generation_id < forming:
+        if is_stale(subscription, forming, assigned):
             partitions = tuple((topic, index) for topic, indexes in owned.items() for index in indexes)
             if not partitions:
                 continue
@@ -133,6 +132,11 @@ def check_claims(
         contested_count=len(contested),
         cleared=cleared,
     )
+
+
+def is_stale(subscription: Subscription, forming: int, assigned: int) -> bool:
+    """Whether the claims are from another generation than those from `assigned` up to `forming`; no, if they name none."""
+    return subscription.version >= _GENERATION_SINCE and not assigned <= subscription.generation_id < forming
 
 
 def _topics(metadata: bytes) -> frozenset[str] | None:

@@ -1,7 +1,8 @@
 """From one generation to the next: how members are called to rejoin and how a generation is formed.
 
     prepare_rebalance   PreparingRebalance begins: parked syncs are answered, heartbeats say REBALANCE_IN_PROGRESS from now on
-    form_generation     all have joined, or time is up: members that did not join are removed, joins are answered
+    form_generation     all have joined, or time is up: members that did not join are removed, joins are answered, and the
+                        responses leave when the generation is durable
 
 An Empty group waits first (`group.initial.rebalance.delay.ms`): where one consumer starts, others follow, and each that came
 later would cost a rebalance. New members extend the wait, up to the rebalance timeout. Any other rebalance ends as soon as
@@ -17,8 +18,9 @@ from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.owned_partitions import Reading, check_claims, read_metadata
 from coordinator.groups.classic.protocols import select_protocol
-from coordinator.groups.classic.records import group_metadata
+from coordinator.groups.classic.records import completed_generation, forming_generation
 from coordinator.groups.classic.responses import join_response, members_for_leader, sync_error
+from coordinator.groups.classic.resync import abort_resync
 from coordinator.groups.classic.round import Cause, InitialDelay, Rebalance, Round, sync_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.events import Completed, event_only, member_expired, rebalance_started
@@ -59,6 +61,8 @@ def prepare_rebalance(groups: Groups, group: ClassicGroup, cause: Cause, now_ms:
     """
     if group.state is State.COMPLETING_REBALANCE:
         _abort_sync_phase(group, update)
+    abort_resync(group, update)
+    group.failure = None
     _forget_pending_syncs(group, update)
     _record_rebalance(group, cause, now_ms, update)
     if group.state is State.EMPTY:
@@ -111,6 +115,7 @@ def _start_sync_phase(
         update.timers.append(member.session_timer)
         member.is_new = False
         group.pending_syncs[member_id] = None
+    update.records += forming_generation(group, now_ms)
     update.arm(sync_key(group), group.rebalance_timeout_ms())
     _emit_generation_formed(group, removed, now_ms, update)
 
@@ -118,12 +123,13 @@ def _start_sync_phase(
 def _become_empty(group: ClassicGroup, now_ms: int, update: GroupUpdate) -> None:
     group.protocol_name = None
     group.claims = None
+    group.invalid_assignment = None
     read_subscriptions(group)
     group.enter(State.EMPTY, now_ms)
     if group.rebalances:
         group.rebalances[-1].ended_ms = now_ms
         group.rebalances[-1].completed = True
-    update.records.append(group_metadata(group))
+    update.records += completed_generation(group)
     update.emit("group_emptied", rebalance_completed(group, now_ms), generation=group.generation)
 
 
@@ -211,13 +217,19 @@ def read_subscriptions(group: Round) -> list[tuple[str, Subscription]]:
     return subscriptions
 
 
-def _check_claims(groups: Groups, group: ClassicGroup, update: GroupUpdate) -> None:
-    group.claims = claims = check_claims(
+def read_claims(groups: Groups, group: ClassicGroup) -> None:
+    """Sets the topics of the generation that was just formed, and the invalid claims that its members make (KIP-792)."""
+    group.claims = check_claims(
         read_subscriptions(group),
         forming=group.generation,
-        assigned=group.stored.generation if group.stored is not None else 0,
+        assigned=group.assigned_generation,
         sanitize=groups.config.group_classic_sanitize_owned_partitions,
     )
+
+
+def _check_claims(groups: Groups, group: ClassicGroup, update: GroupUpdate) -> None:
+    read_claims(groups, group)
+    claims = group.claims
     if claims is not None:
         group.claims_stale += claims.stale_count
         group.claims_contested += claims.contested_count
@@ -246,14 +258,14 @@ def _record_rebalance(group: Round, cause: Cause, now_ms: int, update: GroupUpda
     update.emit(
         "rebalance_started",
         rebalance_started(
-            group.group_id, Kind.CLASSIC, group.generation + 1, cause.what, cause.member_id, cause.client_reason
+            group.group_id, Kind.CLASSIC, group.generation + 1, cause.what, cause.member_id, cause.reason
         ),
         kind="classic",
         generation=group.generation,
         state=group.state.value,
         cause=cause.what,
         member_id=cause.member_id,
-        client_reason=cause.client_reason,
+        reason=cause.reason,
     )
 
 

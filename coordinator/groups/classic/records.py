@@ -1,40 +1,105 @@
-"""The log record of a classic group: key type 2, GroupMetadata (mirrors `GroupCoordinatorRecordHelpers`).
+"""The log records of a classic group: GroupMetadata, and ClassicGroupGeneration while a generation has no assignment.
 
-Values are written in version 3, as by Kafka. That version is not flexible, so it takes no tagged fields of ours. A record
-holds only the chosen one of each member's protocols.
+    GroupMetadata (key type 2)             a generation with its assignments, or an Empty group: Kafka's record (mirrors
+                                           `GroupCoordinatorRecordHelpers`), in version 3, as Kafka writes it
+    ClassicGroupGeneration (key type 2000) the forming generation, which JoinGroup responses are about to name: ours
+    ClassicGroupForcedRebalance (2001)     a rebalance from outside that has not ended yet: ours
+    ClassicGroupResync (2002)              the leader resynced the generation of the GroupMetadata before it: ours
+
+Version 3 of GroupMetadata is not flexible, so it takes no tagged fields of ours, and Kafka would regard a generation in it as
+assigned. Kafka skips record types that it does not know. In the order of the log, any later GroupMetadata of the group makes
+our records obsolete, so records that a Kafka has written in between are never overruled by ours. This server also deletes them
+then, to save the space.
+
+The first two records hold only the chosen one of each member's protocols.
 """
 
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Round
-from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue
+from coordinator.protocol.messages import (
+    ClassicGroupForcedRebalanceKey,
+    ClassicGroupForcedRebalanceValue,
+    ClassicGroupGenerationKey,
+    ClassicGroupGenerationValue,
+    ClassicGroupResyncKey,
+    ClassicGroupResyncValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+)
 from coordinator.runtime.result import Record
 
 VERSION = 3
 _NO_TIME = -1
 _Member = GroupMetadataValue.MemberMetadata
+_FormingMember = ClassicGroupGenerationValue.MemberMetadata
+
+
+def forming_generation(group: ClassicGroup, now_ms: int) -> list[Record]:
+    """The generation that was just formed, before any member receives it.
+
+    It belongs to the GroupMetadata before it, so a group that was simple so far gets one.
+    """
+    members = [
+        _FormingMember(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+            _chosen_metadata(group, member),
+        )
+        for member in group.members.values()
+    ]
+    value = ClassicGroupGenerationValue(
+        group.protocol_type or "", group.generation, group.protocol_name, group.leader_id, now_ms, members
+    )
+    forming = Record(ClassicGroupGenerationKey(group.group_id), value)
+    return [forming] if group.stored is not None else [new_group_metadata(group.group_id, now_ms), forming]
+
+
+def completed_generation(group: ClassicGroup) -> list[Record]:
+    """The group's current generation, Stable or Empty, in the place of the forming one, and whether it was resynced."""
+    records = [group_metadata(group), *_own_tombstones(group)]
+    if group.is_resynced:
+        resynced = ClassicGroupResyncValue(group.generation)
+        records.append(Record(ClassicGroupResyncKey(group.group_id), resynced))
+    return records
+
+
+def group_tombstones(group: ClassicGroup) -> list[Record]:
+    """Deletes the group; its offsets have records of their own."""
+    return [*_own_tombstones(group), group_metadata_tombstone(group.group_id)]
+
+
+def _own_tombstones(group: ClassicGroup) -> list[Record]:
+    own = (
+        (group.forming, ClassicGroupGenerationKey),
+        (group.forced, ClassicGroupForcedRebalanceKey),
+        (group.resynced, ClassicGroupResyncKey),
+    )
+    return [Record(key(group.group_id), None) for value, key in own if value is not None]
 
 
 def group_metadata(group: Round) -> Record:
     """The group's current generation: Stable with its members and their assignments, or Empty."""
-    name = group.protocol_name
-    members = []
-    for member in group.members.values():
-        metadata = member.metadata(name)
-        assert metadata is not None, f"{group.group_id}: {member.member_id} does not offer {name}"
-        members.append(
-            _Member(
-                member.member_id,
-                member.group_instance_id,
-                member.client_id,
-                member.client_host,
-                member.rebalance_timeout_ms,
-                member.session_timeout_ms,
-                metadata,
-                member.assignment,
-            )
+    members = [
+        _Member(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+            _chosen_metadata(group, member),
+            member.assignment,
         )
+        for member in group.members.values()
+    ]
     timestamp_ms = _NO_TIME if group.state_timestamp_ms is None else group.state_timestamp_ms
     value = GroupMetadataValue(
-        group.protocol_type or "", group.generation, name, group.leader_id, timestamp_ms, members
+        group.protocol_type or "", group.generation, group.protocol_name, group.leader_id, timestamp_ms, members
     )
     return Record(GroupMetadataKey(group.group_id), value, VERSION)
 
@@ -44,6 +109,19 @@ def new_group_metadata(group_id: str, now_ms: int) -> Record:
     return Record(GroupMetadataKey(group_id), GroupMetadataValue("", 0, None, None, now_ms, []), VERSION)
 
 
+def forced_rebalance(group: Round, cause: str, reason: str | None) -> Record:
+    """A rebalance that was started from outside in the current generation."""
+    return Record(
+        ClassicGroupForcedRebalanceKey(group.group_id),
+        ClassicGroupForcedRebalanceValue(group.generation, cause, reason),
+    )
+
+
 def group_metadata_tombstone(group_id: str) -> Record:
-    """Deletes the group; its offsets have records of their own."""
     return Record(GroupMetadataKey(group_id), None)
+
+
+def _chosen_metadata(group: Round, member: ClassicMember) -> bytes:
+    metadata = member.metadata(group.protocol_name)
+    assert metadata is not None, f"{group.group_id}: {member.member_id} does not offer {group.protocol_name}"
+    return metadata

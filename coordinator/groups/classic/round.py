@@ -1,9 +1,9 @@
 """The soft state of a classic group: the round in progress.
 
 A round is everything about a classic group that the log does not hold: which members are joining, whose requests are parked,
-which ids were handed out, which protocols a member offers besides the chosen one, and the generation being formed.
-Operations change it in place. It is never written, and a crash loses it, as in Kafka: the group comes back in its stored
-generation, and members of a lost generation find out with their next request.
+which ids were handed out, and which protocols a member offers besides the chosen one. Operations change it in place. It is
+never written, and a crash loses it. No generation is lost with it: the group comes back in the last generation that any member
+may know, Stable or in CompletingRebalance.
 
 The round starts from the stored half of the group when a shard has been loaded (`ClassicGroup.resume`). Afterwards it runs
 ahead of the stored half and never behind it; replies are parked until the log has caught up.
@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coordinator.groups.catalog import Catalog
+from coordinator.groups.classic.assignment_rules import InvalidAssignment
+from coordinator.groups.classic.leader_extensions import AssignmentFailure, Owners, Resync
 from coordinator.groups.classic.member import ClassicMember, Protocols
 from coordinator.groups.classic.owned_partitions import Claims
 from coordinator.groups.classic.states import SUCCESSORS, State
@@ -33,11 +35,11 @@ _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE  # Looking a name up in an en
 
 
 class Cause(NamedTuple):
-    """Why a group rebalances: what happened, to which member, and the reason that its client gave (KIP-800)."""
+    """Why a group rebalances: what happened, to which member, and the reason that a client (KIP-800) or administrator gave."""
 
     what: str
     member_id: str
-    client_reason: str | None
+    reason: str | None
 
 
 @dataclass(slots=True)
@@ -56,6 +58,8 @@ class Rebalance:
     """The member that joined last, which the others waited for."""
     given_up: tuple[str, ...] = ()
     """Members that did not join in time."""
+    failure: AssignmentFailure | None = None
+    """The leader said that it cannot assign."""
     completed: bool = False
     """Whether it ended with an assignment or with a group without members."""
     waits: dict[str, int] = field(default_factory=dict)
@@ -79,9 +83,11 @@ class Round(Group):
     """The round of one classic group, or of a simple group (`protocol_type` None, state Empty)."""
 
     __slots__ = (
-        "awaiting_joins", "claims", "claims_contested", "claims_stale", "generation", "group_id", "initial_delay",
-        "join_timer_key", "leader_id", "members", "pending_joins", "pending_syncs", "protocol_name", "protocol_type",
-        "rebalances", "state", "state_timestamp_ms", "static_members", "subscribed_topics", "support",
+        "awaiting_joins", "claims", "claims_contested", "claims_stale", "failure", "generation", "group_id",
+        "initial_delay", "invalid_assignment", "invalid_partitions", "is_resumed", "join_timer_key", "leader_id",
+        "members", "owners", "pending_joins", "pending_syncs", "protocol_name", "protocol_type", "rebalances", "resync",
+        "state", "state_timestamp_ms", "static_members",
+        "subscribed_topics", "support",
     )  # fmt: skip
 
     kind = Kind.CLASSIC
@@ -110,6 +116,9 @@ class Round(Group):
         """Members whose join is parked."""
         self.support: dict[str, int] = {}
         """Protocol name -> members that offer it."""
+        self.is_resumed = False
+        """Whether this CompletingRebalance began before the log was loaded: any join ends it, because the log does not say
+        what else a member offered."""
         self.initial_delay: InitialDelay | None = None
         """Set while an Empty group prepares its first generation."""
         self.subscribed_topics: frozenset[str] | None = None
@@ -121,6 +130,16 @@ class Round(Group):
         """Partitions claimed from an older generation, over the life of this round."""
         self.claims_contested = 0
         """Partitions claimed by more than one member, over the life of this round."""
+        self.failure: AssignmentFailure | None = None
+        """Why the current generation has no assignment and gets none; None where its leader has not said so."""
+        self.resync: Resync | None = None
+        """The resync that waits for members; only in Stable."""
+        self.owners: Owners | None = None
+        """Who owns what in the last generation that was resynced; None if none was."""
+        self.invalid_assignment: InvalidAssignment | None = None
+        """What the leader assigned last, if it breaks rules."""
+        self.invalid_partitions: dict[str, int] = {}
+        """Partitions that were assigned against a rule, by rule, over the life of this round."""
         self.join_timer_key: TimerKey = ("classic-join", group_id)
 
     # --- questions ----------------------------------------------------------------------------------------------------
@@ -132,6 +151,14 @@ class Round(Group):
     @property
     def is_empty(self) -> bool:
         return self.state is State.EMPTY
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
+
+    @property
+    def rebalance_ended_ms(self) -> int | None:
+        return self.rebalances[-1].ended_ms if self.rebalances else None
 
     @property
     def uses_consumer_protocol(self) -> bool:
@@ -170,6 +197,14 @@ class Round(Group):
             # The member has the new generation but no assignment yet: it may be losing the partitions that it commits.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         return self.members[member_id].alive.timers
+
+    @property
+    def is_resynced(self) -> bool:
+        return self.owners is not None and self.owners.generation == self.generation
+
+    def is_lost(self, member_id: str, topic: str, partition: int) -> bool:
+        owners = None if self.owners is None else self.owners.members.get((topic, partition))
+        return owners is not None and member_id not in owners
 
     @property
     def have_all_joined(self) -> bool:
@@ -276,6 +311,7 @@ class Round(Group):
         assert state in SUCCESSORS[self.state], f"{self.group_id}: {self.state} -> {state}"
         self.state = state
         self.state_timestamp_ms = now_ms
+        self.is_resumed = False
 
 
 def pending_key(group_id: str, member_id: str) -> TimerKey:
@@ -286,6 +322,11 @@ def pending_key(group_id: str, member_id: str) -> TimerKey:
 def pending_disarmed(group: Round) -> list[Timer]:
     """Disarms the timers of handed-out ids, for a group that is deleted or replaced."""
     return [Timer(pending_key(group.group_id, member_id), None) for member_id in group.pending_joins]
+
+
+def resync_key(group: Round) -> TimerKey:
+    """The timer that removes members that do not ask for the assignment that a resync gives them."""
+    return ("classic-resync", group.group_id)
 
 
 def sync_key(group: Round) -> TimerKey:

@@ -9,11 +9,11 @@ from typing import Any
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.consumer.group import NO_PARTITIONS, ConsumerGroup, find_consumer_group
 from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.preferred_assignor import standing_assignor
 from coordinator.groups.epochs.describe import absent, group_view, member_view, other_owners, progress_view
 from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
-from coordinator.protocol.java import hash_map_order
 from coordinator.protocol.messages import ConsumerGroupDescribeResponse
 
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
@@ -38,15 +38,9 @@ def describe_consumer_group(groups: Groups, group_id: str) -> _Described:
         group_state=group.state.value,
         group_epoch=group.group_epoch,
         assignment_epoch=group.target_epoch,
-        assignor_name=assignor_of(groups, group),
+        assignor_name=standing_assignor(groups, group),
         members=[_described(catalog, group, member) for member in group.members.values()],
     )
-
-
-def assignor_of(groups: Groups, group: ConsumerGroup) -> str:
-    """The assignor that most members ask for, or the default."""
-    known = hash_map_order(name for name in group.assignors if name in groups.assignors)
-    return max(known, key=group.assignors.__getitem__) if known else next(iter(groups.assignors))
 
 
 def _described(catalog: Catalog, group: ConsumerGroup, member: ConsumerMember) -> _Member:
@@ -85,7 +79,7 @@ def details(groups: Groups, group: ConsumerGroup) -> dict[str, Any]:
     """Everything about a group, as plain values: also what each member waits for, and why the group last rebalanced."""
     return {
         **group_view(group),
-        "assignor": assignor_of(groups, group),
+        "assignor": standing_assignor(groups, group),
         "subscribed_topics": sorted(group.subscribed),
         "regexes": {regex: sorted(resolved.topics) for regex, resolved in sorted(group.regexes.items())},
         "members": [_member_details(groups.catalog, group, member) for member in group.members.values()],

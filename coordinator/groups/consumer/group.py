@@ -173,6 +173,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
             _add(self.regex_members, member.regex, by)
         if member.assignor is not None:
             _add(self.assignors, member.assignor, by)
+            self.soft.on_votes_changed()
         if member.classic is not None:
             self.classic_members += by
             for name in {name for name, _ in member.classic.protocols}:

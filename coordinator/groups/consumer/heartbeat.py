@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from coordinator.groups.consumer.group import ConsumerGroup, find_consumer_group, join_key, session_key, sync_key
 from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.consumer.preferred_assignor import changes_assignor
 from coordinator.groups.consumer.soft_state import CachedHeartbeat
 from coordinator.groups.consumer.static_members import join
 from coordinator.groups.consumer.subscription import refresh_timer
@@ -122,6 +123,8 @@ def _cache(groups: Groups, group: ConsumerGroup, member_id: str, now_ms: int) ->
         group.soft.catalog_version != groups.catalog.version
         or refresh_timer(groups, group, now_ms, is_new=False) is not None
     ):
+        return None
+    if changes_assignor(groups, group, member, member):
         return None
     settings = groups.settings.consumer(group.group_id)
     answer = ConsumerGroupHeartbeatResponse(

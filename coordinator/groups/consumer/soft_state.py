@@ -64,6 +64,10 @@ class ConsumerSoftState(SoftState):
         self.rejoin_pending.discard(member_id)
         self.assignor_inputs.pop(member_id, None)
 
+    def on_votes_changed(self) -> None:
+        """A member asks for another assignor than before: the next heartbeat of any other may raise the group's epoch."""
+        self.cached_heartbeats.clear()
+
     def on_topics_changed(self) -> None:
         """Topics have changed, or what patterns match: what was derived from them is computed again when it is needed."""
         self.topic_ids.clear()

@@ -29,6 +29,7 @@ from coordinator.groups.consumer.group import (
     sync_key,
 )
 from coordinator.groups.consumer.member import ConsumerMember, MemberState
+from coordinator.groups.consumer.preferred_assignor import changes_assignor, upcoming_assignor
 from coordinator.groups.consumer.reconcile import reconcile
 from coordinator.groups.consumer.subscription import check_regex, follow, metadata_hash, refresh_timer, topic_ids
 from coordinator.groups.epochs.member import Owned
@@ -36,7 +37,6 @@ from coordinator.groups.epochs.update import MemberTimers, ModernUpdate, RecordT
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.java import hash_map_order
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Result
 
@@ -93,7 +93,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
             cause = "a member's subscription changed" if old.member_epoch else "a member joined"
         elif regex_changed and (new.regex in group.regexes if new.regex else True):
             cause = "a member's pattern changed"
-        elif new.assignor != old.assignor and self._assignor(old, new) != self._assignor(None, None):
+        elif new.classic is None and changes_assignor(self.groups, group, old, new):
             cause = "the preferred assignor changed"
         elif self.needs_another_epoch(new):
             cause = "a member came back that had lost partitions in this epoch"
@@ -121,17 +121,17 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
         if group.has_partition_metadata:
             self.records.append(records.partition_metadata_tombstone(self.group_id))
 
-    def raise_epoch(self, new_hash: int, cause: str, member_id: str) -> None:
+    def raise_epoch(self, new_hash: int, cause: str, member_id: str, reason: str | None = None) -> None:
         """Writes the next group epoch, and begins a rebalance."""
         self.group_epoch += 1
         self.records.append(records.group_epoch(self.group_id, self.group_epoch, new_hash))
-        self.begin_rebalance(cause, member_id)
+        self.begin_rebalance(cause, member_id, reason)
 
     def _convert_without(self, members: Sequence[ConsumerMember]) -> bool:
         """The group becomes a classic one if all remaining members speak the classic protocol (migration/downgrade.py)."""
         return self.groups.migration.downgrades_without(self, members)
 
-    def _raise_epoch_without(self, members: Sequence[ConsumerMember], cause: str) -> None:
+    def _raise_epoch_without(self, members: Sequence[ConsumerMember], cause: str, reason: str | None = None) -> None:
         group, catalog = self.group, self.groups.catalog
         fewer: Counter[str] = Counter()
         users = Counter(member.regex for member in members if member.regex)
@@ -146,7 +146,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
         is_known = not follow(group, catalog)
         new_hash = metadata_hash(group, removed, set(), catalog, is_known=is_known)
         group.soft.catalog_version = catalog.version
-        self.raise_epoch(new_hash, cause, members[0].member_id)
+        self.raise_epoch(new_hash, cause, members[0].member_id if members else "", reason)
 
     def _topics_changed(
         self, old: ConsumerMember, new: ConsumerMember, *, regex_dropped: bool
@@ -166,22 +166,6 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
         return removed, added
 
     # --- the target ---------------------------------------------------------------------------------------------------
-
-    def _assignor(self, old: ConsumerMember | None, new: ConsumerMember | None) -> str:
-        """The assignor that most members ask for, once `new` has replaced `old`."""
-        counts = self.group.assignors
-        if (old is not None and old.assignor is not None) or (new is not None and new.assignor is not None):
-            counts = dict(counts)
-            if old is not None and old.assignor in counts:
-                counts[old.assignor] -= 1
-            if new is not None and new.assignor is not None:
-                counts[new.assignor] = counts.get(new.assignor, 0) + 1
-            counts = {name: count for name, count in counts.items() if count}
-        known = [name for name in counts if name in self.groups.assignors]
-        if not known:
-            return next(iter(self.groups.assignors))
-        # max keeps the first of equals.
-        return max(hash_map_order(known) if len(known) > 1 else known, key=counts.__getitem__)
 
     def _retarget(self, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Partitions]:
         """The target's epoch and the member's part of it; of a new target, if one is due."""
@@ -210,7 +194,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
             for topic_id in topics:
                 if topic_id not in counts:
                     counts[topic_id] = catalog.partition_count(catalog.topic_name(topic_id) or "") or 0
-        name = self._assignor(old, new)
+        name = upcoming_assignor(self.groups, group, old, new)
         try:
             spec = GroupSpec(members=members, partitions=counts, free=self._free(members, counts))
             answer = run(name, self.groups.assignors[name], spec)
@@ -220,9 +204,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
                 f"Failed to compute a new target assignment for epoch {self.group_epoch}: {error}",
             ) from error
         group.soft.target_version = catalog.version
-        self.write_target(
-            answer, name, lambda member_id: None if member_id == self.successor_id else group.target.get(member_id)
-        )
+        self.write_target(answer, name)
         return answer[new.member_id]
 
     def _free(

@@ -1,8 +1,8 @@
 """The epochs that a member gets when it joins, or comes back after it left for a while.
 
 RevocationEpoch < MemberEpoch holds from its first record on, and no record has the epoch 0 of its request: a member that joins
-takes a step towards the target in the same operation. (Kafka first writes a record with member epoch 0.) What targets have taken
-from it meanwhile, and what the member that it replaces held before it, nobody may commit with an earlier epoch.
+takes a step towards the target in the same operation. (Kafka first writes a record with member epoch 0.) What targets took from
+it meanwhile, and what the member that it replaces held before it, nobody may commit with an earlier epoch.
 """
 
 from collections.abc import Iterable, Mapping

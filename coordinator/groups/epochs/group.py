@@ -81,6 +81,15 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
         return self.group_epoch
 
     @property
+    def is_rebalancing(self) -> bool:
+        return self.group_epoch > self.target_epoch or bool(self.unreconciled)
+
+    @property
+    def rebalance_ended_ms(self) -> int | None:
+        rebalances = self.soft.rebalances
+        return rebalances[-1].ended_ms if rebalances else None
+
+    @property
     def durable(self) -> dict[str, Any]:
         """The state that the log must be able to restore."""
         return {
@@ -110,6 +119,10 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
 
     def inherit_soft_state(self, uncommitted: Self) -> None:
         self.soft.take_over(uncommitted.soft)
+
+    def drop_soft_state(self) -> None:
+        """Forgets what a restart would forget."""
+        self.soft = type(self.soft)()
 
     def put(self, member: Member) -> None:
         """Adds a member, or replaces its value."""

@@ -27,6 +27,8 @@ class Rebalance:
     cause: str
     member_id: str
     started_ms: int
+    reason: str | None = None
+    """The reason that an administrator gave."""
     assigned_ms: int | None = None
     """When a target for this epoch, or a later one, was computed."""
     last_reconciled: str = ""

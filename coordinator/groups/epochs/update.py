@@ -21,6 +21,7 @@ from coordinator.groups.epochs.member import LEAVING_FOR_A_WHILE_EPOCH, ModernMe
 from coordinator.groups.epochs.soft_state import Rebalance
 from coordinator.groups.events import Completed, event_only, member_joined, rebalance_started
 from coordinator.groups.kinds import Kind
+from coordinator.groups.rebalance_interval import arm_interval
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -131,21 +132,35 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
         return False
 
     @abstractmethod
-    def _raise_epoch_without(self, members: Sequence[Member], cause: str) -> None:
+    def _raise_epoch_without(self, members: Sequence[Member], cause: str, reason: str | None = None) -> None:
         """Writes the group epoch of the group without these members, and other records that their removal needs."""
+
+    def start_rebalance(self, cause: str, reason: str | None) -> None:
+        """Raises the group's epoch although nothing has changed: the next heartbeat that may computes a target for it."""
+        self._raise_epoch_without((), cause, reason)
 
     # --- rebalances ---------------------------------------------------------------------------------------------------
 
-    def begin_rebalance(self, cause: str, member_id: str) -> None:
+    def begin_rebalance(self, cause: str, member_id: str, reason: str | None = None) -> None:
         """The group's epoch was raised: remembers the cause and emits it."""
         epoch, kind = self.group_epoch, self.KIND
-        rebalance = Rebalance(epoch=epoch, cause=cause, member_id=member_id, started_ms=self.now_ms)
+        rebalance = Rebalance(epoch=epoch, cause=cause, member_id=member_id, started_ms=self.now_ms, reason=reason)
         self.group.soft.rebalances.append(rebalance)
-        event = rebalance_started(self.group_id, kind, epoch, cause, member_id, None)
-        self.emit("rebalance_started", event, kind=kind.label, epoch=epoch, cause=cause, member_id=member_id)
+        event = rebalance_started(self.group_id, kind, epoch, cause, member_id, reason)
+        self.emit(
+            "rebalance_started",
+            event,
+            kind=kind.label,
+            epoch=epoch,
+            cause=cause,
+            member_id=member_id,
+            reason=reason,
+        )
 
     def end_rebalances(self, epoch: int, last_reconciled: str, members: int) -> None:
         """Every member has reached the epoch, or none is left. Rebalances that were overtaken end with it."""
+        if members:
+            arm_interval(self.groups, self)
         ended = [rebalance for rebalance in self.group.soft.rebalances if rebalance.ended_ms is None]
         for rebalance in ended:
             rebalance.ended_ms = self.now_ms
@@ -204,11 +219,11 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
         )
         return not would_repeat and group.target_stands(interval_ms, self.now_ms)
 
-    def write_target(self, target: dict[str, Part], assignor: str, before: Callable[[str], Part | None]) -> None:
-        """Writes the parts of a new target that differ from those `before`, and the epoch it is for."""
+    def write_target(self, target: dict[str, Part], assignor: str) -> None:
+        """Writes the parts of a new target that differ from the present ones, and the epoch it is for."""
         changed = 0
         for member_id, part in target.items():
-            known = before(member_id)
+            known = self.part_before(member_id)
             if known is not part and known != part:
                 self.records.append(self.RECORDS.target_of_member(self.group_id, member_id, part))
                 changed += 1

@@ -16,9 +16,9 @@ assignments. Mirrors `GroupMetadataManager.convertToConsumerGroup` and `Consumer
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic.group import ClassicGroup, find_classic_group
 from coordinator.groups.classic.member import ClassicMember, session_key
-from coordinator.groups.classic.records import group_metadata_tombstone
+from coordinator.groups.classic.records import group_tombstones
 from coordinator.groups.classic.responses import join_error, sync_error
-from coordinator.groups.classic.round import pending_key, sync_key
+from coordinator.groups.classic.round import pending_key, resync_key, sync_key
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.group import session_key as consumer_session_key
@@ -91,7 +91,7 @@ def _upgrade(groups: Groups, classic: ClassicGroup, joining_id: str, now_ms: int
     update.on_result = lambda: _end_round(update, classic)
     members = group.members.values()
     update.records += [
-        group_metadata_tombstone(group_id),
+        *group_tombstones(classic),
         *(records.member_metadata(group_id, member) for member in members),
         records.group_epoch(group_id, group.group_epoch, group.metadata_hash),
         *(records.target_of_member(group_id, member_id, group.target[member_id]) for member_id in group.members),
@@ -123,6 +123,7 @@ def _end_round(update: ConsumerUpdate, classic: ClassicGroup) -> None:
         update.disarm(pending_key(group_id, member_id))
     update.disarm(classic.join_timer_key)
     update.disarm(sync_key(classic))
+    update.disarm(resync_key(classic))
 
 
 def _members(catalog: Catalog, classic: ClassicGroup, epoch: int) -> list[ConsumerMember]:

@@ -116,7 +116,7 @@ def test_stale_claims_can_be_cleared_in_the_metadata_for_the_leader():
         cleared = parse_subscription(received[follower])
         assert (cleared.topics, cleared.owned, cleared.generation_id) == (("t",), {}, -1)
     h.settle()
-    stored = {member.member_id: member.subscription for member in h.records[-1].value.members}
+    stored = {member.member_id: member.subscription for member in h.group().stored.members}
     assert stored[follower] == stale["range"], "the log keeps the unchanged metadata"
     assert h.facts_named("owned_partitions_wrong")[-1]["cleared"] == 1
 

@@ -13,7 +13,7 @@ from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.consumer.member import MemberState
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.commit import commit
-from coordinator.groups.settings import ConsumerSettings, StreamsSettings
+from coordinator.groups.settings import ClassicSettings, ConsumerSettings, StreamsSettings
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, OffsetCommitRequest
 from coordinator.protocol.subscription import Subscription, encode_assignment, encode_subscription, parse_assignment
@@ -42,11 +42,17 @@ class ChangeableSettings:
         names = {name.replace("_", "."): value for name, value in values.items()}
         self.own[group_id] = {**self.own.get(group_id, {}), **names}
 
+    def classic(self, group_id: str) -> ClassicSettings:
+        return self._groups.classic(group_id)
+
     def consumer(self, group_id: str) -> ConsumerSettings:
         return self._groups.consumer(group_id)
 
     def streams(self, group_id: str) -> StreamsSettings:
         return self._groups.streams(group_id)
+
+    def rebalance_interval_ms(self, group_id: str) -> int:
+        return self._groups.rebalance_interval_ms(group_id)
 
 
 class ConsumerHarness(GroupHarness):

@@ -1,0 +1,151 @@
+"""The configs of the resource BROKER: what DescribeConfigs answers for this server, all read-only.
+
+    the server's settings                     value, default and documentation as `config list` shows them
+    settings that can have only one value     such as replication factors
+    defaults of topic settings                those that only a topic can change; a topic names them as synonyms
+    facts under Kafka's names                 node.id, listeners, advertised.listeners ...: clients and tools look for them
+
+Kafka lists its own settings of TLS, SASL, tiered storage and threads too, which do not exist here.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from coordinator.api.server import Server
+from coordinator.config.settings import (
+    INT_MAX,
+    ONLY_VALUE,
+    SETTINGS,
+    Setting,
+    absolute_log_dir,
+    joined,
+    value_of,
+)
+from coordinator.topics import topic_settings
+from coordinator.topics.topic_settings import (
+    SOURCE_CLUSTER,
+    SOURCE_DEFAULT,
+    SOURCE_STATIC_BROKER,
+    ConfigValue,
+    Kind,
+    Row,
+    Synonym,
+)
+
+_KINDS = {
+    "default.replication.factor": Kind.INT,
+    "log.cleanup.policy": Kind.LIST,
+    "log.dir": Kind.LIST,
+    "offsets.topic.replication.factor": Kind.SHORT,
+    "transaction.state.log.replication.factor": Kind.SHORT,
+}
+"""Kafka's types of settings that are of another type here."""
+
+
+class _Fact(NamedTuple):
+    """A config that Kafka reports as set, because it has no default or follows from others here."""
+
+    name: str
+    kind: Kind
+    value: Callable[[Server], str]
+    about: str
+
+
+def _protocols(server: Server) -> str:
+    return ",".join(dict.fromkeys(f"{endpoint.name}:PLAINTEXT" for endpoint in server.endpoints))
+
+
+def _bound(server: Server) -> str:
+    return ",".join(f"{endpoint.name}://{joined(*endpoint.bound)}" for endpoint in server.endpoints)
+
+
+def _advertised(server: Server) -> str:
+    return ",".join(f"{endpoint.name}://{joined(*endpoint.advertised)}" for endpoint in server.endpoints)
+
+
+_FACTS = (
+    _Fact("advertised.listeners", Kind.LIST, _advertised, "The addresses that clients get, by listener."),
+    _Fact("broker.id", Kind.INT, lambda server: str(server.node_id), "The same as node.id."),
+    _Fact("listener.security.protocol.map", Kind.STRING, _protocols, "No listener has TLS or SASL."),
+    _Fact("listeners", Kind.LIST, _bound, "The addresses that the server listens on."),
+    _Fact("log.dirs", Kind.LIST, lambda server: absolute_log_dir(server.config), "log.dir as an absolute path."),
+    _Fact("node.id", Kind.INT, lambda server: str(server.node_id), SETTINGS["node.id"].documentation),
+    _Fact("process.roles", Kind.LIST, lambda _: "broker,controller", "The one node has both roles."),
+)
+
+
+def describe(server: Server) -> list[ConfigValue]:
+    """All configs of this broker, sorted by name."""
+    values = {name: _setting(setting, value_of(server.config, name)) for name, setting in SETTINGS.items()}
+    values |= {name: _only_value(name, value, why) for name, (value, why) in ONLY_VALUE.items()}
+    values |= {row.synonym: _topic_default(row) for row in _TOPIC_DEFAULTS}
+    values |= {fact.name: _fact(server, fact) for fact in _FACTS}
+    values[topic_settings.MIN_INSYNC_REPLICAS] = _min_insync_replicas(with_default=True)
+    return [values[name] for name in sorted(values)]
+
+
+def describe_cluster() -> list[ConfigValue]:
+    """The configs that hold for all brokers. Kafka sets one of them itself when a cluster is new."""
+    return [_min_insync_replicas(with_default=False)]
+
+
+def _setting(setting: Setting, value: Any) -> ConfigValue:
+    default = Synonym(setting.name, _text(setting.default), SOURCE_DEFAULT)
+    synonyms: tuple[Synonym, ...] = (default,)
+    if value != setting.default:
+        synonyms = (Synonym(setting.name, _text(value), SOURCE_STATIC_BROKER), default)
+    return ConfigValue(
+        setting.name, _text(value), synonyms[0].source, _kind(setting), setting.documentation, synonyms, read_only=True
+    )
+
+
+def _kind(setting: Setting) -> Kind:
+    if setting.name in _KINDS:
+        return _KINDS[setting.name]
+    if isinstance(setting.default, bool):
+        return Kind.BOOLEAN
+    if isinstance(setting.default, int):
+        return Kind.INT if setting.parse.read(INT_MAX + 1, False) is None else Kind.LONG
+    return Kind.LIST if isinstance(setting.default, tuple) else Kind.STRING
+
+
+def _only_value(name: str, value: Any, why: str) -> ConfigValue:
+    about = f"It can have no other value here, because {why}."
+    return _default(name, _text(value), _KINDS.get(name, Kind.INT), about)
+
+
+def _topic_default(row: Row) -> ConfigValue:
+    return _default(row.synonym, row.default, row.kind, f"The default of the topic setting {row.name}. {row.about}")
+
+
+def _default(name: str, value: str, kind: Kind, about: str) -> ConfigValue:
+    return ConfigValue(
+        name, value, SOURCE_DEFAULT, kind, about, (Synonym(name, value, SOURCE_DEFAULT),), read_only=True
+    )
+
+
+def _fact(server: Server, fact: _Fact) -> ConfigValue:
+    value = fact.value(server)
+    places = (Synonym(fact.name, value, SOURCE_STATIC_BROKER),)
+    return ConfigValue(fact.name, value, SOURCE_STATIC_BROKER, fact.kind, fact.about, places, read_only=True)
+
+
+def _min_insync_replicas(*, with_default: bool) -> ConfigValue:
+    row = topic_settings.ROWS[topic_settings.MIN_INSYNC_REPLICAS]
+    synonyms = [Synonym(row.name, row.default, SOURCE_CLUSTER), Synonym(row.name, row.default, SOURCE_DEFAULT)]
+    return ConfigValue(row.name, row.default, SOURCE_CLUSTER, row.kind, row.about, tuple(synonyms[: 1 + with_default]))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_TOPIC_DEFAULTS = [row for row in topic_settings.ROWS.values() if row.synonym and row.synonym not in SETTINGS]
+LISTS = dict.fromkeys(
+    [name for name, setting in SETTINGS.items() if _kind(setting) is Kind.LIST]
+    + [fact.name for fact in _FACTS if fact.kind is Kind.LIST],
+    "",
+)
+"""The settings of type LIST. APPEND and SUBTRACT to others are refused because of their type."""

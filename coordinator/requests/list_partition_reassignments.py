@@ -1,0 +1,32 @@
+"""ListPartitionReassignments (key 46): lists the moves of replicas in progress, of which one node never has any (KIP-455).
+
+Unknown topics and partitions are left out without an error, as in Kafka.
+"""
+
+from coordinator.api.access import DESCRIBE_CLUSTER
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+
+
+def handle(server: Server, exchange: Exchange[ListPartitionReassignmentsRequest]) -> None:
+    exchange.reply(ListPartitionReassignmentsResponse(error_message=None))
+
+
+def refuse(
+    _request: ListPartitionReassignmentsRequest, error: KafkaError, _api_version: int
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+
+
+API = Api(
+    key=46,
+    name="ListPartitionReassignments",
+    versions=(0, 0),
+    access=(DESCRIBE_CLUSTER,),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)
