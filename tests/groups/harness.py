@@ -114,6 +114,7 @@ class GroupHarness:
         self.sent: list[SentRequest] = []
         """Every request, oldest first."""
         self.groups = self._loaded(())
+        self.epochs_seen = EpochsSeen()
         self._armed = 0
         self._ids = 0
 
@@ -387,3 +388,33 @@ class GroupHarness:
 def _is_known(groups: GroupMachine, group: Any) -> bool:
     """False for a group that exists only as a round of members: nothing of it is durable."""
     return group.stored is not None or group.group_id in groups.offsets.by_group
+
+
+class EpochsSeen:
+    """Checks that for one member id neither RevocationEpoch nor the assignment epoch of what it holds falls.
+
+    As long as somebody is a member without a break: also while another member id has its instance id.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, dict[str, tuple[str | None, int, dict[Any, int]]]] = {}
+
+    def check(self, group: Any, held: Callable[[Any], dict[Any, int]]) -> None:
+        """`held`: what a member holds, with its assignment epochs."""
+        seen = self._seen.setdefault(group.group_id, {})
+        for member_id, member in group.members.items():
+            _, lost, since = seen.get(member_id, (None, -1, {}))
+            now = held(member)
+            assert member.revocation_epoch >= lost, (lost, member)
+            assert all(now[each] >= since[each] for each in now.keys() & since.keys()), (since, member)
+            assert all(0 < epoch <= member.member_epoch or member.member_epoch < 0 for epoch in now.values()), member
+            assert member.revocation_epoch < member.member_epoch or member.member_epoch == -2, member
+            seen[member_id] = (member.instance_id, member.revocation_epoch, now)
+        for member_id, (instance_id, _, _) in list(seen.items()):
+            if member_id not in group.members and instance_id not in group.static_members:
+                del seen[member_id]
+
+    def forget(self, group_ids: Any) -> None:
+        """Forgets all other groups: they are gone, or of another kind."""
+        for group_id in self._seen.keys() - set(group_ids):
+            del self._seen[group_id]
