@@ -199,7 +199,7 @@ class AdminServer:
         except RefusedRequest:
             raise
         except Exception:  # noqa: BLE001 - a bug in a handler must not stop the server
-            _log.exception("event=admin_request_failed method=%s path=%r", method, raw_path)
+            _log.exception("event=admin_request_failed method=%s path=%s", method, raw_path)
             raise RefusedRequest(500, "the request failed; see the server's log") from None
 
     def _route(self, method: str, path: str) -> tuple[Handler, dict[str, str]]:

@@ -114,6 +114,8 @@ class Invariants:
                 self._broken("I4 nothing from nowhere", f"shard {shard.index} ends at {end}")
             self._forget_from(shard.index, end)
             self._check_forced(shard.state)
+        if server.topics.offline:
+            self._broken("a crash is never taken for damage", f"offline: {server.topics.offline}")
         self.check(server)
         self._event_logs.check(server)
 
