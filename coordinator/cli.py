@@ -25,22 +25,6 @@ READY_WITHIN_S = 3.0
 """How long `ready` waits for a response."""
 
 
-class KeyValueFormatter(logging.Formatter):
-    """`time=... level=... logger=... event=...`: messages are key=value text already, and only tracebacks have lines."""
-
-    default_time_format = "%Y-%m-%dT%H:%M:%S"
-    default_msec_format = "%s.%03dZ"
-    converter = staticmethod(time.gmtime)
-
-    def __init__(self) -> None:
-        super().__init__("time=%(asctime)s level=%(level)s logger=%(short_name)s %(message)s")
-
-    def format(self, record: logging.LogRecord) -> str:
-        record.level = record.levelname.lower()
-        record.short_name = record.name.removeprefix("coordinator.")
-        return super().format(record)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code. argparse itself exits with 2 if the command line is wrong."""
     words = sys.argv[1:] if arguments is None else list(arguments)
@@ -160,15 +144,9 @@ def _add_groups_commands(commands: Any) -> None:
         "groups", help="show and change groups over the Kafka protocol, on this server or a real Kafka"
     ).add_subparsers(required=True, metavar="WHAT")
 
-    def add(name: str, text: str, show: Callable[[Any, argparse.Namespace], int]) -> argparse.ArgumentParser:
+    def add_any(name: str, text: str) -> argparse.ArgumentParser:
         command: argparse.ArgumentParser = what.add_parser(
             name, help=text, description=text[0].upper() + text[1:] + "."
-        )
-        command.add_argument(
-            "--bootstrap",
-            default="127.0.0.1:9092",
-            metavar="HOST:PORT,...",
-            help="the bootstrap servers (default: %(default)s)",
         )
         command.add_argument(
             "--timeout",
@@ -178,6 +156,16 @@ def _add_groups_commands(commands: Any) -> None:
             help="for how long to wait and retry (default: %(default)s)",
         )
         command.add_argument("--json", action="store_true", help="print JSON instead of tables")
+        return command
+
+    def add(name: str, text: str, show: Callable[[Any, argparse.Namespace], int]) -> argparse.ArgumentParser:
+        command = add_any(name, text)
+        command.add_argument(
+            "--bootstrap",
+            default="127.0.0.1:9092",
+            metavar="HOST:PORT,...",
+            help="the bootstrap servers (default: %(default)s)",
+        )
         command.set_defaults(command=groups, show=show)
         return command
 
@@ -188,6 +176,19 @@ def _add_groups_commands(commands: Any) -> None:
     describe.add_argument("group", nargs="+")
     delete = add("delete", "delete groups that have no members, and their offsets", _groups_delete)
     delete.add_argument("group", nargs="+")
+    rebalance = add_any(
+        "rebalance",
+        "make all members of a group rebalance; over admin HTTP, because Kafka's protocol has no such request",
+    )
+    rebalance.add_argument("group")
+    rebalance.add_argument("--reason", required=True, metavar="TEXT", help="why; it is logged with the rebalance")
+    rebalance.add_argument(
+        "--admin",
+        default="127.0.0.1:9644",
+        metavar="HOST:PORT",
+        help="the admin address of the server (default: %(default)s)",
+    )
+    rebalance.set_defaults(command=groups_rebalance)
     offsets = add("offsets", "show the committed offsets of a group and its lag", _groups_offsets)
     offsets.add_argument("group")
     reset = add(
@@ -281,6 +282,8 @@ def serve(options: argparse.Namespace) -> int:
         config = _load(options)
     except ConfigError as error:
         return _refused(error)
+    from coordinator.world.log_lines import KeyValueFormatter  # noqa: PLC0415 - as above
+
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(KeyValueFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -368,6 +371,20 @@ def _groups_delete(client: Any, options: argparse.Namespace) -> int:
     from coordinator.operations import groups_shown  # noqa: PLC0415 - see the module's docstring
 
     return groups_shown.show_deletion(client, options.group, as_json=options.json)
+
+
+def groups_rebalance(options: argparse.Namespace) -> int:
+    """Forces a rebalance of a group. An error is printed on one line."""
+    from coordinator.operations import force_rebalance  # noqa: PLC0415 - see the module's docstring
+    from coordinator.operations.client import OperationFailed  # noqa: PLC0415 - as above
+
+    try:
+        return force_rebalance.run(
+            options.admin, options.group, options.reason, timeout_s=options.timeout, as_json=options.json
+        )
+    except OperationFailed as error:
+        print(f"coordinator: {error}", file=sys.stderr)
+        return 1
 
 
 def _groups_offsets(client: Any, options: argparse.Namespace) -> int:

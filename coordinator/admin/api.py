@@ -1,26 +1,33 @@
-"""Views of groups and transactions as JSON, for people and tests.
+"""Views of groups and transactions as JSON, for people and tests, and one command: to rebalance a group.
 
-They show the state in memory, which can be slightly ahead of the log: unlike responses over the Kafka protocol, they do not
-wait until it is durable.
+Views show the state in memory, which can be slightly ahead of the log: unlike responses over the Kafka protocol, they do not
+wait until it is durable. The response to a command does.
 """
 
+import asyncio
 from typing import Any
 
-from coordinator.admin.http import RefusedRequest, Request, Response, Routes, json_response
+from coordinator.admin.http import RefusedRequest, Request, Response, Routes, json_body, json_response
 from coordinator.admin.server_view import ServerView
+from coordinator.groups import force_rebalance as forced
 from coordinator.groups.group import Group
 from coordinator.groups.machine import DETAILS
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.runtime.internal_request import InternalRequest
 from coordinator.transactions.transaction import NAMES, Transaction
 
 
 def api_routes(server: ServerView) -> Routes:
-    """The routes of `/v1/groups` and `/v1/transactions`, for all and for one by its id."""
+    """The routes of `/v1/groups` and `/v1/transactions`, for all and for one by its id, and of commands to a group."""
 
     def groups(_request: Request) -> Response:
         return json_response({"groups": list_groups(server)})
 
     def group(request: Request) -> Response:
         return json_response(describe_group(server, request.parameters["group_id"]))
+
+    async def rebalance(request: Request) -> Response:
+        return json_response(await force_rebalance(server, request))
 
     def transactions(_request: Request) -> Response:
         return json_response({"transactions": list_transactions(server)})
@@ -31,6 +38,7 @@ def api_routes(server: ServerView) -> Routes:
     return {
         ("GET", "/v1/groups"): groups,
         ("GET", "/v1/groups/{group_id}"): group,
+        ("POST", "/v1/groups/{group_id}/rebalance"): rebalance,
         ("GET", "/v1/transactions"): transactions,
         ("GET", "/v1/transactions/{transactional_id}"): transaction,
     }
@@ -59,6 +67,53 @@ def describe_group(server: ServerView, group_id: str) -> dict[str, Any]:
     view["pending"] = _pending(server, state, group_id)
     view |= DETAILS[group.kind](state, group)
     return view
+
+
+async def force_rebalance(server: ServerView, request: Request) -> dict[str, Any]:
+    """Starts a rebalance of a group, and returns when it is durable.
+
+    Raises RefusedRequest: 400, 415 the request is not as it must be; 404 there is no such group; 409 it has no members; 503 its
+    coordinator cannot write now, and it is unknown whether the rebalance was started.
+    """
+    group_id, reason = request.parameters["group_id"], _reason(json_body(request))
+    outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def done(reply: Any) -> None:
+        if not outcome.done():  # the client may have gone
+            outcome.set_result(reply)
+
+    operation: Any = forced.force_rebalance
+    server.groups.submit(group_id, operation, InternalRequest(forced.ForceRebalance(group_id, reason), done))
+    reply = await outcome
+    if isinstance(reply, KafkaError):
+        raise RefusedRequest(_STATUS.get(reply.code, 503), reply.message or f"{reply.code.name}: try again")
+    return {
+        "group_id": group_id,
+        "kind": reply.kind.label,
+        "started": reply.epoch is not None,
+        "state": reply.state,
+        "epoch": reply.epoch,
+    }
+
+
+_STATUS = {
+    ErrorCode.GROUP_ID_NOT_FOUND: 404,
+    ErrorCode.INVALID_REQUEST: 409,
+    ErrorCode.UNKNOWN_SERVER_ERROR: 500,
+}
+"""The HTTP status of an error; 503 for all others: the coordinator is not available."""
+
+
+def _reason(body: dict[str, Any]) -> str:
+    """The reason for a command. Raises RefusedRequest."""
+    reason = body.get("reason")
+    if body.keys() - {"reason"} or not isinstance(reason, str) or not reason.strip():
+        raise RefusedRequest(400, 'the body must be {"reason": TEXT}')
+    if len(reason) > forced.REASON_CHARS_MAX or not reason.isprintable():
+        raise RefusedRequest(
+            400, f"the reason must be one line of at most {forced.REASON_CHARS_MAX} printable characters"
+        )
+    return reason
 
 
 def _pending(server: ServerView, state: Any, group_id: str) -> list[dict[str, Any]]:

@@ -1,8 +1,11 @@
 """A small HTTP/1.1 server for metrics, health checks and views of the state, on top of h11.
 
 It shares the event loop with the groups, so its limits are tight: few connections, short headers, small bodies, and a time
-limit for each request. It has no password, so by default it listens on the loopback address, and all routes are read-only.
-A web framework would be more code than all of the routes.
+limit for each request. A web framework would be more code than all of the routes.
+
+It has no password, so by default it listens on the loopback address. Nearly all routes only read. Those that change something
+are POST and take JSON, declared as such: a browser does not send that to another site's server without asking it first, so a
+web page that an administrator visits cannot use them.
 
 A route is `(method, path)`. A path segment in braces matches any one segment; its unquoted value is in
 `request.parameters`. Handlers run on the event loop, so they either finish quickly or return an awaitable.
@@ -36,6 +39,8 @@ class Request:
     path: str
     parameters: Mapping[str, str]
     query: Mapping[str, list[str]]
+    content_type: str = ""
+    """In small letters, without parameters."""
     body: bytes
 
 
@@ -65,6 +70,19 @@ class RefusedRequest(Exception):
 def json_response(value: Any, status: int = 200) -> Response:
     """The value as JSON, in which names that clients choose can become neither markup nor another header."""
     return Response(body=json.dumps(value, indent=2).encode() + b"\n", status=status)
+
+
+def json_body(request: Request) -> dict[str, Any]:
+    """The object in the body. Raises RefusedRequest if the request does not declare JSON, or has something else."""
+    if request.content_type != "application/json":
+        raise RefusedRequest(415, "the content type must be application/json")
+    try:
+        value = json.loads(request.body)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise RefusedRequest(400, "the body must be a JSON object")
+    return value
 
 
 class AdminServer:
@@ -168,7 +186,12 @@ class AdminServer:
         method = head.method.decode("ascii")
         handler, parameters = self._route("GET" if method == "HEAD" else method, raw_path)
         request = Request(
-            method=method, path=raw_path, parameters=parameters, query=parse_qs(query, max_num_fields=100), body=body
+            method=method,
+            path=raw_path,
+            parameters=parameters,
+            query=parse_qs(query, max_num_fields=100),
+            content_type=_content_type(head),
+            body=body,
         )
         try:
             answer = handler(request)
@@ -176,7 +199,7 @@ class AdminServer:
         except RefusedRequest:
             raise
         except Exception:  # noqa: BLE001 - a bug in a handler must not stop the server
-            _log.exception("event=admin_request_failed method=%s path=%r", method, raw_path)
+            _log.exception("event=admin_request_failed method=%s path=%s", method, raw_path)
             raise RefusedRequest(500, "the request failed; see the server's log") from None
 
     def _route(self, method: str, path: str) -> tuple[Handler, dict[str, str]]:
@@ -216,6 +239,11 @@ class AdminServer:
             data += connection.send(h11.Data(data=response.body)) or b""
         data += connection.send(h11.EndOfMessage()) or b""
         writer.write(data)
+
+
+def _content_type(head: "h11.Request") -> str:
+    value: bytes = next((value for name, value in head.headers if name == b"content-type"), b"")
+    return value.decode("ascii", "replace").partition(";")[0].strip().lower()
 
 
 def _matched(pattern: tuple[str, ...], segments: list[str]) -> dict[str, str] | None:

@@ -1,4 +1,4 @@
-"""The part of the server that the admin routes can see. They only read."""
+"""The part of the server that the admin routes can see. They read it, and submit commands to the shards of groups."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol

@@ -23,6 +23,7 @@ from coordinator.api.server import Server
 from coordinator.config.settings import INT_MAX
 from coordinator.groups import group_configs
 from coordinator.groups.group_configs import GROUP_CONFIGS, GroupConfig
+from coordinator.groups.rebalance_interval import settings_changed
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.topics import names, topic_settings
@@ -175,7 +176,12 @@ class _Groups:
             _check_group_id(name)
             group_configs.check(server.config.groups, after)
 
-        alter(server.topics, ConfigResourceType.GROUP, name, plan, check, done, validate_only=validate_only)
+        def altered(error: KafkaError | None) -> None:
+            if error is None:
+                server.groups.run_internal(name, lambda groups, now_ms: settings_changed(groups, name, now_ms))
+            done(error)
+
+        alter(server.topics, ConfigResourceType.GROUP, name, plan, check, altered, validate_only=validate_only)
 
 
 RESOURCES: dict[int, ConfigResource] = {

@@ -299,6 +299,11 @@ def _check_together(config: ServerConfig) -> None:
         ("group.min.session.timeout.ms", groups.group_min_session_timeout_ms),
         ("group.max.session.timeout.ms", groups.group_max_session_timeout_ms),
     )
+    if groups.group_rebalance_interval_ms:
+        _at_most(
+            ("group.min.rebalance.interval.ms", groups.group_min_rebalance_interval_ms),
+            ("group.rebalance.interval.ms", groups.group_rebalance_interval_ms),
+        )
     for kind in (Kind.CONSUMER.label, Kind.STREAMS.label):
 
         def named(what: str, kind: str = kind) -> tuple[str, int]:

@@ -21,7 +21,6 @@ from coordinator.groups.settings import (
     MIGRATION_POLICIES,
     OFF,
     STICKY,
-    STREAMS_FENCING_POLICIES,
     VALIDATION_POLICIES,
     GroupsConfig,
 )
@@ -306,6 +305,13 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "If true, a commit in a transaction must name a member of the group, so that it can be fenced. If false, as in"
          " Kafka, it need not. Clients before Kafka 2.5 name no member. A single group can override it with"
          " fencing.require.member. Not a Kafka setting."),
+        ("group.rebalance.interval.ms", GroupsConfig, INT, "milliseconds",
+         "Every group rebalances when this time has passed since its last rebalance; 0 means never. Set it if assignors of"
+         " your clients use facts that the coordinator does not see. A single group can override it with"
+         " group.rebalance.interval.ms. Not a Kafka setting."),
+        ("group.min.rebalance.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The lower bound for rebalance intervals, the server's own and those of single groups, unless they are 0. A shorter"
+         " interval leaves members little time to work. Not a Kafka setting."),
     ),
     "Classic groups": (
         ("group.initial.rebalance.delay.ms", GroupsConfig, INT, "milliseconds",
@@ -419,10 +425,10 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("group.streams.acceptable.recovery.lag", GroupsConfig, LONG, "records",
          "A replica of a task's state counts as caught up if it lacks at most this many records. The server passes it on"
          " to members. A single group can override it with streams.acceptable.recovery.lag."),
-        ("group.streams.fencing.policy", GroupsConfig, choice(*STREAMS_FENCING_POLICIES), "",
-         "Which epochs, other than its current one, a member can commit with. strict: none. assignment-epoch: those since"
-         " it was assigned the task, as in Kafka. A single group can override it with streams.fencing.policy."
-         " Not a Kafka setting."),
+        ("group.streams.fencing.policy", GroupsConfig, choice(*FENCING_POLICIES), "",
+         "Which epochs, other than its current one, a member can commit with. strict: none. revocation-epoch: those since"
+         " it last lost an active task. assignment-epoch: those since it was assigned the task, as in Kafka. A single group"
+         " can override it with streams.fencing.policy. Not a Kafka setting."),
     ),
     "Transactions": (
         ("transaction.version", TransactionsConfig, integer(0, 2), "",
@@ -567,11 +573,13 @@ STRUCTURED = {
     "listeners": StructuredSetting(
         "[PLAINTEXT://]HOST:PORT, or a list of {address: HOST:PORT, advertise: HOST:PORT, dialect: NAME}",
         "The addresses that clients connect to. `advertise` is the address that the server gives to clients, if it is"
-        " another one. `dialect: kip-792` makes a listener speak JoinGroup v8 as that proposal defines it.",
+        " another one. `dialect: kip-792` makes a listener speak JoinGroup v8 as that proposal defines it,"
+        " `dialect: client-side-assignment` one with a SyncGroup v6 that has the extensions for leaders as plain fields.",
     ),
     "admin.listener": StructuredSetting(
         "HOST:PORT",
-        "The address of the admin HTTP server, which has metrics, health checks and views of groups. It has no password,"
+        "The address of the admin HTTP server, which has metrics, health checks and views of groups, and can rebalance"
+        " groups. It has no password,"
         " so do not open it to strangers.",
     ),
     "topics": StructuredSetting(

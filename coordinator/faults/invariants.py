@@ -103,6 +103,8 @@ class Invariants:
             if end > len(self._appended.get(shard.index, ())):
                 self._broken("I4 nothing from nowhere", f"shard {shard.index} ends at {end}")
             self._forget_from(shard.index, end)
+        if server.topics.offline:
+            self._broken("a crash is never taken for damage", f"offline: {server.topics.offline}")
         self.check(server)
         self._event_logs.check(server)
 

@@ -10,7 +10,7 @@ from coordinator.config.settings import (
 )
 from coordinator.faults import clients, data_clients, transaction_clients
 from coordinator.faults.plan import Plan
-from coordinator.groups.settings import ASSIGNMENT_EPOCH, STRICT, GroupsConfig
+from coordinator.groups.settings import GroupsConfig
 from coordinator.transactions.settings import TransactionsConfig
 
 ADDRESS = ("10.0.0.9", 9092)
@@ -52,7 +52,7 @@ def server_config(plan: Plan) -> ServerConfig:
             group_streams_assignment_interval_ms=plan.assignment_interval_ms,
             group_streams_initial_rebalance_delay_ms=plan.initial_rebalance_delay_ms,
             group_streams_num_standby_replicas=plan.num_standby_replicas,
-            group_streams_fencing_policy=STRICT if plan.fencing_policy == STRICT else ASSIGNMENT_EPOCH,
+            group_streams_fencing_policy=plan.fencing_policy,
         ),
         declared_topics=(
             *(DeclaredTopic(name=name, partitions=count) for name, count in clients.TOPICS.items()),

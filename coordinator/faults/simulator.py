@@ -39,6 +39,7 @@ from coordinator.runtime.shard import Status
 from coordinator.server.composition import Server
 from coordinator.topics.engine import Topics
 from coordinator.topics.partition import State
+from coordinator.world.log_lines import record_text
 
 __all__ = ["Report", "Simulation", "run"]
 
@@ -64,7 +65,7 @@ class _ServerLogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if record.levelno >= logging.WARNING or error is not None:
-            self._on_record(record.getMessage(), error)
+            self._on_record(record_text(record), error)
 
 
 class Simulation:

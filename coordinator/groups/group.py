@@ -68,6 +68,16 @@ class Group(ABC):
         return not self.members
 
     @property
+    @abstractmethod
+    def is_rebalancing(self) -> bool:
+        """Whether a rebalance is in progress."""
+
+    @property
+    @abstractmethod
+    def rebalance_ended_ms(self) -> int | None:
+        """When the last rebalance ended, by the wall clock; None if one is in progress, or none since the log was read."""
+
+    @property
     def is_simple(self) -> bool:
         """Whether the group exists only because of its offsets: the log has no record of the group itself."""
         return False
@@ -93,6 +103,15 @@ class Group(ABC):
     def commit_timers(self, member_id: str) -> Sequence[Timer]:  # noqa: ARG002 - classic groups need it
         """The timers that an accepted commit of this member re-arms. May raise REBALANCE_IN_PROGRESS (OffsetCommit only)."""
         return ()
+
+    @property
+    def is_resynced(self) -> bool:
+        """Whether partitions may have gone from member to member without a new epoch, so that `is_lost` must be asked."""
+        return False
+
+    def is_lost(self, member_id: str, topic: str, partition: int) -> bool:  # noqa: ARG002 - classic groups need them
+        """Whether the partition is assigned to other members alone."""
+        return False
 
     # --- for offsets --------------------------------------------------------------------------------------------------
 

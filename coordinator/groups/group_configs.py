@@ -14,7 +14,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 from coordinator.groups.settings import (
     FENCING_POLICIES,
-    STREAMS_FENCING_POLICIES,
     VALIDATION_POLICIES,
     ClassicSettings,
     ConsumerSettings,
@@ -25,6 +24,8 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 
 RESOURCE_TYPE = 32
 """Kafka's number for the resource type GROUP."""
+
+REBALANCE_INTERVAL = "group.rebalance.interval.ms"
 
 BOOLEAN, STRING, INT, LONG, LIST = 1, 2, 3, 5, 7
 """Types of values, in the numbers of DescribeConfigs."""
@@ -57,6 +58,8 @@ class GroupConfig(NamedTuple):
     about: str
     least: int = 0
     """The least valid number, whatever the server's bounds are."""
+    zero_is_off: bool = False
+    """Whether 0 is valid, whatever the server's bounds are."""
     is_internal: bool = False
     """Only shown if the group overrides it, as in Kafka."""
 
@@ -134,6 +137,15 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             lambda config: _text(config.fencing_require_member),
             None,
             "Refuse commits in a transaction that name no member. Not a Kafka setting.",
+        ),
+        GroupConfig(
+            REBALANCE_INTERVAL,
+            INT,
+            REBALANCE_INTERVAL,
+            lambda config: str(config.group_rebalance_interval_ms),
+            lambda config: Bounds(low=config.group_min_rebalance_interval_ms),
+            "The group rebalances when this time has passed since its last rebalance; 0: never. Not a Kafka setting.",
+            zero_is_off=True,
         ),
         GroupConfig(
             "streams.session.timeout.ms",
@@ -243,7 +255,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
 _OPTIONS = {
     "classic.validate.assignments": VALIDATION_POLICIES,
     "consumer.fencing.policy": FENCING_POLICIES,
-    "streams.fencing.policy": STREAMS_FENCING_POLICIES,
+    "streams.fencing.policy": FENCING_POLICIES,
 }
 
 
@@ -264,6 +276,8 @@ def _check_number(row: GroupConfig, bounds: Bounds, value: str) -> None:
         raise _invalid(row, value, f"Not a number of type {'INT' if row.kind == INT else 'LONG'}")
     if int(value) < row.least:
         raise _invalid(row, value, f"Value must be at least {row.least}")
+    if row.zero_is_off and not int(value):
+        return
     low, high = bounds
     if (low is not None and int(value) < low) or (high is not None and int(value) > high):
         if low is None:
@@ -314,6 +328,7 @@ class ConfiguredGroups:
         self._classic = _Known(config, _classic_settings)
         self._consumer = _Known(config, _consumer_settings)
         self._streams = _Known(config, _streams_settings)
+        self._rebalance_interval_ms = _Known(config, lambda values: values.number(REBALANCE_INTERVAL))
 
     def classic(self, group_id: str) -> ClassicSettings:
         return self._classic.of(group_id, self._overrides(group_id))
@@ -323,6 +338,9 @@ class ConfiguredGroups:
 
     def streams(self, group_id: str) -> StreamsSettings:
         return self._streams.of(group_id, self._overrides(group_id))
+
+    def rebalance_interval_ms(self, group_id: str) -> int:
+        return self._rebalance_interval_ms.of(group_id, self._overrides(group_id))
 
     def _overrides(self, group_id: str) -> Overrides | None:
         return None if self._overrides_of is None else self._overrides_of(group_id)
@@ -369,6 +387,8 @@ class _Values:
         own = self._overrides.get(name)
         if own is None or row.bounds is None or not _NUMBER.fullmatch(own.strip()):
             return int(row.server_value(self._config))
+        if row.zero_is_off and not int(own):
+            return 0
         low, high = row.bounds(self._config)
         value = int(own) if high is None else min(int(own), high)
         return value if low is None else max(low, value)

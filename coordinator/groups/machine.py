@@ -5,31 +5,46 @@
     groups.replay_marker(marker)
     groups.loaded(now_ms)                       every record was read: rebalances resume, timers start
     groups.fire(key, now_ms)                    a timer fired
+    groups.restore(group_id, now_ms)            an operation on this group failed half-way
+    groups.start_rebalance(group, ...)          a rebalance that nothing in the group asks for
     groups.end(group)                           the records that delete an empty group
 
-There is no operation here, only tables: record key -> replay, timer -> handler, kind -> tombstones. Live and at a load the same
-functions run, so a restart is not a second program. Mirrors the role of `GroupCoordinatorShard`.
+There is no operation here, only tables: record key -> replay, timer -> handler, kind -> rebalance, kind -> tombstones. Live
+and at a load the same functions run, so a restart is not a second program. Mirrors the role of `GroupCoordinatorShard`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
 
+from coordinator.groups import rebalance_interval
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.assignors.range import RangeAssignor
 from coordinator.groups.assignors.uniform import UniformAssignor
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic import timeouts as classic_timeouts
 from coordinator.groups.classic.describe import details as classic_details
+from coordinator.groups.classic.force import start_rebalance as start_classic_rebalance
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.records import group_tombstones as classic_tombstones
-from coordinator.groups.classic.replay import replay_generation, replay_group_metadata, resume_all
+from coordinator.groups.classic.replay import (
+    replay_forced_rebalance,
+    replay_generation,
+    replay_group_metadata,
+    replay_resync,
+    restart_round,
+    resume_all,
+)
 from coordinator.groups.classic.round import pending_disarmed
 from coordinator.groups.consumer import replay as consumer_replay
 from coordinator.groups.consumer import timeouts as consumer_timeouts
 from coordinator.groups.consumer.describe import details as consumer_details
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.records import group_tombstones as consumer_tombstones
+from coordinator.groups.consumer.update import ConsumerUpdate
+from coordinator.groups.epochs.force import start_rebalance
+from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.group import Group
 from coordinator.groups.migration.conversions import Conversions
 from coordinator.groups.offsets import expire
@@ -46,9 +61,13 @@ from coordinator.groups.streams import timeouts as streams_timeouts
 from coordinator.groups.streams.describe import details as streams_details
 from coordinator.groups.streams.group import StreamsGroup, initial_delay_key
 from coordinator.groups.streams.records import group_tombstones as streams_tombstones
+from coordinator.groups.streams.update import StreamsUpdate
 from coordinator.protocol.messages import (
+    ClassicGroupForcedRebalanceKey,
     ClassicGroupGenerationKey,
+    ClassicGroupResyncKey,
     ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupHeartbeatRequest,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
     ConsumerGroupPartitionMetadataKey,
@@ -56,16 +75,21 @@ from coordinator.protocol.messages import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
     GroupMetadataKey,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
     LegacyOffsetCommitKey,
     Message,
     OffsetCommitKey,
     OffsetCommitValue,
     StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupHeartbeatRequest,
     StreamsGroupMemberMetadataKey,
     StreamsGroupMetadataKey,
     StreamsGroupTargetAssignmentMemberKey,
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTopologyKey,
+    SyncGroupRequest,
 )
 from coordinator.runtime.result import Marker, Producer, Record, Result, Timer, TimerKey
 
@@ -119,6 +143,7 @@ class GroupMachine(Groups):
         """Call once, when every record of the log was replayed: resumes classic groups and starts all timers."""
         result = resume_all(self, now_ms)
         result.timers = [*result.timers, *consumer_timeouts.resume_all(self), *streams_timeouts.resume_all(self)]
+        result.timers += rebalance_interval.timers_after_load(self)
         result.timers.append(expire.first_timer(self))
         return result
 
@@ -126,18 +151,45 @@ class GroupMachine(Groups):
         """Runs what a timer was armed for; what it watched may be gone, and then nothing happens."""
         return FIRE[key[0]](self, key, now_ms)
 
+    # --- failed operations --------------------------------------------------------------------------------------------
+
+    def scope_of(self, request: Any) -> str | None:
+        """The group whose soft state the operation of this request may change; None: it changes state by records only."""
+        return request.group_id if type(request) in CHANGES_SOFT_STATE else None
+
+    def scope_of_timer(self, key: TimerKey) -> str | None:
+        """The group of a timer; None for the one that serves all groups."""
+        return str(key[1]) if len(key) > 1 else None
+
+    def restore(self, scope: str | None, now_ms: int) -> Result | None:
+        """Drops the soft state of a group, which a failed operation may have left half changed, as a restart would.
+
+        Returns what starts its round and its timers again; None if only a load of the shard can.
+        """
+        if scope is None:
+            return Result()
+        self.uncommitted_groups.pop(scope, None)
+        group = self.by_id.get(scope)
+        return Result() if group is None else RESTORE[group.kind](self, group, now_ms)
+
     # --- the kinds ----------------------------------------------------------------------------------------------------
 
     def simple_group(self, group_id: str) -> Group:
         return ClassicGroup(group_id, None)
 
+    def start_rebalance(self, group: Group, cause: str, reason: str | None, now_ms: int) -> Result | None:
+        return START_REBALANCE[group.kind](self, group, cause, reason, now_ms)
+
     def end(self, group: Group) -> tuple[list[Record], Sequence[Timer]]:
-        return END[group.kind](group)
+        tombstones, timers = END[group.kind](group)
+        return tombstones, [*timers, *rebalance_interval.disarmed(self, group.group_id)]
 
 
 REPLAY: dict[type[Message], Callable[[Groups, Any, Any], None]] = {
     GroupMetadataKey: replay_group_metadata,
     ClassicGroupGenerationKey: replay_generation,
+    ClassicGroupForcedRebalanceKey: replay_forced_rebalance,
+    ClassicGroupResyncKey: replay_resync,
     OffsetCommitKey: replay_offset_commit,
     LegacyOffsetCommitKey: replay_legacy_offset_commit,
     ConsumerGroupMetadataKey: consumer_replay.replay_group_epoch,
@@ -161,6 +213,7 @@ FIRE: dict[Any, Callable[[Groups, TimerKey, int], Result]] = {
     "classic-pending": classic_timeouts.fire_pending,
     "classic-join": classic_timeouts.fire_join,
     "classic-sync": classic_timeouts.fire_sync,
+    "classic-resync": classic_timeouts.fire_resync,
     "consumer-session": consumer_timeouts.fire_session,
     "consumer-rebalance": consumer_timeouts.fire_rebalance,
     "consumer-join": consumer_timeouts.fire_join,
@@ -169,9 +222,18 @@ FIRE: dict[Any, Callable[[Groups, TimerKey, int], Result]] = {
     "streams-session": streams_timeouts.fire_session,
     "streams-rebalance": streams_timeouts.fire_rebalance,
     "streams-delay": streams_timeouts.fire_delay,
+    rebalance_interval.TIMER: rebalance_interval.fire,
     expire.TIMER[0]: lambda groups, _, now_ms: expire.fire(groups, now_ms),
 }
 """First item of a timer's key -> what happens when it fires."""
+
+
+START_REBALANCE: tuple[Callable[[Groups, Any, str, str | None, int], Result | None], ...] = (
+    start_classic_rebalance,
+    partial(start_rebalance, ConsumerUpdate),
+    partial(start_rebalance, StreamsUpdate),
+)
+"""Kind -> the start of a rebalance from outside."""
 
 
 def _end_classic(group: ClassicGroup) -> tuple[list[Record], Sequence[Timer]]:
@@ -188,6 +250,27 @@ def _end_streams(group: StreamsGroup) -> tuple[list[Record], Sequence[Timer]]:
 
 END: tuple[Callable[[Any], tuple[list[Record], Sequence[Timer]]], ...] = (_end_classic, _end_consumer, _end_streams)
 """Kind -> the tombstones that delete an empty group, and its timers, disarmed."""
+
+
+def _restore_modern(groups: Groups, group: ModernGroup[Any, Any, Any], now_ms: int) -> Result:
+    group.drop_soft_state()
+    return Result()
+
+
+RESTORE: tuple[Callable[[Groups, Any, int], Result | None], ...] = (restart_round, _restore_modern, _restore_modern)
+"""Kind -> what drops a group's soft state and starts it again."""
+
+CHANGES_SOFT_STATE: frozenset[type[Message]] = frozenset(
+    {
+        JoinGroupRequest,
+        SyncGroupRequest,
+        HeartbeatRequest,
+        LeaveGroupRequest,
+        ConsumerGroupHeartbeatRequest,
+        StreamsGroupHeartbeatRequest,
+    }
+)
+"""The requests whose operations change rounds and other soft state. All others change the state by their records only."""
 
 DETAILS: tuple[Callable[[Any, Any], dict[str, Any]], ...] = (classic_details, consumer_details, streams_details)
 """Kind -> everything about a group as plain values (`/v1/groups/{group}`)."""

@@ -12,9 +12,7 @@ STRICT = "strict"
 REVOCATION_EPOCH = "revocation-epoch"
 ASSIGNMENT_EPOCH = "assignment-epoch"
 FENCING_POLICIES = (STRICT, REVOCATION_EPOCH, ASSIGNMENT_EPOCH)
-"""Which member epochs of a consumer group may commit offsets (fencing.py)."""
-STREAMS_FENCING_POLICIES = (STRICT, ASSIGNMENT_EPOCH)
-"""The same for streams groups, whose records do not say when a member last lost a task."""
+"""Which member epochs of a consumer or streams group may commit offsets (fencing.py)."""
 
 STICKY = "sticky"
 """The only assignor of streams groups, as in Kafka."""
@@ -82,6 +80,10 @@ class GroupSettings(Protocol):
 
     def streams(self, group_id: str) -> StreamsSettings: ...
 
+    def rebalance_interval_ms(self, group_id: str) -> int:
+        """0: the group does not rebalance periodically (rebalance_interval.py)."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsConfig:
@@ -103,6 +105,10 @@ class GroupsConfig:
 
     coordinator_events: str = ALL_EVENTS
     """One of `EVENT_POLICIES`; see events.py."""
+
+    group_rebalance_interval_ms: int = 0
+    """See rebalance_interval.py."""
+    group_min_rebalance_interval_ms: int = 10_000
 
     offset_metadata_max_bytes: int = 4_096
     """In UTF-16 characters, despite the name, as in Kafka."""
@@ -146,8 +152,8 @@ class GroupsConfig:
     group_streams_task_offset_interval_ms: int = 60_000
     group_streams_min_task_offset_interval_ms: int = 15_000
     group_streams_acceptable_recovery_lag: int = 10_000
-    group_streams_fencing_policy: str = ASSIGNMENT_EPOCH
-    """One of `STREAMS_FENCING_POLICIES`; Kafka always uses the default."""
+    group_streams_fencing_policy: str = REVOCATION_EPOCH
+    """One of `FENCING_POLICIES`; see fencing.py."""
 
     fencing_require_ownership: bool = False
     fencing_require_member: bool = False

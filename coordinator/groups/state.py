@@ -22,7 +22,7 @@ from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.store import Offsets
 from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.runtime.result import Record, Timer
+from coordinator.runtime.result import Record, Result, Timer
 
 
 class Migration(Protocol):
@@ -161,6 +161,13 @@ class Groups(ABC):
     @abstractmethod
     def simple_group(self, group_id: str) -> Group:
         """A new simple group, which is not in the state yet."""
+
+    @abstractmethod
+    def start_rebalance(self, group: Group, cause: str, reason: str | None, now_ms: int) -> Result | None:
+        """Starts a rebalance of a group with members, although nothing in it has changed.
+
+        None if the group is at the start of one: it has not made the next assignment yet.
+        """
 
     @abstractmethod
     def end(self, group: Group) -> tuple[list[Record], Sequence[Timer]]:

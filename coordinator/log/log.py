@@ -26,7 +26,7 @@ from coordinator.log.aborted import Aborted, overlapping
 from coordinator.log.batch import BatchHeader, key_values
 from coordinator.log.checkpoint import Checkpoint
 from coordinator.log.reader import read_segments
-from coordinator.log.recovery import DamagedLog, RecoveryReport, examine, is_torn_tail
+from coordinator.log.recovery import DamagedLog, RecoveryReport, examine, is_torn_tail, why_begins_late, why_ends_early
 from coordinator.log.segment import SUFFIX, Segment, aborted_name, remove_files, segment_name
 from coordinator.log.segment_swap import finish_swaps
 from coordinator.log.sync_job import SyncJob, Syncs
@@ -111,8 +111,8 @@ class Log:
         """Opens or creates the log in a folder, and recovers it after a crash.
 
         What recovery cut off is in `recovery`. A log without batches has no segment file until the first append. With
-        `is_best_effort`, records that a killed process left unsynced are not synced now. Raises OSError, and DamagedLog
-        for a fault that a crash does not explain.
+        `is_best_effort`, records that a killed process left unsynced are not synced now, and a lost end is reported instead
+        of refused. Raises OSError, and DamagedLog for a fault that a crash does not explain.
         """
         if not disk.exists(folder):
             disk.make_folder(folder)
@@ -142,9 +142,12 @@ class Log:
             size = file.size()
             file.close()
             self._add_segment(Segment(self.disk, path, base, size, self.settings.index_interval_bytes))
+        self._check_start(bases)
         self.end_offset = max(0, start_offset)
         if self.segments:
-            self._recover_last()
+            self._recover_last(is_best_effort=is_best_effort)
+        elif not is_best_effort:
+            self._check_end(self.folder, 0)
         self.start_offset = start_offset if start_offset >= 0 else (bases[0] if bases else 0)
         self.synced_offset = self.checkpoint.offsets.recovery_offset
         if self.segments and not self.checkpoint.found:
@@ -159,7 +162,21 @@ class Log:
             self._write_again(self.segments[-1])
             self.sync()
 
-    def _recover_last(self) -> None:
+    def _check_start(self, bases: Sequence[int]) -> None:
+        """Raises DamagedLog if the first segments are missing: none is removed before `start_offset` is beyond it."""
+        expected = max(0, self.checkpoint.offsets.start_offset)
+        if bases and bases[0] > expected:
+            reason = why_begins_late(bases[0], expected, self.dense_from)
+            if reason:
+                raise DamagedLog(self.segments[0].path, 0, expected - 1, reason)
+
+    def _check_end(self, path: str, position: int) -> None:
+        """Raises DamagedLog if synced records are missing at the end."""
+        reason = why_ends_early(self.end_offset, self.checkpoint.offsets.recovery_offset)
+        if reason:
+            raise DamagedLog(path, position, self.end_offset - 1, reason)
+
+    def _recover_last(self, *, is_best_effort: bool) -> None:
         last = self.segments[-1]
         recovery_offset = self.checkpoint.offsets.recovery_offset
         file, size = last.file, last.size_bytes
@@ -174,7 +191,7 @@ class Log:
         reason, position = "", size
         if fault is not None:
             reason, position = fault.reason, fault.position
-            if not is_torn_tail(file, size, fault, recovery_offset):
+            if not is_torn_tail(file, size, fault, 0 if is_best_effort else recovery_offset):
                 raise DamagedLog(last.path, position, fault.expected_offset - 1, reason)
             file.truncate(position)
             file.sync()
@@ -183,6 +200,8 @@ class Log:
                 self.disk, last.path, last.base_offset, position, self.settings.index_interval_bytes
             )
             _ = last.index
+        elif not is_best_effort:
+            self._check_end(last.path, size)
         if fault is not None or self.end_offset < recovery_offset:
             self.recovery = RecoveryReport(
                 file=last.path,

@@ -5,13 +5,15 @@ Only the last segment can be affected, because a segment is synced before the ne
 
 - It ends with a complete batch: nothing to do.
 - It ends inside a batch, in zeros (the length reached the disk, the content did not), or in a batch with a wrong checksum.
-  This is a torn tail, which is cut and reported. Nothing in it was acknowledged, unless the disk lied.
+  If nothing in it was synced, this is a torn tail, which is cut and reported. Nothing in it was acknowledged as durable.
 - A batch is wrong and complete batches follow it. A disk may write unsynced data in any order, so a lost batch may precede
   a kept one; or the disk may have damaged synced data. The first is a tail to cut; cutting the second would lose
   acknowledged records. Two facts distinguish them: a crash cannot lose data that is synced according to the checkpoint, and
   data lost in a crash reads as zeros up to the end of a sector, whereas damaged data is merely wrong. If either fact points
   to damage, `DamagedLog` is raised with the file and the position, and the file is left as it is, because the operator may
   have a copy and a wrong guess would destroy the evidence.
+
+A log that begins after its start or ends before its checkpoint lacks a file or the end of one, and is refused in the same way.
 
 Checksums are verified from the checkpoint on, and always for the last batch. Before the checkpoint, walking over the
 headers is enough: loading the log (`Log.replay_batches`) verifies every batch anyway.
@@ -54,7 +56,7 @@ class RecoveryReport:
     """The offset that the next record will get."""
     reason: str
     synced_offsets_lost: int
-    """How many durable offsets were lost: 0 after any crash if the disk kept its promises."""
+    """How many durable offsets were lost: 0 except in a log that is opened with `is_best_effort`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +126,24 @@ def examine(
 
 def is_torn_tail(file: Readable, size_bytes: int, fault: Fault, recovery_offset: int) -> bool:
     """Whether a crash explains the fault, so that the file may be truncated there. Raises OSError."""
-    kept_at = find_batch(file, fault.position + 1, size_bytes, fault.expected_offset)
-    if kept_at is None:
-        return True
     if fault.expected_offset < recovery_offset:
         return False
-    return reads_as_unwritten(file, fault, kept_at)
+    kept_at = find_batch(file, fault.position + 1, size_bytes, fault.expected_offset)
+    return kept_at is None or reads_as_unwritten(file, fault, kept_at)
+
+
+def why_begins_late(base_offset: int, expected_offset: int, dense_from: int) -> str:
+    """Why a segment with this base offset is damage where `expected_offset` is next; empty if it is not."""
+    if base_offset < expected_offset or base_offset > expected_offset >= dense_from:
+        return f"the file starts at offset {base_offset} instead of {expected_offset}"
+    return ""
+
+
+def why_ends_early(end_offset: int, recovery_offset: int) -> str:
+    """Why a log that ends at `end_offset` is damaged; empty if it is not."""
+    if end_offset < recovery_offset:
+        return f"the log ends before offset {recovery_offset}, although it was synced up to there"
+    return ""
 
 
 def find_batch(file: Readable, position: int, size_bytes: int, expected_offset: int) -> int | None:

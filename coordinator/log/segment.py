@@ -109,8 +109,12 @@ class Segment:
         Raises OSError, and DamagedLog if the headers do not form a sequence of batches.
         """
         if self._index is None:
-            for at, header in self.walk(0):
-                self.index_batch(header.base_offset, at, header.max_timestamp)
+            try:
+                for at, header in self.walk(0):
+                    self.index_batch(header.base_offset, at, header.max_timestamp)
+            except (OSError, DamagedLog):
+                self._index, self.first_timestamp, self.max_timestamp = None, -1, -1
+                raise
         assert self._index is not None
         return self._index
 

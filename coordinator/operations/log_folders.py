@@ -15,9 +15,10 @@ from pathlib import Path
 
 from coordinator.log import checkpoint
 from coordinator.log.batch import BatchHeader
-from coordinator.log.recovery import Fault, examine, is_torn_tail
+from coordinator.log.recovery import Fault, examine, is_torn_tail, why_begins_late, why_ends_early
 from coordinator.log.segment import SUFFIX
 from coordinator.log.segment_swap import CLEANED_SUFFIX, SWAP_SUFFIX
+from coordinator.topics.names import COORDINATOR_EVENTS
 
 _PARTITION = re.compile(r"(.+)-([0-9]+)")
 _NOWHERE = 1 << 62
@@ -128,13 +129,15 @@ class LogFolder:
         """
         noted = self.checkpoint
         dense_from = noted.dense_offset if noted is not None else _NOWHERE
-        recovery_offset = noted.recovery_offset if noted is not None else 0
+        # A start accepts an event log that has lost its end.
+        recovery_offset = noted.recovery_offset if noted is not None and self.topic != COORDINATOR_EVENTS else 0
         paths = self.segments
-        expected: int | None = None
+        start_offset = max(0, noted.start_offset) if noted is not None else 0
+        expected: int | None = min([start_offset, *map(_base_offset, paths[:1])])
         for path in paths:
-            base_offset = int(path.name.removesuffix(SUFFIX))
-            if expected is not None and (base_offset < expected or base_offset > expected >= dense_from):
-                reason = f"the file starts at offset {base_offset} instead of {expected}"
+            base_offset = _base_offset(path)
+            reason = "" if expected is None else why_begins_late(base_offset, expected, dense_from)
+            if expected is not None and reason:
                 yield Problem(kind="damage", file=str(path), position=0, last_good_offset=expected - 1, reason=reason)
             file = ReadableFile(path)
             try:
@@ -152,11 +155,11 @@ class LogFolder:
                     expected = None
             finally:
                 file.close()
-        if expected is not None and expected < recovery_offset:
-            reason = f"the log ends before offset {recovery_offset}, although it was synced up to there"
+        reason = "" if expected is None else why_ends_early(expected, recovery_offset)
+        if reason and expected is not None:
             yield Problem(
-                kind="damage", file=str(paths[-1]), position=paths[-1].stat().st_size, last_good_offset=expected - 1,
-                reason=reason,
+                kind="damage", file=str(paths[-1] if paths else self.path), last_good_offset=expected - 1,
+                position=paths[-1].stat().st_size if paths else 0, reason=reason,
             )  # fmt: skip
 
 
@@ -192,6 +195,10 @@ def find_log_folders(path: Path) -> list[LogFolder]:
 def _by_partition(folder: Path) -> tuple[str, int]:
     topic, _, partition = folder.name.rpartition("-")
     return topic, int(partition)
+
+
+def _base_offset(path: Path) -> int:
+    return int(path.name.removesuffix(SUFFIX))
 
 
 def _is_segment(path: Path) -> bool:

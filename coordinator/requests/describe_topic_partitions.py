@@ -13,7 +13,7 @@ from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from coordinator.topics import names
-from coordinator.topics.engine import LEADER_EPOCH
+from coordinator.topics.engine import LEADER_EPOCH, NO_LEADER
 
 _PARTITIONS_MAX = 2_000
 
@@ -52,7 +52,7 @@ def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -
         described.topic_id = topic.topic_id
         start = cursor.partition_index if cursor is not None and name == first else 0
         end = min(topic.partitions, start + left)
-        described.partitions = [_partition(server.node_id, index) for index in range(start, end)]
+        described.partitions = [_partition(server, name, index) for index in range(start, end)]
         if end < topic.partitions:
             response.next_cursor = _Cursor(topic_name=name, partition_index=end)
             break
@@ -68,15 +68,21 @@ def refuse(
     )
 
 
-def _partition(node_id: int, index: int) -> DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition:
+def _partition(
+    server: Server, topic: str, index: int
+) -> DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition:
+    """A partition whose log is damaged has no leader; the node that has the log could lead it again."""
+    node = [server.node_id]
+    is_offline = index in server.topics.offline.get(topic, ())
     return _Partition(
         partition_index=index,
-        leader_id=node_id,
+        leader_id=NO_LEADER if is_offline else server.node_id,
         leader_epoch=LEADER_EPOCH,
-        replica_nodes=[node_id],
-        isr_nodes=[node_id],
-        eligible_leader_replicas=[],
-        last_known_elr=[],
+        replica_nodes=node,
+        isr_nodes=[] if is_offline else node,
+        eligible_leader_replicas=node if is_offline else [],
+        last_known_elr=node if is_offline else [],
+        offline_replicas=node if is_offline else [],
     )
 
 

@@ -5,6 +5,8 @@ id (KIP-516): as soon as one entry has an id, entries without one are ignored, a
 
 A missing topic is created if both the client and `auto.create.topics.enable` allow it. The response does not wait for that:
 it carries UNKNOWN_TOPIC_OR_PARTITION, as Kafka's does, and the client asks again until the topic exists.
+
+A partition whose log is damaged has no leader and LEADER_NOT_AVAILABLE, as in Kafka one whose log directory is offline.
 """
 
 from collections.abc import Iterable
@@ -17,7 +19,7 @@ from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import MetadataRequest, MetadataResponse
 from coordinator.topics import names
-from coordinator.topics.engine import LEADER_EPOCH
+from coordinator.topics.engine import LEADER_EPOCH, NO_LEADER
 from coordinator.topics.registry import NO_ID, Topic
 
 _IDS_SINCE = 12
@@ -63,7 +65,7 @@ def _topics(server: Server, request: MetadataRequest, version: int) -> Iterable[
     if named is None or (version == 0 and not named):
         for topic in registry.topics.values():
             if topic.name not in names.UNLISTED:
-                yield _described(topic, server.node_id, operations)
+                yield _described(topic, server, operations)
         return
     ids = dict.fromkeys(t.topic_id for t in named if t.topic_id != NO_ID)
     if ids:
@@ -74,13 +76,13 @@ def _topics(server: Server, request: MetadataRequest, version: int) -> Iterable[
                     error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
                 )
         for topic in known:
-            yield _described(topic, server.node_id, operations)
+            yield _described(topic, server, operations)
         return
     missing: list[str] = []
     for name in dict.fromkeys(t.name for t in named if t.name is not None):
         found = registry.topics.get(name)
         if found is not None:
-            yield _described(found, server.node_id, operations)
+            yield _described(found, server, operations)
             continue
         wrong = names.why_invalid(name) is not None
         if not wrong:
@@ -95,18 +97,21 @@ def _topics(server: Server, request: MetadataRequest, version: int) -> Iterable[
         server.topics.auto_create(missing)
 
 
-def _described(topic: Topic, node_id: int, operations: int) -> MetadataResponse.MetadataResponseTopic:
+def _described(topic: Topic, server: Server, operations: int) -> MetadataResponse.MetadataResponseTopic:
+    offline, node = server.topics.offline.get(topic.name, ()), [server.node_id]
     return MetadataResponse.MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[
             MetadataResponse.MetadataResponsePartition(
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if index in offline else ErrorCode.NONE,
                 partition_index=index,
-                leader_id=node_id,
+                leader_id=NO_LEADER if index in offline else server.node_id,
                 leader_epoch=LEADER_EPOCH,
-                replica_nodes=[node_id],
-                isr_nodes=[node_id],
+                replica_nodes=node,
+                isr_nodes=[] if index in offline else node,
+                offline_replicas=node if index in offline else [],
             )
             for index in range(topic.partitions)
         ],

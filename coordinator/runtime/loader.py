@@ -13,8 +13,9 @@ from typing import Any, Protocol, cast
 from coordinator.log.batch import CONTROL, TRANSACTIONAL, key_values
 from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.log import Log
+from coordinator.protocol.codec import DecodeError
 from coordinator.runtime.result import Marker, Producer, Record, Result, TimerKey
-from coordinator.runtime.serde import Serde
+from coordinator.runtime.serde import Serde, UnknownRecordVersion
 
 _SPECIAL = CONTROL | TRANSACTIONAL
 
@@ -25,6 +26,17 @@ class StateMachine(Protocol):
     def replay(self, record: Record) -> None: ...
     def loaded(self, now_ms: int) -> Result: ...
     def fire(self, key: TimerKey, now_ms: int) -> Result: ...
+    def scope_of(self, request: Any) -> str | None:
+        """The part of the soft state (a group id) that the operation of this request may change; None: no part."""
+        ...
+
+    def scope_of_timer(self, key: TimerKey) -> str | None:
+        """The part of the soft state that a timer may change; None if it may change more than one."""
+        ...
+
+    def restore(self, scope: str | None, now_ms: int) -> Result | None:
+        """Undoes what a failed operation may have done to this part of the soft state; None if that takes a load."""
+        ...
 
 
 BulkReplayers = Callable[[Any, Serde], Mapping[bytes, Callable[[bytes, bytes | None], None]]]
@@ -46,14 +58,27 @@ class Loaded:
     records: int = 0
     records_skipped: int = 0
     """Records of an unknown type, which Kafka skips too."""
+    offset: int = 0
+    """Base offset of the batch that was read last."""
 
 
 def load(log: Log, serde: Serde, state: StateMachine, bulk_replayers: BulkReplayers | None = None) -> Loaded:
-    """Replays the whole log. Raises DamagedLog, DecodeError or UnknownRecordVersion."""
+    """Replays the whole log. Raises DamagedLog; DecodeError or UnknownRecordVersion, which name the folder and the batch."""
     loaded = Loaded()
+    try:
+        _replay_batches(log, serde, state, bulk_replayers, loaded)
+    except (DecodeError, UnknownRecordVersion) as error:
+        raise type(error)(f"{log.folder}: a record of the batch at offset {loaded.offset}: {error}") from error
+    return loaded
+
+
+def _replay_batches(
+    log: Log, serde: Serde, state: StateMachine, bulk_replayers: BulkReplayers | None, loaded: Loaded
+) -> None:
     decode, replay = serde.decode, state.replay
     replayers = {} if bulk_replayers is None else bulk_replayers(state, serde)
     for buffer, position, header in log.batches():
+        loaded.offset = header.base_offset
         records = key_values(buffer, position, header)
         loaded.records += len(records)
         if header.attributes & _SPECIAL:
@@ -85,4 +110,3 @@ def load(log: Log, serde: Serde, state: StateMachine, bulk_replayers: BulkReplay
                 loaded.records_skipped += 1
             else:
                 replay(record)
-    return loaded

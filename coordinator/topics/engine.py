@@ -10,7 +10,7 @@ stays claimed until its folders are gone, so that a topic of the same name never
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from coordinator.log.log import Log
+from coordinator.log.log import DamagedLog, Log
 from coordinator.log.writer import Durability, Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConfigRecord, Message
@@ -34,6 +34,7 @@ from coordinator.world.worker import RunInWorker
 __all__ = ["LEADER_EPOCH", "InternalPartition", "Topics"]
 
 METADATA_FOLDER = f"{names.CLUSTER_METADATA}-0"
+NO_LEADER = -1
 _DASH = 62
 """The six bits that are '-' in url-safe base64."""
 
@@ -67,6 +68,8 @@ class Topics:
         self.registry = Registry()
         self.claimed: set[str] = set()
         """Collision keys of the names that are being created or deleted."""
+        self.offline: dict[str, frozenset[int]] = {}
+        """Topic -> partitions whose log was damaged at the start."""
         self.on_topics_deleted: Callable[[list[tuple[str, bytes]]], None] = lambda _topics: None
         """Called with the names and ids of topics after their deletion: their committed offsets are deleted too."""
         self.has_room: Callable[[], bool] = lambda: True
@@ -99,6 +102,10 @@ class Topics:
         for topic in self.registry.topics.values():
             self._make_partitions(topic)
         self._folders.open_all(self.registry, self.user_partition)
+        for name, partitions in self._partitions.items():
+            offline = frozenset(partition.index for partition in partitions if partition.is_offline)
+            if offline:
+                self.offline[name] = offline
         self.metadata.compact(node_id)
         self._retention: Handle = schedule(config.log_retention_check_interval_ms, self._retain)
 
@@ -250,7 +257,7 @@ class Topics:
         for name, topic in self.registry.topics.items():
             for index in range(topic.partitions):
                 partition = self.partition(name, index)
-                if partition is not None:
+                if partition is not None and not partition.is_offline:
                     yield name, index, partition.log.size_bytes if partition.log is not None else 0
 
     def compacted_logs(self) -> list[Log]:
@@ -370,6 +377,7 @@ class Topics:
                 done(error)
                 return
             partitions = self._partitions.pop(topic.name)
+            self.offline.pop(topic.name, None)
             left = len(partitions)
 
             def on_stopped() -> None:
@@ -431,7 +439,7 @@ class Topics:
                     continue
                 try:
                     partition.apply_retention(now_ms)
-                except OSError as error:
+                except (OSError, DamagedLog) as error:
                     self._on_fact(
                         Fact("retention_failed", {"topic": name, "partition": partition.index, "error": str(error)})
                     )

@@ -22,7 +22,7 @@ updated when the response is sent; a request that still waits has returned nothi
 from collections.abc import Callable, Mapping
 
 from coordinator.log.batch import read_header
-from coordinator.log.log import Log, OffsetOutOfRange
+from coordinator.log.log import DamagedLog, Log, OffsetOutOfRange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
 from coordinator.runtime.timers import Handle
@@ -239,6 +239,8 @@ class Fetch:
         if partition.state is State.REMOVED:
             by_id = self._version >= IDS_SINCE
             return _error(index, ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if partition.is_offline:
+            return _error(index, self._storage_error())
         if self._request.replica_id >= 0 or self._request.replica_state.replica_id >= 0:
             return _error(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if requested.current_leader_epoch > LEADER_EPOCH:
@@ -277,7 +279,7 @@ class Fetch:
                 data.aborted_transactions = self._aborted(partition, log, offset, data.records)
         except OffsetOutOfRange:
             return _error(index, ErrorCode.OFFSET_OUT_OF_RANGE)
-        except (OSError, ValueError):
+        except (OSError, ValueError, DamagedLog):
             return _error(index, self._storage_error())
         return data
 

@@ -48,6 +48,11 @@ class InternalPartition:
         return State.ACTIVE
 
     @property
+    def is_offline(self) -> bool:
+        """Never: with a damaged log the server does not start."""
+        return False
+
+    @property
     def start_offset(self) -> int:
         return self.log.start_offset
 

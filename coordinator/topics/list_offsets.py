@@ -7,7 +7,7 @@ count, and for readers of committed records only stable ones: a record that a re
 
 from collections.abc import Callable
 
-from coordinator.log.log import TimestampOffset
+from coordinator.log.log import DamagedLog, TimestampOffset
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from coordinator.topics.engine import LEADER_EPOCH, InternalPartition, Topics
@@ -68,6 +68,9 @@ def _partition_response(
     if partition is None:
         response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return response
+    if partition.is_offline:
+        response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return response
     if asked.current_leader_epoch not in {_NO_EPOCH, LEADER_EPOCH}:
         newer = asked.current_leader_epoch > LEADER_EPOCH
         response.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH
@@ -78,7 +81,7 @@ def _partition_response(
             response.leader_epoch = _NO_EPOCH
     except KafkaError as error:
         response.error_code = error.code
-    except (OSError, ValueError):
+    except (OSError, ValueError, DamagedLog):
         response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return response
 

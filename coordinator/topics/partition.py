@@ -126,6 +126,11 @@ class Partition:
         return self.folder.rpartition("/")[2]
 
     @property
+    def is_offline(self) -> bool:
+        """Whether the log was damaged when it was opened, so that nothing of it is known (Kafka: an offline partition)."""
+        return self.state is State.FAILED and self.log is None
+
+    @property
     def next_offset(self) -> int:
         """The offset of the next record."""
         return self.log.end_offset if self.log is not None else 0

@@ -48,7 +48,6 @@ class PartitionFolders:
                 "file": report.file,
                 "bytes": report.bytes_cut,
                 "next_offset": report.next_offset,
-                "synced_offsets_lost": report.synced_offsets_lost,
             }
             self._on_fact(Fact("log_tail_cut", fields))
         if partition.state is State.FAILED:

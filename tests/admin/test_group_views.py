@@ -86,7 +86,7 @@ def test_the_view_of_a_group_has_members_assignments_rebalances_claims_and_offse
     assert member["waits_for"] is None
     assert shown["committed"] == [{"topic": "orders", "partition": 2, "offset": 42, "metadata": "so far"}]
     (rebalance,) = shown["rebalances"]
-    assert rebalance["client_reason"] == "a test joins"
+    assert rebalance["reason"] == "a test joins"
     assert rebalance["started_ms"] <= rebalance["formed_ms"] <= rebalance["ended_ms"]
     assert shown["claims"]["stale"] == 2
     assert shown["claims"]["stale_claims"] == [

@@ -40,7 +40,9 @@ CONFIG = GroupsConfig()
             "a,",
             "Configuration 'streams.rack.aware.assignment.tags' values must not be empty.",
         ),
-        ("streams.fencing.policy", "revocation-epoch", "String must be one of: strict, assignment-epoch"),
+        ("streams.fencing.policy", "lenient", "String must be one of: strict, revocation-epoch, assignment-epoch"),
+        ("group.rebalance.interval.ms", "9999", "group.rebalance.interval.ms must be greater than or equal to 10000"),
+        ("group.rebalance.interval.ms", "-1", "group.rebalance.interval.ms: Value must be at least 0"),
         ("nonsense", "1", "Unknown group config name: nonsense"),
     ],
 )
@@ -97,3 +99,12 @@ def test_stored_standby_replicas_are_clamped_to_the_server_maximum():
     config = GroupsConfig(group_streams_max_standby_replicas=1)
     groups = ConfiguredGroups(config, lambda _: {"streams.num.standby.replicas": "2"})
     assert groups.streams("g").num_standby_replicas == 1
+
+
+def test_a_group_overrides_the_rebalance_interval_and_may_turn_it_off():
+    own = {"g": {"group.rebalance.interval.ms": "60000"}, "off": {"group.rebalance.interval.ms": "0"}}
+    config = GroupsConfig(group_rebalance_interval_ms=3_600_000)
+    for overrides in own.values():
+        check(config, overrides)
+    groups = ConfiguredGroups(config, lambda group_id: own.get(group_id, {}))
+    assert [groups.rebalance_interval_ms(each) for each in ("g", "off", "other")] == [60_000, 0, 3_600_000]

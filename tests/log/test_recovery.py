@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from coordinator.faults.disk import PowerCut, SimulatedDisk
-from coordinator.log.log import DamagedLog
+from coordinator.log.log import DamagedLog, Log
 from coordinator.log.segment import segment_name
-from tests.log.log_helpers import FOLDER, append, content, filled, open_log, reopened
+from tests.log.log_helpers import FOLDER, append, content, filled, open_log, reopened, settings
 
 FIRST = f"{FOLDER}/{segment_name(0)}"
 RECORDS = [(b"key-%d" % i, b"value") for i in range(20)]
@@ -37,9 +37,31 @@ OFFSET, LEADER_EPOCH = range(8), range(12, 16)
 """The fields that the checksum leaves out. A gap in the offsets is a fault in a log that is ours from its beginning."""
 
 
+def with_unsynced_batch():
+    """The disk of `filled`, but the last batch was written without being synced."""
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    for _ in range(19):
+        append(log)
+    log.sync()
+    append(log)
+    disk.kill()
+    return disk
+
+
+def refused(disk, **changes):
+    """The error with which the log is refused; no segment file is changed."""
+    names = [name for name in disk.list(FOLDER) if name.endswith(".log")]
+    before = [disk.read(f"{FOLDER}/{name}") for name in names]
+    with pytest.raises(DamagedLog) as caught:
+        content(reopened(disk, **changes))
+    assert [disk.read(f"{FOLDER}/{name}") for name in names] == before
+    return caught.value
+
+
 @pytest.mark.parametrize("cut_at", LAST_BATCH)
 def test_a_tail_torn_at_any_byte_is_cut_and_reported(cut_at):
-    disk = filled()
+    disk = with_unsynced_batch()
     whole = disk.read(FIRST)
     overwrite(disk, FIRST, whole[:cut_at])
     log = reopened(disk)
@@ -48,16 +70,25 @@ def test_a_tail_torn_at_any_byte_is_cut_and_reported(cut_at):
     assert log.end_offset == 19
     report = log.recovery
     if cut_at == LAST_BATCH.start:
-        assert (report.bytes_cut, report.synced_offsets_lost) == (0, 1), "a clean cut loses the record too"
+        assert report is None
     else:
         assert (report.file, report.position, report.next_offset) == (FIRST, LAST_BATCH.start, 19)
-        assert report.bytes_cut == cut_at - LAST_BATCH.start
-        assert report.synced_offsets_lost == 1
+        assert (report.bytes_cut, report.synced_offsets_lost) == (cut_at - LAST_BATCH.start, 0)
     append(log)
     log.close()
     log = reopened(disk)
     assert content(log) == [*RECORDS[:19], (b"key-19", b"value")]
     assert log.recovery is None, "recovery is reported once"
+
+
+@pytest.mark.parametrize("cut_at", [0, 1, *LAST_BATCH])
+def test_a_synced_tail_cut_at_any_byte_is_refused(cut_at):
+    disk = filled()
+    overwrite(disk, FIRST, disk.read(FIRST)[:cut_at])
+    error = refused(disk)
+    assert error.file == FIRST
+    kept = 19 if cut_at >= LAST_BATCH.start else 0
+    assert (error.position, error.last_good_offset) == (POSITIONS[kept], kept - 1)
 
 
 @pytest.mark.parametrize("tail", [bytes(10), bytes(5000), b"\xff" * 300, b"\x02" * 3000, bytes(range(256)) * 4])
@@ -72,12 +103,18 @@ def test_anything_that_is_no_batch_behind_the_last_one_is_cut(tail):
 
 
 @pytest.mark.parametrize("position", [at for at in LAST_BATCH if at - LAST_BATCH.start not in LEADER_EPOCH])
-def test_a_bit_flipped_in_the_last_batch_is_a_torn_tail(position):
+def test_a_bit_flipped_in_the_last_batch_is_a_torn_tail_unless_the_batch_was_synced(position):
     disk = filled()
     disk.flip(FIRST, position)
+    error = refused(disk)
+    assert (error.file, error.position, error.last_good_offset) == (FIRST, LAST_BATCH.start, 18)
+    disk = with_unsynced_batch()
+    whole = bytearray(disk.read(FIRST))
+    whole[position] ^= 1
+    overwrite(disk, FIRST, bytes(whole))
     log = reopened(disk)
     assert content(log) == RECORDS[:19]
-    assert log.recovery.synced_offsets_lost == 1
+    assert log.recovery.synced_offsets_lost == 0
 
 
 @pytest.mark.parametrize("batch", range(3))
@@ -125,12 +162,33 @@ def test_damage_in_a_closed_segment_is_refused():
     assert disk.read(FIRST) == before[:-1]
 
 
-def test_a_lost_last_segment_is_reported():
+@pytest.mark.parametrize("which", [0, 1, -1, slice(None)])
+def test_a_missing_segment_is_refused_and_named_by_its_neighbour(which):
     disk = filled(segment_bytes=600)
-    last = [name for name in disk.list(FOLDER) if name.endswith(".log")][-1]
-    disk.remove(f"{FOLDER}/{last}")
-    log = reopened(disk, segment_bytes=600)
-    assert log.recovery.synced_offsets_lost == 20 - int(last[:20]) > 0
+    names = [name for name in disk.list(FOLDER) if name.endswith(".log")]
+    assert len(names) > 2
+    for name in names if isinstance(which, slice) else [names[which]]:
+        disk.remove(f"{FOLDER}/{name}")
+    error = refused(disk, segment_bytes=600)
+    neighbour = {0: names[1], 1: names[2], -1: names[-2]}
+    assert error.file == (FOLDER if isinstance(which, slice) else f"{FOLDER}/{neighbour[which]}")
+
+
+def test_segments_that_deletion_has_not_reached_yet_are_not_missed():
+    disk = filled(segment_bytes=600)
+    log = open_log(disk, segment_bytes=600)
+    log.truncate_before(log.segments[2].base_offset + 1)
+    kept = content(log)
+    log.close()
+    assert content(reopened(disk, segment_bytes=600)) == kept
+
+
+def test_a_log_that_is_opened_as_well_as_possible_reports_its_lost_end():
+    disk = filled()
+    overwrite(disk, FIRST, disk.read(FIRST)[: LAST_BATCH.start])
+    disk.kill()
+    log = Log.open(disk, FOLDER, settings(), is_best_effort=True)
+    assert (log.end_offset, log.recovery.synced_offsets_lost) == (19, 1)
 
 
 def prefix_of(found, written):

@@ -223,6 +223,21 @@ def test_a_topic_is_described_as_led_by_the_one_node(server):
     ] == [(0, 1, 0, [1], [1], []), (1, 1, 0, [1], [1], [])]
 
 
+def test_a_partition_whose_log_is_damaged_has_no_leader_as_in_kafka(server):
+    """Seen with 4.4.0: two log directories, one of them gone."""
+    server.topics.offline[TOPIC] = frozenset({1})
+    (topic,) = answer(server, "Metadata", 13, topics=names(TOPIC)).topics
+    assert [
+        (p.error_code, p.leader_id, p.replica_nodes, p.isr_nodes, p.offline_replicas) for p in topic.partitions
+    ] == [(ErrorCode.NONE, 1, [1], [1], []), (ErrorCode.LEADER_NOT_AVAILABLE, -1, [1], [], [1])]
+    asked = [DescribeTopicPartitionsRequest.TopicRequest(name=TOPIC)]
+    (described,) = answer(server, "DescribeTopicPartitions", 0, topics=asked).topics
+    assert [
+        (p.error_code, p.leader_id, p.isr_nodes, p.eligible_leader_replicas, p.offline_replicas)
+        for p in described.partitions
+    ] == [(ErrorCode.NONE, 1, [1], [], []), (ErrorCode.NONE, -1, [], [1], [1])]
+
+
 @pytest.mark.parametrize(
     ("version", "topics", "count"), [(0, [], 1), (1, None, 1), (1, [], 0), (13, None, 1), (13, [], 0)]
 )

@@ -16,7 +16,7 @@ from coordinator.cli import main
 from coordinator.faults import simulator
 from coordinator.faults.plan import Plan, draw
 from coordinator.groups import fencing
-from coordinator.groups.classic import sync
+from coordinator.groups.classic import rebalance, sync
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.committer import NO_GROUP
 from coordinator.groups.machine import GroupMachine
@@ -167,6 +167,11 @@ def assignment_is_not_written(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sync, "GroupUpdate", Unwritten)
 
 
+def generations_are_not_written_before_they_are_known(patch: pytest.MonkeyPatch) -> None:
+    """JoinGroup responses name a generation that only the leader's SyncGroup writes, as in Kafka."""
+    patch.setattr(rebalance, "forming_generation", lambda group, now_ms: [])
+
+
 def tombstones_are_not_replayed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Offsets, "remove", lambda self, group_id, topic, partition: None)
 
@@ -291,6 +296,7 @@ MUTANTS: list[tuple[Patch, dict[str, Any]]] = [
     (commits_are_not_fenced, {}),
     (any_generation_passes, {"statics": 1.0, "rebalance_ms": 2_000, "session_ms": 12_000, "groups": 3, "stall_s": 3.0}),
     (assignment_is_not_written, {"kill_s": 10.0}),
+    (generations_are_not_written_before_they_are_known, {"kill_s": 3.0, "power_s": 0.0, "downtime_s": 0.2}),
     (tombstones_are_not_replayed, {}),
     (responses_leave_out_of_order, {"fsync_s": 0.05}),
     (parked_joins_are_forgotten, {}),

@@ -209,6 +209,36 @@ def test_a_damaged_log_fails_its_partition_alone(plane):
     assert [fact.name for fact in plane.facts] == ["partition_failed"]
     assert plane.produce(batch()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert plane.fetch("u").high_watermark == 1
+    assert plane.topics.offline == {"t": frozenset({0})}
+
+
+@pytest.mark.parametrize("offset", [0, 1, 50])
+def test_a_partition_with_a_damaged_log_is_never_answered_as_an_empty_one(plane, offset):
+    """With OFFSET_OUT_OF_RANGE, or an end offset of 0, consumers would reset their positions."""
+    plane.topics.close()
+    plane.disk.flip(f"{FOLDER}/t-0/00000000000000000000.log", 0)
+    plane.killed()
+    answer = plane.fetch(offset=offset)
+    assert (answer.error_code, answer.high_watermark) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert plane.fetch(offset=offset, version=5).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for timestamp in (-1, -2, -3, 0):
+        answer = plane.offset_at(timestamp)
+        assert (answer.error_code, answer.offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert plane.end() == "KAFKA_STORAGE_ERROR"
+    assert ("t", 0) not in [(name, index) for name, index, _ in plane.topics.sizes_bytes()]
+
+
+def test_a_read_that_meets_damage_in_an_old_segment_is_a_storage_error():
+    plane = DataPlane(log_segment_bytes=2 * ONE)
+    plane.create("t")
+    for _ in range(3):
+        plane.produce(batch())
+    plane.topics.close()
+    plane.disk.flip(f"{FOLDER}/t-0/00000000000000000000.log", ONE + 16)
+    plane.killed()
+    assert plane.fetch(offset=0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert plane.offset_at(0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(plane.fetch(offset=2).records) == ONE
 
 
 def test_retention_deletes_old_segments():

@@ -10,7 +10,8 @@ own that Kafka skips. So a group has two halves, which must not be mixed up:
 
     stored      what the log says. It survives a crash, and only replay.py sets it, live and at a load by the same lines:
                 `stored`, the last generation that was assigned or that became empty, and `forming`, the later one whose
-                assignment its leader has yet to send. Each is the record itself.
+                assignment its leader has yet to send. `forced` is the demand for another generation that came from outside.
+                Each is the record itself.
     the round   everything else (round.py): soft state, which operations change in place and a crash loses.
 """
 
@@ -21,7 +22,12 @@ from coordinator.groups.classic.round import Round
 from coordinator.groups.classic.states import State
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
-from coordinator.protocol.messages import ClassicGroupGenerationValue, GroupMetadataValue
+from coordinator.protocol.messages import (
+    ClassicGroupForcedRebalanceValue,
+    ClassicGroupGenerationValue,
+    ClassicGroupResyncValue,
+    GroupMetadataValue,
+)
 
 _NO_TIME = -1
 _KIND = Kind.CLASSIC
@@ -30,7 +36,7 @@ _KIND = Kind.CLASSIC
 class ClassicGroup(Round):
     """One classic group, or a simple one: the offsets of consumers that use no groups."""
 
-    __slots__ = ("forming", "stored")
+    __slots__ = ("forced", "forming", "resynced", "stored")
 
     def __init__(self, group_id: str, now_ms: int | None) -> None:
         super().__init__(group_id, now_ms)
@@ -38,10 +44,14 @@ class ClassicGroup(Round):
         """The group's record in the log; None if there is none."""
         self.forming: ClassicGroupGenerationValue | None = None
         """The record of a later generation, which members know and which is not assigned; None if there is none."""
+        self.forced: ClassicGroupForcedRebalanceValue | None = None
+        """The record of a rebalance that was started from outside (force.py) and has not ended yet; None if there is none."""
+        self.resynced: ClassicGroupResyncValue | None = None
+        """The record that says that the leader resynced the stored generation; None if there is none."""
 
     @property
     def durable(self) -> Any:
-        return None if self.stored is None else (self.stored, self.forming)
+        return None if self.stored is None else (self.stored, self.forming, self.forced, self.resynced)
 
     @property
     def assigned_generation(self) -> int:
@@ -55,6 +65,13 @@ class ClassicGroup(Round):
     @property
     def is_forgettable(self) -> bool:
         return self.is_simple and not self.pending_joins
+
+    def without_round(self) -> "ClassicGroup":
+        """A group with the same stored half, whose round has not started."""
+        group = ClassicGroup(self.group_id, None)
+        group.stored, group.forming = self.stored, self.forming
+        group.forced, group.resynced = self.forced, self.resynced
+        return group
 
     def resume(self) -> None:
         """Starts the round from the stored half, when a shard has been loaded: where there is a forming generation, from it."""

@@ -3,21 +3,27 @@
     GroupMetadata (key type 2)             a generation with its assignments, or an Empty group: Kafka's record (mirrors
                                            `GroupCoordinatorRecordHelpers`), in version 3, as Kafka writes it
     ClassicGroupGeneration (key type 2000) the forming generation, which JoinGroup responses are about to name: ours
+    ClassicGroupForcedRebalance (2001)     a rebalance from outside that has not ended yet: ours
+    ClassicGroupResync (2002)              the leader resynced the generation of the GroupMetadata before it: ours
 
 Version 3 of GroupMetadata is not flexible, so it takes no tagged fields of ours, and Kafka would regard a generation in it as
-assigned. Kafka skips record types that it does not know. In the order of the log, any later GroupMetadata of the group makes a
-ClassicGroupGeneration obsolete, so records that a Kafka has written in between are never overruled by ours. This server also
-deletes it then, to save the space.
+assigned. Kafka skips record types that it does not know. In the order of the log, any later GroupMetadata of the group makes
+our records obsolete, so records that a Kafka has written in between are never overruled by ours. This server also deletes them
+then, to save the space.
 
-Both records hold only the chosen one of each member's protocols.
+The first two records hold only the chosen one of each member's protocols.
 """
 
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Round
 from coordinator.protocol.messages import (
+    ClassicGroupForcedRebalanceKey,
+    ClassicGroupForcedRebalanceValue,
     ClassicGroupGenerationKey,
     ClassicGroupGenerationValue,
+    ClassicGroupResyncKey,
+    ClassicGroupResyncValue,
     GroupMetadataKey,
     GroupMetadataValue,
 )
@@ -54,17 +60,26 @@ def forming_generation(group: ClassicGroup, now_ms: int) -> list[Record]:
 
 
 def completed_generation(group: ClassicGroup) -> list[Record]:
-    """The group's current generation, Stable or Empty, in the place of the forming one."""
-    return [group_metadata(group), *_forming_tombstone(group)]
+    """The group's current generation, Stable or Empty, in the place of the forming one, and whether it was resynced."""
+    records = [group_metadata(group), *_own_tombstones(group)]
+    if group.is_resynced:
+        resynced = ClassicGroupResyncValue(group.generation)
+        records.append(Record(ClassicGroupResyncKey(group.group_id), resynced))
+    return records
 
 
 def group_tombstones(group: ClassicGroup) -> list[Record]:
     """Deletes the group; its offsets have records of their own."""
-    return [*_forming_tombstone(group), group_metadata_tombstone(group.group_id)]
+    return [*_own_tombstones(group), group_metadata_tombstone(group.group_id)]
 
 
-def _forming_tombstone(group: ClassicGroup) -> list[Record]:
-    return [] if group.forming is None else [Record(ClassicGroupGenerationKey(group.group_id), None)]
+def _own_tombstones(group: ClassicGroup) -> list[Record]:
+    own = (
+        (group.forming, ClassicGroupGenerationKey),
+        (group.forced, ClassicGroupForcedRebalanceKey),
+        (group.resynced, ClassicGroupResyncKey),
+    )
+    return [Record(key(group.group_id), None) for value, key in own if value is not None]
 
 
 def group_metadata(group: Round) -> Record:
@@ -92,6 +107,14 @@ def group_metadata(group: Round) -> Record:
 def new_group_metadata(group_id: str, now_ms: int) -> Record:
     """A group that has had no generation yet: generation 0, no members."""
     return Record(GroupMetadataKey(group_id), GroupMetadataValue("", 0, None, None, now_ms, []), VERSION)
+
+
+def forced_rebalance(group: Round, cause: str, reason: str | None) -> Record:
+    """A rebalance that was started from outside in the current generation."""
+    return Record(
+        ClassicGroupForcedRebalanceKey(group.group_id),
+        ClassicGroupForcedRebalanceValue(group.generation, cause, reason),
+    )
 
 
 def group_metadata_tombstone(group_id: str) -> Record:

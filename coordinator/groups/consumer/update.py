@@ -95,6 +95,8 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
             cause = "a member's pattern changed"
         elif new.classic is None and changes_assignor(self.groups, group, old, new):
             cause = "the preferred assignor changed"
+        elif self.needs_another_epoch(new):
+            cause = "a member came back that had lost partitions in this epoch"
         has_changed = follow(group, catalog)
         if cause or has_changed:
             self._raise_epoch_if_due(old, new, cause, is_known=not has_changed, regex_dropped=regex_dropped)
@@ -119,17 +121,17 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
         if group.has_partition_metadata:
             self.records.append(records.partition_metadata_tombstone(self.group_id))
 
-    def raise_epoch(self, new_hash: int, cause: str, member_id: str) -> None:
+    def raise_epoch(self, new_hash: int, cause: str, member_id: str, reason: str | None = None) -> None:
         """Writes the next group epoch, and begins a rebalance."""
         self.group_epoch += 1
         self.records.append(records.group_epoch(self.group_id, self.group_epoch, new_hash))
-        self.begin_rebalance(cause, member_id)
+        self.begin_rebalance(cause, member_id, reason)
 
     def _convert_without(self, members: Sequence[ConsumerMember]) -> bool:
         """The group becomes a classic one if all remaining members speak the classic protocol (migration/downgrade.py)."""
         return self.groups.migration.downgrades_without(self, members)
 
-    def _raise_epoch_without(self, members: Sequence[ConsumerMember], cause: str) -> None:
+    def _raise_epoch_without(self, members: Sequence[ConsumerMember], cause: str, reason: str | None = None) -> None:
         group, catalog = self.group, self.groups.catalog
         fewer: Counter[str] = Counter()
         users = Counter(member.regex for member in members if member.regex)
@@ -144,7 +146,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
         is_known = not follow(group, catalog)
         new_hash = metadata_hash(group, removed, set(), catalog, is_known=is_known)
         group.soft.catalog_version = catalog.version
-        self.raise_epoch(new_hash, cause, members[0].member_id)
+        self.raise_epoch(new_hash, cause, members[0].member_id if members else "", reason)
 
     def _topics_changed(
         self, old: ConsumerMember, new: ConsumerMember, *, regex_dropped: bool

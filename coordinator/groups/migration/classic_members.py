@@ -33,7 +33,7 @@ from coordinator.groups.consumer.group import (
     session_key,
     sync_key,
 )
-from coordinator.groups.consumer.member import ClassicPart, ConsumerMember, MemberState, owned_from_the_start
+from coordinator.groups.consumer.member import ClassicPart, ConsumerMember, MemberState
 from coordinator.groups.consumer.reconcile import holds_on
 from coordinator.groups.consumer.static_members import join as join_static
 from coordinator.groups.consumer.update import ConsumerUpdate
@@ -168,8 +168,6 @@ def _turn_classic(
         holder,
         member_id=member_id,
         member_epoch=group.group_epoch,
-        assigned=owned_from_the_start(holder.assigned),
-        pending_revocation=owned_from_the_start(holder.pending_revocation),
     )
     successor = _with_request(heir, attempt, subscription)
     is_settled = group.group_epoch == group.target_epoch and all(

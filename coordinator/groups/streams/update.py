@@ -121,7 +121,7 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
         return configured, new_hash
 
     def raise_epoch_if_due(
-        self, topology: Topology, configured: Configured, metadata_hash: int, member_id: str
+        self, topology: Topology, configured: Configured, metadata_hash: int, member: StreamsMember
     ) -> None:
         """Writes the next group epoch if there is a cause."""
         group = self.group
@@ -131,11 +131,19 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
             self.cause = "the topics became what the topology needs" if configured.is_ready else "topics are missing"
         if not self.cause and configs != group.assignment_configs:
             self.cause = "settings of the assignment changed"
+        if not self.cause and self.needs_another_epoch(member):
+            self.cause = "a member came back that had lost tasks in this epoch"
         if self.cause:
-            self._raise_epoch(metadata_hash, validated, configs, self.cause, member_id)
+            self._raise_epoch(metadata_hash, validated, configs, self.cause, member.member_id)
 
     def _raise_epoch(
-        self, metadata_hash: int, validated: int, configs: Mapping[str, str], cause: str, member_id: str
+        self,
+        metadata_hash: int,
+        validated: int,
+        configs: Mapping[str, str],
+        cause: str,
+        member_id: str,
+        reason: str | None = None,
     ) -> None:
         self.group_epoch += 1
         record = records.group_epoch(
@@ -146,16 +154,17 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
             assignment_configs=configs,
         )
         self.records.append(record)
-        self.begin_rebalance(cause, member_id)
+        self.begin_rebalance(cause, member_id, reason)
 
-    def _raise_epoch_without(self, members: Sequence[StreamsMember], cause: str) -> None:
+    def _raise_epoch_without(self, members: Sequence[StreamsMember], cause: str, reason: str | None = None) -> None:
         group = self.group
         self._raise_epoch(
             group.metadata_hash,
             group.validated_topology_epoch,
             group.assignment_configs,
             cause,
-            members[0].member_id,
+            members[0].member_id if members else "",
+            reason,
         )
 
     def assignment_configs(self) -> dict[str, str]:

@@ -50,7 +50,7 @@ def test_join_with_the_current_generation_always_starts_a_rebalance(static):
         assert h.join(member_id=leader, instance=instances[0], generation=generation).ok
         assert request.reply.generation_id == generation + 1
         assert h.facts_named("rebalance_started")[-1]["cause"] == "a member enforces a rebalance"
-        assert h.facts_named("rebalance_started")[-1]["client_reason"] == "probing"
+        assert h.facts_named("rebalance_started")[-1]["reason"] == "probing"
         h.settle()
 
 

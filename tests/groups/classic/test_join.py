@@ -216,9 +216,9 @@ def test_the_join_reason_is_truncated_stored_and_emitted():
     h.join(member_id=leader, reason="because" * 100)
     started = h.facts_named("rebalance_started")[-1]
     assert (started["cause"], started["member_id"]) == ("the leader joins again", leader)
-    assert started["client_reason"] == ("because" * 100)[:255]
-    assert h.group().members[leader].client_reason == started["client_reason"]
-    assert h.group().rebalances[-1].cause.client_reason == started["client_reason"]
+    assert started["reason"] == ("because" * 100)[:255]
+    assert h.group().members[leader].client_reason == started["reason"]
+    assert h.group().rebalances[-1].cause.reason == started["reason"]
 
 
 def test_emptying_a_group_increments_the_generation():

@@ -120,4 +120,4 @@ def test_the_leave_reason_is_emitted():
     h.leave("g", follower, reason="bye")
     assert h.facts_named("members_left")[-1]["client_reason"] == "bye"
     started = h.facts_named("rebalance_started")[-1]
-    assert (started["cause"], started["member_id"], started["client_reason"]) == ("a member left", follower, "bye")
+    assert (started["cause"], started["member_id"], started["reason"]) == ("a member left", follower, "bye")

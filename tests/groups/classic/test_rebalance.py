@@ -139,7 +139,7 @@ def test_a_rebalance_emits_its_cause_last_member_and_duration():
         h.facts_named("group_stable")[-1],
     )
     assert (started["cause"], started["member_id"]) == ("a member's metadata changed", follower)
-    assert started["client_reason"] == "cooperative follow-up"
+    assert started["reason"] == "cooperative follow-up"
     assert (formed["waited_ms"], formed["last_joined"]) == (1_500, leader)
     assert (stable["took_ms"], stable["left_out"]) == (2_000, 2)
     rebalance = h.group().rebalances[-1]

@@ -1,0 +1,153 @@
+"""Forcing a rebalance by admin HTTP and by the command line, on a running server."""
+
+import http.client
+import json
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from coordinator import cli
+from coordinator.groups.force_rebalance import CAUSE
+from tests.support.admin_client import scrape, view
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection
+
+GROUP = "orders/eu"
+PATH = "/v1/groups/orders%2Feu/rebalance"
+JSON = {"Content-Type": "application/json"}
+REASON = 'racks "moved"'
+
+
+@pytest.fixture
+def closing():
+    """A function that registers a context manager, which ends with the test."""
+    with ExitStack() as stack:
+        yield stack.enter_context
+
+
+def post(server: ServerProcess, body: Any, path: str = PATH, headers: dict[str, str] = JSON) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection(server.admin.removeprefix("http://"), timeout=60)
+    connection.request("POST", path, body if isinstance(body, bytes) else json.dumps(body), headers)
+    response = connection.getresponse()
+    answer = json.loads(response.read())
+    connection.close()
+    return response.status, answer
+
+
+def stable_member(connection: Connection) -> str:
+    """The member of a Stable classic group, in generation 1."""
+    joining = {
+        "group_id": GROUP,
+        "session_timeout_ms": 30_000,
+        "rebalance_timeout_ms": 30_000,
+        "protocol_type": "x",
+        "protocols": [{"name": "p", "metadata": b""}],
+    }
+    member_id = connection.call("JoinGroup", 9, **joining)["member_id"]
+    assert connection.call("JoinGroup", 9, **joining, member_id=member_id)["generation_id"] == 1
+    synced = connection.call(
+        "SyncGroup", 5, group_id=GROUP, generation_id=1, member_id=member_id, protocol_type="x", protocol_name="p",
+        assignments=[],
+    )  # fmt: skip
+    assert synced["error_code"] == 0
+    return member_id
+
+
+def heartbeat(connection: Connection, member_id: str) -> int:
+    error: int = connection.call("Heartbeat", 4, group_id=GROUP, generation_id=1, member_id=member_id)["error_code"]
+    return error
+
+
+REBALANCE_IN_PROGRESS = 27
+
+
+def test_a_post_starts_a_rebalance_whose_reason_is_in_view_log_and_metrics(coordinator_process, closing):
+    server = coordinator_process()
+    connection = closing(Connection(server.bootstrap))
+    member_id = stable_member(connection)
+    started = {"group_id": GROUP, "kind": "classic", "started": True, "state": "Stable", "epoch": 2}
+    assert post(server, {"reason": REASON}) == (200, started)
+    assert heartbeat(connection, member_id) == REBALANCE_IN_PROGRESS
+    again = started | {"started": False, "state": "PreparingRebalance", "epoch": None}
+    assert post(server, {"reason": "again"}) == (200, again)
+    (_, rebalance) = view(server, "/v1/groups/orders%2Feu")["rebalances"]
+    assert (rebalance["cause"], rebalance["reason"], rebalance["member_id"]) == (CAUSE, REASON, "")
+    assert f'cause="{CAUSE}" member_id="" reason="racks \\"moved\\""' in server.log
+    assert scrape(server)["coordinator_rebalances_total"][CAUSE, "classic"] == 1
+
+
+def test_the_rebalance_that_was_acknowledged_survives_kill_9(coordinator_process, closing):
+    server = coordinator_process()
+    member_id = stable_member(closing(Connection(server.bootstrap)))
+    assert post(server, {"reason": REASON})[0] == 200
+    server.kill()
+    server.start()
+    connection = closing(Connection(server.bootstrap))
+    assert heartbeat(connection, member_id) == REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "words"),
+    [
+        ({"reason": ""}, JSON, 400, "the body must be"),
+        ({"reason": 7}, JSON, 400, "the body must be"),
+        ({}, JSON, 400, "the body must be"),
+        ({"reason": "x", "force": True}, JSON, 400, "the body must be"),
+        ({"reason": "x" * 256}, JSON, 400, "at most 255 printable"),
+        ({"reason": "a\nevent=forged"}, JSON, 400, "at most 255 printable"),
+        ({"reason": "\ud800"}, JSON, 400, "at most 255 printable"),
+        (b"[" * 10_000, JSON, 400, "a JSON object"),
+        (b"[]", JSON, 400, "a JSON object"),
+        ({"reason": "x"}, {"Content-Type": "text/plain"}, 415, "application/json"),
+        ({"reason": "x"}, {}, 415, "application/json"),
+        ({"reason": "x" * 255}, {"Content-Type": "Application/JSON; charset=utf-8"}, 404, "no such group"),
+    ],
+)
+def test_a_request_that_is_not_as_it_must_be_is_refused(shared_server, body, headers, status, words):
+    got, answer = post(shared_server, body, headers=headers)
+    assert got == status
+    assert words in answer["error"]
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory):
+    with ServerProcess(tmp_path_factory.mktemp("force")) as server:
+        yield server
+
+
+def test_a_group_without_members_is_refused(shared_server, closing):
+    connection = closing(Connection(shared_server.bootstrap))
+    partitions = [{"partition_index": 0, "committed_offset": 1}]
+    connection.call("OffsetCommit", 8, group_id="simple", topics=[{"name": "events", "partitions": partitions}])
+    status, answer = post(shared_server, {"reason": "x"}, "/v1/groups/simple/rebalance")
+    assert (status, answer) == (409, {"error": "the group has no members to rebalance; it is Empty"})
+
+
+def run(server: ServerProcess, capsys: Any, *arguments: str) -> tuple[int, str, str]:
+    code = cli.main(
+        ["groups", "rebalance", "--timeout", "5", "--admin", server.admin.removeprefix("http://"), *arguments]
+    )
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_the_command_prints_what_was_done(coordinator_process, closing, capsys):
+    server = coordinator_process()
+    stable_member(closing(Connection(server.bootstrap)))
+    code, out, _ = run(server, capsys, GROUP, "--reason", REASON)
+    assert code == 0
+    assert out.splitlines()[1].split() == [GROUP, "classic", "Stable", "started", "2"]
+    code, out, _ = run(server, capsys, GROUP, "--reason", REASON, "--json")
+    assert (code, json.loads(out)["started"]) == (0, False)
+
+
+def test_the_error_of_the_command_is_one_line(shared_server, capsys):
+    assert run(shared_server, capsys, "none", "--reason", "x") == (
+        1,
+        "",
+        "coordinator: cannot rebalance group none: no such group\n",
+    )
+    code, _, error = run(shared_server, capsys, "none", "--reason", "x", "--admin", "nowhere")
+    assert (code, error) == (1, "coordinator: 'nowhere': an admin address must be HOST:PORT\n")
+    assert run(shared_server, capsys, "none", "--reason", "x", "--admin", "127.0.0.1:1")[0] == 1
