@@ -79,12 +79,12 @@ class Expiry:
                 continue
             if isinstance(record.key, OffsetCommitKey):
                 partition = record.key.group, record.key.topic, record.key.partition
-                if self._history.may_be_deleted(partition):
-                    continue
-                groups = self._groups(before + batch[:place])
-                self._check_expiry(
-                    partition, groups.reason_to_keep_offset(*partition, self.latest_ms - self._retention_ms)
-                )
+                if not self._history.may_be_deleted(partition):
+                    groups = self._groups(before + batch[:place])
+                    self._check_expiry(
+                        partition, groups.reason_to_keep_offset(*partition, self.latest_ms - self._retention_ms)
+                    )
+                # A deletion that is on its way may find that the offset has expired, and be refused.
                 self._history.expired(partition)
             else:
                 group_id = _removed_group(record.key)
