@@ -112,7 +112,9 @@ class Derived:
 
     @cached_property
     def invariants_broken(self) -> DataFrame:
-        broken = invariants.check_invariants(self.state, self.ownership_intervals, self.findings)
+        broken = invariants.check_invariants(
+            self.state, self.ownership_intervals, self.findings, self.source.complete_from
+        )
         return self.keep("invariants_broken", broken)
 
     @cached_property

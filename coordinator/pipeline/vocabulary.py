@@ -24,4 +24,5 @@ FENCING_ERRORS = (
 """Errors that refuse the sender. Any other error concerns the content of the commit."""
 
 EPOCH_ORDER, TWO_OWNERS, ZOMBIE_ACCEPTED = "epoch order", "two owners", "zombie accepted"
+GENERATION_TWICE = "generation twice"
 SINCE_TOO_EARLY, EVENT_DISAGREES, VERDICT = "since too early", "told otherwise", "verdict"
