@@ -27,4 +27,5 @@ EPOCH_ORDER, TWO_OWNERS, ZOMBIE_ACCEPTED = "epoch order", "two owners", "zombie 
 INVALID_ASSIGNMENT = "invalid assignment"
 REPORTED, DISCARDED = "report", "refuse"
 """What a group did with an invalid assignment of its leader."""
+GENERATION_TWICE = "generation twice"
 SINCE_TOO_EARLY, EVENT_DISAGREES, VERDICT = "since too early", "told otherwise", "verdict"
