@@ -20,6 +20,7 @@ class ReplyTarget:
     api_version = 8
     client_id = "test"
     client_host = "/127.0.0.1"
+    dialect = None
     fresh_id = "00000000-0000-4000-8000-000000000000"
     writes = True
 
