@@ -21,7 +21,6 @@ from coordinator.groups.settings import (
     MIGRATION_POLICIES,
     OFF,
     STICKY,
-    STREAMS_FENCING_POLICIES,
     VALIDATION_POLICIES,
     GroupsConfig,
 )
@@ -426,10 +425,10 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("group.streams.acceptable.recovery.lag", GroupsConfig, LONG, "records",
          "A replica of a task's state counts as caught up if it lacks at most this many records. The server passes it on"
          " to members. A single group can override it with streams.acceptable.recovery.lag."),
-        ("group.streams.fencing.policy", GroupsConfig, choice(*STREAMS_FENCING_POLICIES), "",
-         "Which epochs, other than its current one, a member can commit with. strict: none. assignment-epoch: those since"
-         " it was assigned the task, as in Kafka. A single group can override it with streams.fencing.policy."
-         " Not a Kafka setting."),
+        ("group.streams.fencing.policy", GroupsConfig, choice(*FENCING_POLICIES), "",
+         "Which epochs, other than its current one, a member can commit with. strict: none. revocation-epoch: those since"
+         " it last lost an active task. assignment-epoch: those since it was assigned the task, as in Kafka. A single group"
+         " can override it with streams.fencing.policy. Not a Kafka setting."),
     ),
     "Transactions": (
         ("transaction.version", TransactionsConfig, integer(0, 2), "",
