@@ -49,10 +49,13 @@ def supported_apis(package: ModuleType) -> dict[int, Api[Any]]:
 
 
 def _in_dialect(api: Api[Any], codec: Codec) -> Api[Any]:
-    """The API with the versions for which the dialect defines a request."""
-    request = codec.versions(f"{api.name}Request")
-    first, last = api.versions
-    return replace(api, versions=(max(first, request.lowest), min(last, request.highest)))
+    """The API with the versions for which the dialect defines a request; a version that only it defines is supported, too."""
+    name = f"{api.name}Request"
+    request, first, last = codec.versions(name), *api.versions
+    is_extended = request.highest > Codec.of().versions(name).highest
+    return replace(
+        api, versions=(max(first, request.lowest), request.highest if is_extended else min(last, request.highest))
+    )
 
 
 class Dispatcher:
@@ -132,6 +135,7 @@ class Dispatcher:
             codec.parts_encoder(f"{api.name}Response", answered_in),
             supported=self._supported,
             flexible_response=api_key != API_VERSIONS and codec.is_flexible(f"{api.name}Response", answered_in),
+            dialect=codec.schemas.dialect,
             is_cacheable=api.is_cacheable,
             learn=self._learners.get(api_key),
             writes=api.writes,

@@ -5,6 +5,7 @@ responses leave in the order of the requests, whenever they are given. An API fi
 that answer it; a shard sees a `ShardRequest`; the core sees an opaque `RequestContext`.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from struct import Struct
 from time import perf_counter_ns
@@ -12,9 +13,12 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from coordinator.api.server import Server
 from coordinator.protocol import messages
+from coordinator.protocol.codec import EncodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.memory import COUNTED_BYTES
+
+_log = logging.getLogger(__name__)
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -41,8 +45,9 @@ class Route:
     """
 
     __slots__ = (
-        "answered", "decode", "duration_ns", "durations", "encode", "encode_parts", "errors", "handle", "has_error_code",
-        "head", "head_bytes", "is_cacheable", "learn", "name", "refuse", "skipped", "supported", "version", "writes",
+        "answered", "decode", "dialect", "duration_ns", "durations", "encode", "encode_parts", "errors", "handle",
+        "has_error_code", "head", "head_bytes", "is_cacheable", "learn", "name", "refuse", "skipped", "supported", "version",
+        "writes",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +62,7 @@ class Route:
         *,
         supported: Mapping[int, tuple[int, int]],
         flexible_response: bool,
+        dialect: str | None = None,
         is_cacheable: bool = False,
         learn: "LearnTemplate | None" = None,
         writes: bool = True,
@@ -73,6 +79,8 @@ class Route:
         self.head = header.pack
         """The bytes before a response's body, from its size field and the correlation id."""
         self.head_bytes = header.size - _SIZE_BYTES
+        self.dialect = dialect
+        """That of the listener; None: Kafka's own protocol."""
         self.is_cacheable = is_cacheable
         self.learn = learn
         """What may make a template of such a request; None if there are no templates of this API."""
@@ -215,6 +223,10 @@ class Exchange(Generic[R]):
         return self._queue.client_host
 
     @property
+    def dialect(self) -> str | None:
+        return self.route.dialect
+
+    @property
     def advertised(self) -> tuple[str, int]:
         """Host and port by which this client reaches the server."""
         return self._queue.advertised
@@ -226,17 +238,39 @@ class Exchange(Generic[R]):
         return exchange
 
     def encode(self, message: Any) -> bytes:
-        """Encodes the whole response frame, and counts it. `message` may be an encoded body (runtime/result.py)."""
+        """Encodes the whole response frame, and counts it. `message` may be an encoded body (runtime/result.py).
+
+        Always returns: a response that cannot be encoded (a string that the server composed is too long) becomes
+        UNKNOWN_SERVER_ERROR, and if that cannot be encoded either, the connection closes.
+        """
         route = self.route
         if type(message) is bytes:
             route.answered += 1
             return route.head(len(message) + route.head_bytes, self.correlation_id) + message
-        body = route.encode(message)
+        try:
+            body = route.encode(message)
+        except EncodeError as error:
+            return self._encode_refusal(error)
         size = len(body)
         route.answered += 1
         if size > COUNTED_BYTES or (route.has_error_code and message.error_code):
             self._count(message, size)
         return route.head(size + route.head_bytes, self.correlation_id) + body
+
+    def _encode_refusal(self, error: EncodeError) -> bytes:
+        """The frame that takes the place of a response that cannot be encoded; none if the connection must close."""
+        route = self.route
+        reason = f"the response cannot be encoded: {error}"
+        _log.error('event=response_not_encoded api=%s version=%d reason="%s"', route.name, route.version, error)
+        message = self.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        try:
+            body = route.encode(message)
+        except EncodeError:
+            self.close(reason)
+            return b""
+        route.answered += 1
+        self._count(message, len(body))
+        return route.head(len(body) + route.head_bytes, self.correlation_id) + body
 
     def _count(self, message: Any, size: int) -> None:
         """Counts a response that carries an error or is large."""
@@ -272,7 +306,11 @@ class Exchange(Generic[R]):
     def reply_in_parts(self, message: Message) -> None:
         """Answers with a message that may hold large blobs; a large response is written without copying them."""
         route = self.route
-        parts = route.encode_parts(message)
+        try:
+            parts = route.encode_parts(message)
+        except EncodeError as error:
+            self.send(self._encode_refusal(error))
+            return
         size = sum(map(len, parts))
         route.answered += 1
         self._count(message, size)

@@ -16,8 +16,10 @@ from coordinator.groups.classic import heartbeat as classic_heartbeat
 from coordinator.groups.classic import join as classic_join
 from coordinator.groups.classic import leave as classic_leave
 from coordinator.groups.classic import sync as classic_sync
+from coordinator.groups.classic.leader_extensions import uses_extension
 from coordinator.groups.classic.responses import join_error
 from coordinator.groups.events import fenced_classic
+from coordinator.groups.kinds import Kind
 from coordinator.groups.migration import classic_members
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -54,7 +56,8 @@ def join_group(groups: Groups, request: JoinGroupRequest, context: RequestContex
 def sync_group(groups: Groups, request: SyncGroupRequest, context: RequestContext, now_ms: int) -> Result:
     """Answers with the member's assignment; the reply is None while the request is parked.
 
-    Raises: INCONSISTENT_GROUP_PROTOCOL (v5+: no protocol named), INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, and what the kind's
+    Raises: INCONSISTENT_GROUP_PROTOCOL (v5+: no protocol named), INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, INVALID_REQUEST (a
+    leader's extension, in a group without a leader), and what the kind's
     operation raises.
     """
     try:
@@ -74,6 +77,8 @@ def _sync(groups: Groups, request: SyncGroupRequest, context: RequestContext, no
     group = groups.by_id.get(request.group_id)
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if group.kind is not Kind.CLASSIC and uses_extension(request):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the group has no leader: the coordinator assigns")
     return _SYNC[group.kind](groups, group, request, context, now_ms)
 
 

@@ -352,5 +352,7 @@ EVENT_KEYS: tuple[str, ...] = (
     "AssignmentAcknowledgedKey",
     "GroupConvertedKey",
     "AssignmentInvalidKey",
+    "GroupResyncedKey",
+    "AssignmentFailedKey",
 )
 """The key messages that an event log may contain."""

@@ -18,8 +18,8 @@ change at any time:
                         has had since. A member whose record does not say, because a Kafka wrote it, is held to `strict`
     assignment-epoch    those since the member was given the partition (KIP-1251, Kafka 4.4)
 
-A member of a streams group is fenced by the partitions that its active tasks read, and by the epochs of these tasks (KIP-1071).
-`group.streams.fencing.policy` is `strict` or `assignment-epoch`, since its records do not say when it last lost a task.
+A member of a streams group is fenced by the partitions that its active tasks read, and by the epochs of these tasks (KIP-1071),
+under `group.streams.fencing.policy`. Losing a standby or warm-up task changes nothing.
 
 No policy accepts a commit that was made before the partition went to another member. One partition that fails, fails the
 request. The policies concern earlier epochs: at its current epoch a member may commit anything, as in Kafka, even what it has
@@ -58,9 +58,11 @@ AHEAD = "the epoch is ahead of the member's"
 BEHIND = "the epoch is behind the member's"
 LOST_SINCE = "the member lost a partition since that epoch"
 NOT_OWNED_THEN = "the member did not own the partition in that epoch"
+LOSS_UNKNOWN = "it is not known when the member last lost a partition"
 NAMES_NO_MEMBER = "the request names no member"
-STALE_REASONS = (NOT_OWNED, AHEAD, BEHIND, LOST_SINCE, NOT_OWNED_THEN, NAMES_NO_MEMBER)
-"""Why a member of a group with epochs may not commit; the last one only in transactions."""
+RESYNCED = "the leader gave the partition to another member in the same generation"
+STALE_REASONS = (NOT_OWNED, AHEAD, BEHIND, LOST_SINCE, NOT_OWNED_THEN, LOSS_UNKNOWN, NAMES_NO_MEMBER, RESYNCED)
+"""Why a member may not commit: in a group with epochs; in transactions; in a classic group that was resynced."""
 
 MEMBER, NO_MEMBER, OLD_VERSION = "member", "nobody: none named", "nobody: old version"
 TXN_CHECKS = (MEMBER, NO_MEMBER, OLD_VERSION)
@@ -118,6 +120,8 @@ def fence_commit(groups: Groups, request: OffsetCommitRequest, api_version: int)
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if epoch != committer.member_epoch or (policies is not None and policies.require_ownership):
         fence_epoch(groups, committer, policies, request, stale=ErrorCode.STALE_MEMBER_EPOCH)
+    if group.is_resynced:
+        _fence_resynced(groups, group, request)
     return (group.kind, committer, policies), group.commit_timers(request.member_id)
 
 
@@ -140,6 +144,8 @@ def fence_commit_in_transaction(groups: Groups, request: TxnOffsetCommitRequest,
         stale = ErrorCode.STALE_MEMBER_EPOCH if has_own_errors else ErrorCode.ILLEGAL_GENERATION
         committer, policies = _committer(groups, group, request), group.fencing_policies(groups.settings)
         fence_epoch(groups, committer, policies, request, stale=stale)
+        if group.is_resynced:
+            _fence_resynced(groups, group, request)
 
 
 def origin_of(groups: Groups, group_id: str, member_id: str) -> Origin:
@@ -190,6 +196,15 @@ def fence_epoch(
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION if committer.uses_classic_protocol else stale, reason)
 
 
+def _fence_resynced(groups: Groups, group: Group, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> None:
+    """Raises ILLEGAL_GENERATION for a partition that the generation, as it was resynced, gives to other members alone."""
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if group.is_lost(request.member_id, topic.name, partition.partition_index):
+                groups.counters.count_fenced(RESYNCED)
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, RESYNCED)
+
+
 def committed_partitions(
     request: OffsetCommitRequest | TxnOffsetCommitRequest, metadata_max: int
 ) -> list[tuple[bytes, int]]:
@@ -229,7 +244,7 @@ def _stale_under(
     if epoch > committer.member_epoch:
         return AHEAD
     if policy == REVOCATION_EPOCH:
-        if not 0 <= committer.revocation_epoch < epoch:
+        if committer.revocation_epoch >= epoch:
             return LOST_SINCE
     elif policy != ASSIGNMENT_EPOCH:
         return BEHIND
@@ -237,6 +252,8 @@ def _stale_under(
         since = committer.assignment_epoch(*each)
         if since is None or since > epoch:
             return NOT_OWNED_THEN
+    if policy == REVOCATION_EPOCH and committer.revocation_epoch < 0:
+        return LOSS_UNKNOWN
     return None
 
 

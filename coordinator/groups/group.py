@@ -104,6 +104,15 @@ class Group(ABC):
         """The timers that an accepted commit of this member re-arms. May raise REBALANCE_IN_PROGRESS (OffsetCommit only)."""
         return ()
 
+    @property
+    def is_resynced(self) -> bool:
+        """Whether partitions may have gone from member to member without a new epoch, so that `is_lost` must be asked."""
+        return False
+
+    def is_lost(self, member_id: str, topic: str, partition: int) -> bool:  # noqa: ARG002 - classic groups need them
+        """Whether the partition is assigned to other members alone."""
+        return False
+
     # --- for offsets --------------------------------------------------------------------------------------------------
 
     @abstractmethod

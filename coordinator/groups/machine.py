@@ -5,6 +5,7 @@
     groups.replay_marker(marker)
     groups.loaded(now_ms)                       every record was read: rebalances resume, timers start
     groups.fire(key, now_ms)                    a timer fired
+    groups.restore(group_id, now_ms)            an operation on this group failed half-way
     groups.start_rebalance(group, ...)          a rebalance that nothing in the group asks for
     groups.end(group)                           the records that delete an empty group
 
@@ -31,6 +32,8 @@ from coordinator.groups.classic.replay import (
     replay_forced_rebalance,
     replay_generation,
     replay_group_metadata,
+    replay_resync,
+    restart_round,
     resume_all,
 )
 from coordinator.groups.classic.round import pending_disarmed
@@ -41,6 +44,7 @@ from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.records import group_tombstones as consumer_tombstones
 from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.epochs.force import start_rebalance
+from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.group import Group
 from coordinator.groups.migration.conversions import Conversions
 from coordinator.groups.offsets import expire
@@ -61,7 +65,9 @@ from coordinator.groups.streams.update import StreamsUpdate
 from coordinator.protocol.messages import (
     ClassicGroupForcedRebalanceKey,
     ClassicGroupGenerationKey,
+    ClassicGroupResyncKey,
     ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupHeartbeatRequest,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
     ConsumerGroupPartitionMetadataKey,
@@ -69,16 +75,21 @@ from coordinator.protocol.messages import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
     GroupMetadataKey,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
     LegacyOffsetCommitKey,
     Message,
     OffsetCommitKey,
     OffsetCommitValue,
     StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupHeartbeatRequest,
     StreamsGroupMemberMetadataKey,
     StreamsGroupMetadataKey,
     StreamsGroupTargetAssignmentMemberKey,
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTopologyKey,
+    SyncGroupRequest,
 )
 from coordinator.runtime.result import Marker, Producer, Record, Result, Timer, TimerKey
 
@@ -140,6 +151,27 @@ class GroupMachine(Groups):
         """Runs what a timer was armed for; what it watched may be gone, and then nothing happens."""
         return FIRE[key[0]](self, key, now_ms)
 
+    # --- failed operations --------------------------------------------------------------------------------------------
+
+    def scope_of(self, request: Any) -> str | None:
+        """The group whose soft state the operation of this request may change; None: it changes state by records only."""
+        return request.group_id if type(request) in CHANGES_SOFT_STATE else None
+
+    def scope_of_timer(self, key: TimerKey) -> str | None:
+        """The group of a timer; None for the one that serves all groups."""
+        return str(key[1]) if len(key) > 1 else None
+
+    def restore(self, scope: str | None, now_ms: int) -> Result | None:
+        """Drops the soft state of a group, which a failed operation may have left half changed, as a restart would.
+
+        Returns what starts its round and its timers again; None if only a load of the shard can.
+        """
+        if scope is None:
+            return Result()
+        self.uncommitted_groups.pop(scope, None)
+        group = self.by_id.get(scope)
+        return Result() if group is None else RESTORE[group.kind](self, group, now_ms)
+
     # --- the kinds ----------------------------------------------------------------------------------------------------
 
     def simple_group(self, group_id: str) -> Group:
@@ -157,6 +189,7 @@ REPLAY: dict[type[Message], Callable[[Groups, Any, Any], None]] = {
     GroupMetadataKey: replay_group_metadata,
     ClassicGroupGenerationKey: replay_generation,
     ClassicGroupForcedRebalanceKey: replay_forced_rebalance,
+    ClassicGroupResyncKey: replay_resync,
     OffsetCommitKey: replay_offset_commit,
     LegacyOffsetCommitKey: replay_legacy_offset_commit,
     ConsumerGroupMetadataKey: consumer_replay.replay_group_epoch,
@@ -180,6 +213,7 @@ FIRE: dict[Any, Callable[[Groups, TimerKey, int], Result]] = {
     "classic-pending": classic_timeouts.fire_pending,
     "classic-join": classic_timeouts.fire_join,
     "classic-sync": classic_timeouts.fire_sync,
+    "classic-resync": classic_timeouts.fire_resync,
     "consumer-session": consumer_timeouts.fire_session,
     "consumer-rebalance": consumer_timeouts.fire_rebalance,
     "consumer-join": consumer_timeouts.fire_join,
@@ -216,6 +250,27 @@ def _end_streams(group: StreamsGroup) -> tuple[list[Record], Sequence[Timer]]:
 
 END: tuple[Callable[[Any], tuple[list[Record], Sequence[Timer]]], ...] = (_end_classic, _end_consumer, _end_streams)
 """Kind -> the tombstones that delete an empty group, and its timers, disarmed."""
+
+
+def _restore_modern(groups: Groups, group: ModernGroup[Any, Any, Any], now_ms: int) -> Result:
+    group.drop_soft_state()
+    return Result()
+
+
+RESTORE: tuple[Callable[[Groups, Any, int], Result | None], ...] = (restart_round, _restore_modern, _restore_modern)
+"""Kind -> what drops a group's soft state and starts it again."""
+
+CHANGES_SOFT_STATE: frozenset[type[Message]] = frozenset(
+    {
+        JoinGroupRequest,
+        SyncGroupRequest,
+        HeartbeatRequest,
+        LeaveGroupRequest,
+        ConsumerGroupHeartbeatRequest,
+        StreamsGroupHeartbeatRequest,
+    }
+)
+"""The requests whose operations change rounds and other soft state. All others change the state by their records only."""
 
 DETAILS: tuple[Callable[[Any, Any], dict[str, Any]], ...] = (classic_details, consumer_details, streams_details)
 """Kind -> everything about a group as plain values (`/v1/groups/{group}`)."""

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.protocol.messages import Message, message_class
 from coordinator.protocol.schema import Definition, SchemaFolder, Versions, definitions
-from coordinator.protocol.wire import DecodeError, EncodeError
+from coordinator.protocol.wire import TEXT_SIZE_MAX, DecodeError, EncodeError
 
 if TYPE_CHECKING:
     from coordinator.protocol.primitives import Body
 
-__all__ = ["ELEMENTS_MAX", "Codec", "DecodeError", "Decoder", "EncodeError", "Encoder", "PartsEncoder"]
+__all__ = ["ELEMENTS_MAX", "TEXT_SIZE_MAX", "Codec", "DecodeError", "Decoder", "EncodeError", "Encoder", "PartsEncoder"]
 
 ELEMENTS_MAX = 20_000
 """The most elements in all arrays of a client's message: an empty one costs its sender a byte, and us half a microsecond."""

@@ -197,10 +197,19 @@ RETRIABLE = frozenset(
 """The codes whose exception is a RetriableException in Kafka's clients."""
 
 
+MESSAGE_CHARS_MAX = 8_000
+"""An error message has at most this many characters: in UTF-8 they take less than the 32,767 bytes of a string."""
+
+
 class KafkaError(Exception):
-    """A request is answered with `code`; `message` is null on the wire unless the handler says more."""
+    """A request is answered with `code`; `message` is null on the wire unless the handler says more.
+
+    A message that quotes a very long name is cut, because no response could hold it.
+    """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message is not None and len(message) > MESSAGE_CHARS_MAX:
+            message = f"{message[:MESSAGE_CHARS_MAX]}..."
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message

@@ -122,7 +122,11 @@ class Sized(construct.Construct):
             return None
         _require(not self.is_text or size <= TEXT_SIZE_MAX, "a string is too long", path)
         content: bytes = construct.stream_read(stream, size, path)
-        return content.decode("utf-8", "replace") if self.is_text else content
+        if not self.is_text:
+            return content
+        text = content.decode("utf-8", "replace")
+        _require(len(text.encode()) <= TEXT_SIZE_MAX, "a string that is not UTF-8 is too long", path)
+        return text
 
     def _build(self, obj: str | bytes | None, stream: Any, context: Any, path: str) -> str | bytes | None:
         _require(obj is not None or self.nullable, "null where none is allowed", path)

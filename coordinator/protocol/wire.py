@@ -57,10 +57,25 @@ SHORT = tuple(write_varint(size + 1) for size in range(127))
 """The compact length prefix of every size that fits in one byte: the prefix is the size plus one, and zero is null."""
 
 
+def decode_text(encoded: bytes) -> str:
+    """Returns the string. Each malformed sequence becomes U+FFFD, as in Kafka, and takes three bytes instead of one.
+
+    Raises DecodeError if the string would then be too long to be sent back or stored. Kafka accepts it and may never answer.
+    """
+    try:
+        return encoded.decode()
+    except UnicodeDecodeError:
+        text = encoded.decode("utf-8", "replace")
+    size = len(text.encode())
+    if size > TEXT_SIZE_MAX:
+        raise DecodeError(f"a string that is not UTF-8 grows to {size} bytes; a string has at most {TEXT_SIZE_MAX}")
+    return text
+
+
 def _text_of_compact(encoded: bytes) -> str:
     if not encoded:
         raise null_refused("a string")
-    return encoded[1:].decode("utf-8", "replace")
+    return decode_text(encoded[1:])
 
 
 def _compact(text: str) -> bytes:
@@ -75,7 +90,7 @@ def _plain(text: str) -> bytes:
     return len(encoded).to_bytes(2) + encoded
 
 
-TEXTS = BoundedCache(lambda encoded: encoded.decode("utf-8", "replace"))
+TEXTS = BoundedCache(decode_text)
 """A string by its bytes."""
 COMPACT_TEXTS = BoundedCache(_text_of_compact)
 """A string by its one-byte size and its bytes. Empty bytes stand for null: a size of zero leaves nothing."""
@@ -115,7 +130,7 @@ def read_long_text(buffer: bytes, position: int, field: str) -> tuple[str, int]:
     if size - 1 > TEXT_SIZE_MAX:
         raise DecodeError(f"{field} has {size - 1} bytes; a string has at most {TEXT_SIZE_MAX}")
     end = position + size - 1
-    return buffer[position:end].decode("utf-8", "replace"), end
+    return decode_text(buffer[position:end]), end
 
 
 def read_long_bytes(buffer: bytes, position: int, field: str) -> tuple[bytes, int]:

@@ -1,12 +1,14 @@
 """SyncGroup (key 14): a member asks for its assignment; the leader brings the assignments of all members.
 
-v3 knows static members (KIP-345). v5 must name the protocol type and protocol (KIP-559).
+v3 knows static members (KIP-345). v5 must name the protocol type and protocol (KIP-559). The dialect
+`client-side-assignment` adds v6, where the extensions for leaders are plain fields; since v4 they are tagged ones.
 """
 
 from coordinator.api.access import READ_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
+from coordinator.groups.classic.leader_extensions import uses_extension
 from coordinator.groups.classic.responses import sync_error
 from coordinator.groups.classic_protocol import sync_group
 from coordinator.protocol.errors import KafkaError
@@ -18,7 +20,7 @@ def handle(server: Server, exchange: Exchange[SyncGroupRequest]) -> None:
 
 
 def refuse(request: SyncGroupRequest, error: KafkaError, api_version: int) -> SyncGroupResponse:
-    return sync_error(error.code)
+    return sync_error(error.code, error.message if uses_extension(request) else None)
 
 
 API = Api(

@@ -16,11 +16,12 @@ through the same code. Kafka's CoordinatorRuntime does the same with snapshots w
 Operations run one at a time and to their end, in the order of their requests. An operation is a function call, so the mailbox
 only holds requests that arrive while another one is running: when a reply leads to a new request in the same turn.
 
-There is no undo. When the log cannot take a batch, the state in memory is ahead of the log: the shard drops it, loads it again
-from the log, and refuses every parked reply, so that the clients retry. A full disk (ENOSPC, EDQUOT) is survived in this way:
-reads are served, and once a second a write is tried or, if there is none, the free space is checked. Any other disk error (EIO)
-is final, because after a failed fdatasync the content of the disk is unknown: the shard refuses everything until the server is
-restarted.
+An operation that raises before its result is applied has changed nothing but soft state, at most: the state drops that part
+(`restore`), and nobody else notices. There is no undo for a result that fails while it is applied, or when the log cannot take
+a batch: the state in memory is ahead of the log, so the shard drops it, loads it again from the log, and refuses every parked
+reply, so that the clients retry. A full disk (ENOSPC, EDQUOT) is survived in this way: reads are served, and once a second a
+write is tried or, if there is none, the free space is checked. Any other disk error (EIO) is final, because after a failed
+fdatasync the content of the disk is unknown: the shard refuses everything until the server is restarted.
 """
 
 import logging
@@ -80,6 +81,10 @@ class ShardRequest(RequestContext, ReplyTarget, Protocol[R]):
 
 Operation = Callable[[S, R, RequestContext, int], Result]
 """`operation(state, request, context, now_ms)`. It may raise KafkaError, which becomes the response."""
+
+
+EncodedRecords = list[tuple[bytes, bytes | None]]
+"""Key and value of each record."""
 
 
 class Status(StrEnum):
@@ -186,11 +191,14 @@ class Shard(Generic[S]):
             self._drain_mailbox()
 
     def run_internal(self, change: Callable[[S, int], Result]) -> None:
-        """Runs `change(state, now_ms)`, which no request asked for: a timer, or news from another part of the server."""
+        """Runs `change(state, now_ms)`, which no request asked for: news from another part of the server."""
+        self._enter_internal(lambda: self._run_internal(change))
+
+    def _enter_internal(self, run: Callable[[], None]) -> None:
         if self._busy:
-            self._mailbox.append(lambda: self._run_internal(change))
+            self._mailbox.append(run)
             return
-        self._run_internal(change)
+        run()
         if self._mailbox:
             self._drain_mailbox()
 
@@ -201,6 +209,7 @@ class Shard(Generic[S]):
     def _run(self, operation: Operation[S, R], request: ShardRequest[R]) -> None:
         self._busy = True
         now_ms = self._clock.wall_ms()
+        has_applied = False
         try:
             try:
                 if self.status is not _ACTIVE:
@@ -209,31 +218,42 @@ class Shard(Generic[S]):
             except KafkaError as error:
                 result = Result(request.refusal(error), facts=error.facts)
             reply = result.reply
+            payload = None if reply is None else request.encode(reply)
+            encoded = self._encode_records(result)
+            has_applied = True
             if reply is None:
                 self._waiting[request] = None
                 request.wait()
-            self._apply(result, now_ms)
+            self._apply(result, encoded, now_ms)
             if reply is not None:
-                self.park(request, request.encode(reply))
+                self.park(request, payload)
         except Exception:  # noqa: BLE001 - a bug in one operation must not affect the other groups
             _log.exception("event=operation_failed shard=%d operation=%s", self.index, operation.__name__)
+            self._waiting.pop(request, None)
             request.send(request.encode(request.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))))
-            self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
+            if has_applied or not self._restore(self.state.scope_of(request.request), now_ms):
+                self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
         finally:
             self._busy = False
         if self._writes.batch.size_bytes + self._writes.closed_bytes > BATCH_BYTES_MAX:
             self.flush()
 
-    def _run_internal(self, change: Callable[[S, int], Result]) -> None:
+    def _run_internal(self, change: Callable[[S, int], Result], scope: str | None = None) -> None:
+        """`scope`: the only part of the soft state that the change may touch; None if that is not known."""
         if self.status in (Status.FAILED, Status.STOPPED):
             return
         self._busy = True
+        now_ms = self._clock.wall_ms()
+        has_applied = False
         try:
-            now_ms = self._clock.wall_ms()
-            self._apply(change(self.state, now_ms), now_ms)
+            result = change(self.state, now_ms)
+            encoded = self._encode_records(result)
+            has_applied = True
+            self._apply(result, encoded, now_ms)
         except Exception:  # noqa: BLE001 - as above
             _log.exception("event=change_failed shard=%d", self.index)
-            self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
+            if has_applied or scope is None or not self._restore(scope, now_ms):
+                self._reload(KafkaError(ErrorCode.NOT_COORDINATOR))
         finally:
             self._busy = False
 
@@ -246,14 +266,24 @@ class Shard(Generic[S]):
 
     # --- results ------------------------------------------------------------------------------------------------------
 
-    def _apply(self, result: Result, now_ms: int) -> None:
-        """Carries out everything that a result asks for, except its own reply."""
+    def _encode_records(self, result: Result) -> EncodedRecords:
+        """Encodes the records before any of them is applied: if one cannot be encoded, nothing has happened.
+
+        `Records` of the fast path encode themselves.
+        """
+        records = result.records
+        return (
+            [] if isinstance(records, Records) and result.producer is None else list(map(self._serde.encode, records))
+        )
+
+    def _apply(self, result: Result, encoded: EncodedRecords, now_ms: int) -> None:
+        """Carries out everything that a result asks for, except its own reply. `encoded`: of `_encode_records`."""
         decided_at = self._offset_written
         if result.records:
             if result.producer is None:
-                self._append(result.records)
+                self._append(result.records, encoded)
             else:
-                self._append_transactional(result.records, result.producer)
+                self._append_transactional(result.records, encoded, result.producer)
         if result.marker is not None:
             self._append_marker(result.marker)
         for key, delay_ms in result.timers:
@@ -273,26 +303,26 @@ class Shard(Generic[S]):
             else:
                 self._after.append((self._offset_written, callback))
 
-    def _append(self, records: list[Record] | tuple[Record, ...] | Records) -> None:
+    def _append(self, records: list[Record] | tuple[Record, ...] | Records, encoded: EncodedRecords) -> None:
         self._flush_at_end_of_turn()
         batch = self._writes.batch
         before = batch.count
-        if isinstance(records, list | tuple):
-            replay, encode = self.state.replay, self._serde.encode
-            for record in records:
+        if not isinstance(records, Records):
+            replay = self.state.replay
+            for record, (key, value) in zip(records, encoded, strict=True):
                 replay(record)
-                batch.add(*encode(record))
+                batch.add(key, value)
         else:
             records.replay(self.state)
             records.add_to(batch)
         self._offset_written += batch.count - before
 
-    def _append_transactional(self, records: Iterable[Record] | Records, producer: Producer) -> None:
+    def _append_transactional(self, records: Iterable[Record], encoded: EncodedRecords, producer: Producer) -> None:
         self._flush_at_end_of_turn()
-        state, encode, batch = cast(TransactionalState, self.state), self._serde.encode, BatchBuilder()
-        for record in records:
+        state, batch = cast(TransactionalState, self.state), BatchBuilder()
+        for record, (key, value) in zip(records, encoded, strict=True):
             state.replay_pending(record, producer)
-            batch.add(*encode(record))
+            batch.add(key, value)
         self._writes.add_transactional(batch, producer, self._offset_written)
         self._offset_written += batch.count
 
@@ -384,6 +414,22 @@ class Shard(Generic[S]):
             )
         self._reload(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
+    def _restore(self, scope: str | None, now_ms: int) -> bool:
+        """Undoes what an operation that failed before it was applied may have done to soft state; returns whether it could.
+
+        Requests that wait in that part of the soft state are refused; the rest of the shard is not affected.
+        """
+        state = self.state
+        result = state.restore(scope, now_ms)
+        if result is None:
+            return False
+        waiting = [each for each in self._waiting if state.scope_of(each.request) == scope]
+        for each in waiting:
+            del self._waiting[each]
+        _refuse(waiting, KafkaError(ErrorCode.NOT_COORDINATOR))
+        self._apply(result, self._encode_records(result), now_ms)
+        return True
+
     def _reload(self, error: KafkaError) -> None:
         """Drops the state that the log does not have, and refuses every request that waits with `error`."""
         self._writes.clear()
@@ -413,7 +459,7 @@ class Shard(Generic[S]):
         if status is not self.status:
             _log.log(
                 logging.INFO if status is Status.ACTIVE else logging.ERROR,
-                'event=shard_status shard=%d status=%s reason="%s"', self.index, status, reason,
+                "event=shard_status shard=%d status=%s reason=%s", self.index, status, reason,
             )  # fmt: skip
         self.status, self.reason = status, reason
 
@@ -437,7 +483,8 @@ class Shard(Generic[S]):
             self.events.open(self._offset_written, START if self._is_first_load else RELOAD)
         self._is_first_load = False
         now_ms = self._clock.wall_ms()
-        self._apply(state.loaded(now_ms), now_ms)
+        result = state.loaded(now_ms)
+        self._apply(result, self._encode_records(result), now_ms)
         return loaded.records
 
     def stop(self) -> None:
@@ -461,7 +508,8 @@ class Shard(Generic[S]):
         if self.status is not Status.ACTIVE and self._clock.monotonic_ms() < self._full_until_ms:
             self._timers.arm(key, FULL_DISK_RETRY_MS)
             return
-        self.run_internal(lambda state, now_ms: state.fire(key, now_ms))
+        scope = self.state.scope_of_timer(key)
+        self._enter_internal(lambda: self._run_internal(lambda state, now_ms: state.fire(key, now_ms), scope))
 
 
 def _refuse(requests: Iterable[ShardRequest[Any]], error: KafkaError) -> None:

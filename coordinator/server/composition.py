@@ -8,7 +8,6 @@ in the log by then, as it is at any moment.
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -68,8 +67,6 @@ from coordinator.world.entropy import Entropy
 from coordinator.world.worker import Worker
 
 _log = logging.getLogger(__name__)
-_as_json = json.JSONEncoder(default=str).encode
-"""Like json.dumps, which would make an encoder for every call."""
 
 OFFSETS_TOPIC = names.CONSUMER_OFFSETS
 EVENTS_TOPIC = names.COORDINATOR_EVENTS
@@ -279,7 +276,7 @@ class Server:
             delete_retention_ms=config.log.log_cleaner_delete_retention_ms,
         ), self._catalog.known(f"{topic}-{index}"))  # fmt: skip
         if log.recovery is not None:
-            _log.warning("event=log_recovered topic=%s shard=%d %s", topic, index, log.recovery)
+            _log.warning("event=log_recovered topic=%s shard=%d recovery=%s", topic, index, log.recovery)
         return Shard(
             index,
             log,
@@ -417,5 +414,5 @@ def load_assignors(names: Sequence[str]) -> dict[str, Assignor]:
 
 
 def _log_fact(fact: Fact, where: str) -> None:
-    fields = " ".join(f"{name}={_as_json(value)}" for name, value in fact.fields.items())
-    _log.info("event=%s%s %s", fact.name, where, fields)
+    fields = "".join(f" {name}=%s" for name in fact.fields)
+    _log.info(f"event={fact.name}{where}{fields}", *fact.fields.values())

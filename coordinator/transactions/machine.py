@@ -33,6 +33,16 @@ class TransactionMachine(Transactions):
             after=[self.delivery(transaction) for transaction in self.prepared.values()],
         )
 
+    def scope_of(self, request: Any) -> str | None:
+        """Operations may set `last_epochs` of the transactional id."""
+        return getattr(request, "transactional_id", None)
+
+    def scope_of_timer(self, key: TimerKey) -> None:
+        """Timers serve all transactional ids."""
+
+    def restore(self, scope: str | None, now_ms: int) -> None:
+        """Only a load brings `last_epochs` back."""
+
     def fire(self, key: TimerKey, now_ms: int) -> Result:
         """Runs the operation of a timer."""
         return FIRE[key[0]](self, now_ms)

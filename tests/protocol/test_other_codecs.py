@@ -35,12 +35,20 @@ MESSAGES_EACH = 4
 KAFKA_PYTHON = {cls.__name__: cls for cls in ApiMessage.__subclasses__()}
 
 
+EXTENSIONS = {
+    "JoinGroupRequest": ("generation_id",),
+    "SyncGroupRequest": ("resync", "error_code", "error_message"),
+    "SyncGroupResponse": ("resynced", "error_message"),
+}
+"""Tagged fields of ours, which other codecs do not know."""
+
+
 def comparable_message(name: str, version: int, random: Random) -> Message:
     """A message without our own fields, and with times that a date can represent."""
     message = make_message(SCHEMAS[name], version, random)
     _tame(message)
-    if name == "JoinGroupRequest":
-        message.generation_id = -1
+    for field in EXTENSIONS.get(name, ()):
+        setattr(message, field, getattr(type(message)(), field))
     if name == "ApiVersionsResponse":
         message.error_code = 0  # kafka-python reads an error as version 0, as Kafka sends UNSUPPORTED_VERSION
     return message

@@ -5,11 +5,14 @@ from random import Random
 
 import pytest
 
+from coordinator.groups.classic.records import new_group_metadata
+from coordinator.groups.classic_protocol import join_group
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.offsets.fetch import fetch
 from coordinator.log.log import ROOM_BYTES
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
+from coordinator.protocol.messages import JoinGroupRequest, OffsetCommitRequest, OffsetFetchRequest
+from coordinator.runtime.result import Result
 from coordinator.runtime.shard import Status
 from tests.runtime.shard_world import ReplyTarget, ShardWorld
 
@@ -190,20 +193,93 @@ def test_a_reply_that_waits_too_long_for_the_disk_becomes_a_retriable_error():
     assert len(target.answers) == 1
 
 
-def test_a_bug_in_one_request_reloads_the_shard_and_fails_waiting_requests():
-    def broken(groups, request, context, now_ms):
-        raise RuntimeError("a bug")
+def broken(groups, request, context, now_ms):
+    raise RuntimeError("a bug")
 
+
+def test_an_operation_that_fails_before_it_is_applied_affects_nobody_else():
+    """The commit of the same turn is neither refused nor lost, and the shard does not load its log again."""
     world = ShardWorld()
-    send_commit(world, 1)
-    world.settle()
-    waiting = send_commit(world, 2)
-    target = ReplyTarget(None)
+    state = world.shard.state
+    other = send_commit(world, 2)
+    target = ReplyTarget(commit_request(3))
     world.shard.submit(broken, target)
     assert target.answers[0].code is ErrorCode.UNKNOWN_SERVER_ERROR
     world.settle()
+    assert is_success(other)
+    assert world.shard.state is state
+    assert committed(world) == 2
+
+
+def test_a_record_that_cannot_be_encoded_is_not_replayed():
+    world = ShardWorld()
+    state = world.shard.state
+
+    def too_long(groups, request, context, now_ms):
+        return Result("joined", [new_group_metadata("g", now_ms), new_group_metadata("x" * 40_000, now_ms)])
+
+    send_commit(world, 1, "other")
+    target = ReplyTarget(commit_request(7))
+    world.shard.submit(too_long, target)
+    assert target.answers[0].code is ErrorCode.UNKNOWN_SERVER_ERROR
+    world.settle()
+    assert world.shard.state is state
+    assert list(state.by_id) == ["other"]
+
+
+def test_an_operation_that_fails_while_it_is_applied_reloads_the_shard_and_fails_waiting_requests():
+    """The state may be ahead of the log, and nothing knows by how much."""
+    world = ShardWorld()
+    send_commit(world, 1)
+    world.settle()
+    state = world.shard.state
+    waiting = send_commit(world, 2)
+
+    def half_applied(groups, request, context, now_ms):
+        return Result("joined", [new_group_metadata("g", now_ms)], timers=["not a timer"])
+
+    target = ReplyTarget(commit_request(3))
+    world.shard.submit(half_applied, target)
+    assert target.answers[0].code is ErrorCode.UNKNOWN_SERVER_ERROR
+    world.settle()
     assert isinstance(waiting.answers[0], KafkaError)
+    assert world.shard.state is not state
     assert committed(world) == 1
+
+
+def join_request(group, member_id=""):
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
+    return JoinGroupRequest(group, 10_000, 10_000, member_id, None, "consumer", [protocol])
+
+
+def send_join(world, group, operation=join_group, member_id=""):
+    target = ReplyTarget(join_request(group, member_id))
+    target.api_version = 3  # without the handshake: the member is in the group at once, and its join is parked
+    world.shard.submit(operation, target)
+    return target
+
+
+def test_an_operation_that_leaves_a_round_half_changed_restarts_the_round_of_its_group_only():
+    """Members whose joins were parked in that round are sent back to join again; those of another group go on waiting."""
+    world = ShardWorld()
+
+    def half_a_join(groups, request, context, now_ms):
+        join_group(groups, request, context, now_ms)
+        raise RuntimeError("a bug")
+
+    same, other = send_join(world, "same"), send_join(world, "other")
+    world.settle()
+    target = send_join(world, "same", half_a_join)
+    assert target.answers[0].code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert same.answers[0].code is ErrorCode.NOT_COORDINATOR
+    assert not other.answers
+    again = send_join(world, "same")
+    world.settle()
+    world.advance(world.config.group_initial_rebalance_delay_ms)
+    world.settle()
+    assert [other.answers[0].generation_id, again.answers[0].generation_id] == [1, 1]
+    assert again.answers[0].leader == again.answers[0].member_id
+    assert len(again.answers[0].members) == 1
 
 
 @pytest.mark.parametrize("durability", ["fsync", "write"])

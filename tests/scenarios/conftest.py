@@ -30,7 +30,7 @@ SETTINGS = {
     "transaction.max.timeout.ms": "120000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
-DIALECT = "kip-792"
+DIALECTS = ("kip-792", "client-side-assignment")
 
 
 def wait_until_serving(bootstrap: str) -> None:
@@ -76,9 +76,11 @@ def our_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     """Our server with the given settings."""
 
     def start(stack: ExitStack, settings: dict[str, str]) -> Broker:
-        dialect = HeldPort()
-        stack.callback(dialect.release)
-        listeners = [{"address": "127.0.0.1:0"}, {"address": dialect.address, "dialect": DIALECT}]
+        ports = {dialect: HeldPort() for dialect in DIALECTS}
+        for port in ports.values():
+            stack.callback(port.release)
+        listeners: list[dict[str, str]] = [{"address": "127.0.0.1:0"}]
+        listeners += [{"address": port.address, "dialect": dialect} for dialect, port in ports.items()]
         process = ServerProcess(
             tmp_path_factory.mktemp("ours"), settings={"listeners": json.dumps(listeners)} | settings
         )
@@ -90,7 +92,8 @@ def our_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
             wait_until_serving(process.bootstrap)
 
         wait_until_serving(process.bootstrap)
-        return Broker(process.bootstrap, restart, {DIALECT: dialect.address})
+        dialects = {dialect: port.address for dialect, port in ports.items()}
+        return Broker(process.bootstrap, restart, dialects, process.admin)
 
     yield from one_at_a_time(start)
 

@@ -12,11 +12,11 @@ An assignor that makes the same mistake each time then keeps the group in rebala
 has two owners, and none has progress.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from coordinator.groups.classic.assignment_rules import InvalidAssignment, find_violations
 from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.owned_partitions import is_stale
+from coordinator.groups.classic.owned_partitions import claimed_generation, is_stale
 from coordinator.groups.classic.rebalance import read_subscriptions
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import OFF, REFUSE
@@ -34,11 +34,31 @@ _Partition = AssignmentInvalidValue.Partition
 
 def validate_assignments(groups: Groups, group: ClassicGroup, update: GroupUpdate) -> bool:
     """Whether the members may receive the assignments that they have just been given. Emits the violations."""
+    given = {member_id: member.assignment for member_id, member in group.members.items()}
+    return _validate(groups, group, given, _claims, update)
+
+
+def validate_resync(groups: Groups, group: ClassicGroup, assignments: Mapping[str, bytes], update: GroupUpdate) -> bool:
+    """Whether the leader may resync with these assignments, by member id. Emits the violations.
+
+    Members of a cooperative assignor read on while they wait, so in a resync they claim what the generation assigned to them.
+    """
+    given = {member_id: assignments.get(member_id, b"") for member_id in group.members}
+    return _validate(groups, group, given, _held, update)
+
+
+def _validate(
+    groups: Groups,
+    group: ClassicGroup,
+    given: Mapping[str, bytes],
+    claims: Callable[[ClassicGroup], Iterable[tuple[str, TopicPartitions]]],
+    update: GroupUpdate,
+) -> bool:
     policy = groups.settings.classic(group.group_id).validate_assignments
     group.invalid_assignment = None
     if policy == OFF or not group.uses_consumer_protocol:
         return True
-    violations = find_violations(_assignments(group), group.subscribed_topics, _claims(group))
+    violations = find_violations(_parsed(given), group.subscribed_topics, claims(group))
     if not violations:
         return True
     invalid = InvalidAssignment(
@@ -61,14 +81,14 @@ def validate_assignments(groups: Groups, group: ClassicGroup, update: GroupUpdat
     return not invalid.is_refused
 
 
-def _assignments(group: ClassicGroup) -> dict[str, TopicPartitions]:
+def _parsed(given: Mapping[str, bytes]) -> dict[str, TopicPartitions]:
     """The readable assignments by member id. Equal bytes, such as those of members without partitions, are parsed once."""
     parsed: dict[bytes, TopicPartitions] = {}
     assignments = {}
-    for member_id, member in group.members.items():
-        partitions = parsed.get(member.assignment)
+    for member_id, assignment in given.items():
+        partitions = parsed.get(assignment)
         if partitions is None:
-            partitions = parsed[member.assignment] = _partitions(member.assignment)
+            partitions = parsed[assignment] = _partitions(assignment)
         assignments[member_id] = partitions
     return assignments
 
@@ -86,8 +106,16 @@ def _claims(group: ClassicGroup) -> Iterator[tuple[str, TopicPartitions]]:
     if _COOPERATIVE not in (group.protocol_name or ""):
         return
     for member_id, subscription in read_subscriptions(group):
-        if subscription.owned and not is_stale(subscription, group.generation, group.assigned_generation):
+        generation = claimed_generation(subscription, group.protocol_name)
+        if generation is None or not is_stale(generation, group.generation, group.assigned_generation):
             yield member_id, subscription.owned
+
+
+def _held(group: ClassicGroup) -> Iterable[tuple[str, TopicPartitions]]:
+    """What the members of the generation hold, if the assignor is cooperative."""
+    if _COOPERATIVE not in (group.protocol_name or ""):
+        return ()
+    return _parsed({member_id: member.assignment for member_id, member in group.members.items()}).items()
 
 
 def _event(group_id: str, invalid: InvalidAssignment) -> Event:

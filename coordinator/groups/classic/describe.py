@@ -8,6 +8,7 @@ from typing import Any
 
 from coordinator.groups.classic.assignment_rules import RULES
 from coordinator.groups.classic.group import ClassicGroup, find_classic_group
+from coordinator.groups.classic.leader_extensions import AssignmentFailure
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Rebalance
 from coordinator.groups.classic.states import State
@@ -68,6 +69,8 @@ def details(groups: Groups, group: ClassicGroup) -> dict[str, Any]:
         "members": [_member(group, member) for member in group.members.values()],
         "pending_members": len(group.pending_joins),
         "claims": _claims(group),
+        "resync": _resync(group),
+        "assignment_failure": _failure(group.failure),
         "invalid_assignments": _invalid_assignments(group),
         "rebalances": [_rebalance(rebalance) for rebalance in group.rebalances],
     }
@@ -98,7 +101,11 @@ def _assignment(group: ClassicGroup, assignment: bytes) -> dict[str, list[int]] 
 
 def _claims(group: ClassicGroup) -> dict[str, Any]:
     """Invalid claims on partitions (KIP-792): counts over the life of the round, details of this generation."""
-    view: dict[str, Any] = {"stale": group.claims_stale, "contested": group.claims_contested}
+    view: dict[str, Any] = {
+        "stale": group.claims_stale,
+        "contested": group.claims_contested,
+        "subscriptions_in_kip_order": group.claims_in_kip_order,
+    }
     if group.claims is not None:
         view["generation"] = group.claims.generation
         view["stale_claims"] = [
@@ -110,6 +117,27 @@ def _claims(group: ClassicGroup) -> dict[str, Any]:
             for each in group.claims.contested
         ]
     return view
+
+
+def _resync(group: ClassicGroup) -> dict[str, Any]:
+    """Whether the assignments of the generation come from a resync, and the resync in progress."""
+    view: dict[str, Any] = {"generation_was_resynced": group.is_resynced, "started_ms": None, "waits_for": []}
+    if group.resync is not None:
+        view |= {"started_ms": group.resync.started_ms, "waits_for": list(group.resync.awaited)}
+    return view
+
+
+def _failure(failure: AssignmentFailure | None) -> dict[str, Any] | None:
+    """Why the leader could not assign, in its own words."""
+    if failure is None:
+        return None
+    return {
+        "generation": failure.generation,
+        "leader": failure.leader_id,
+        "error": failure.error.name,
+        "reason": failure.message,
+        "failed_ms": failure.failed_ms,
+    }
 
 
 def _invalid_assignments(group: ClassicGroup) -> dict[str, Any]:
@@ -143,4 +171,5 @@ def _rebalance(rebalance: Rebalance) -> dict[str, Any]:
         "ended_ms": rebalance.ended_ms,
         "last_joined": rebalance.last_joined,
         "given_up": rebalance.given_up,
+        "assignment_failure": _failure(rebalance.failure),
     }

@@ -25,6 +25,7 @@ from coordinator.groups.state import Groups
 from coordinator.protocol.messages import (
     ClassicGroupForcedRebalanceValue,
     ClassicGroupGenerationValue,
+    ClassicGroupResyncValue,
     GroupMetadataValue,
 )
 
@@ -35,7 +36,7 @@ _KIND = Kind.CLASSIC
 class ClassicGroup(Round):
     """One classic group, or a simple one: the offsets of consumers that use no groups."""
 
-    __slots__ = ("forced", "forming", "stored")
+    __slots__ = ("forced", "forming", "resynced", "stored")
 
     def __init__(self, group_id: str, now_ms: int | None) -> None:
         super().__init__(group_id, now_ms)
@@ -45,10 +46,12 @@ class ClassicGroup(Round):
         """The record of a later generation, which members know and which is not assigned; None if there is none."""
         self.forced: ClassicGroupForcedRebalanceValue | None = None
         """The record of a rebalance that was started from outside (force.py) and has not ended yet; None if there is none."""
+        self.resynced: ClassicGroupResyncValue | None = None
+        """The record that says that the leader resynced the stored generation; None if there is none."""
 
     @property
     def durable(self) -> Any:
-        return None if self.stored is None else (self.stored, self.forming, self.forced)
+        return None if self.stored is None else (self.stored, self.forming, self.forced, self.resynced)
 
     @property
     def assigned_generation(self) -> int:
@@ -62,6 +65,13 @@ class ClassicGroup(Round):
     @property
     def is_forgettable(self) -> bool:
         return self.is_simple and not self.pending_joins
+
+    def without_round(self) -> "ClassicGroup":
+        """A group with the same stored half, whose round has not started."""
+        group = ClassicGroup(self.group_id, None)
+        group.stored, group.forming = self.stored, self.forming
+        group.forced, group.resynced = self.forced, self.resynced
+        return group
 
     def resume(self) -> None:
         """Starts the round from the stored half, when a shard has been loaded: where there is a forming generation, from it."""

@@ -37,7 +37,10 @@ def heartbeat(
         return _refused(groups, request, _UNKNOWN_MEMBER_ID)
     if request.generation_id != group.generation:
         return _refused(groups, request, _ILLEGAL_GENERATION)
-    return member.must_rejoin if group.state is _PREPARING_REBALANCE else member.alive
+    if group.state is _PREPARING_REBALANCE:
+        return member.must_rejoin
+    resync = group.resync
+    return member.alive if resync is None or member.member_id not in resync.awaited else member.must_rejoin
 
 
 def unknown_member(groups: Groups, request: HeartbeatRequest) -> Result:

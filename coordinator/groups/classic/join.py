@@ -32,6 +32,7 @@ from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.rebalance import prepare_or_continue_rebalance
 from coordinator.groups.classic.records import new_group_metadata
 from coordinator.groups.classic.responses import current_generation, join_error
+from coordinator.groups.classic.resync import fetches_resynced
 from coordinator.groups.classic.round import Cause, pending_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.classic.static_members import replace_static_member
@@ -167,8 +168,7 @@ def _join_without_id(
     """Mirrors `GroupMetadataManager.classicGroupJoinNewMember`."""
     request, context = attempt.request, attempt.context
     instance_id = request.group_instance_id
-    prefix = instance_id if instance_id is not None else context.client_id or ""
-    member_id = f"{prefix}-{context.fresh_id}"
+    member_id = attempt.fresh_member_id()
     if instance_id is not None:
         holder = group.static_members.get(instance_id)
         if holder is not None:
@@ -198,6 +198,7 @@ def _add(groups: Groups, group: ClassicGroup, member_id: str, attempt: JoinAttem
         attempt.rebalance_timeout_ms,
     )
     member.client_reason = attempt.client_reason
+    member.dialect = context.dialect
     member.is_new = True
     if group.initial_delay is not None:
         group.initial_delay.member_came = True
@@ -216,12 +217,17 @@ def _rejoin(
 ) -> JoinGroupResponse | None:
     """Mirrors `GroupMetadataManager.classicGroupJoinExistingMember`."""
     is_unchanged = member.protocols == attempt.protocols
-    if group.state is State.COMPLETING_REBALANCE and is_unchanged and not group.is_resumed:
+    if fetches_resynced(group, member, attempt.protocols):
+        group.set_protocols(member, attempt.protocols)
+        return current_generation(group, member.member_id)
+    if group.state is State.COMPLETING_REBALANCE and is_unchanged and not (group.is_resumed or group.failure):
         return current_generation(group, member.member_id)
     if group.state is State.STABLE and is_unchanged and not group.is_leader(member.member_id):
         if attempt.request.generation_id == _NO_GENERATION:
             return current_generation(group, member.member_id)
         what = "a member enforces a rebalance"
+    elif group.failure is not None:
+        what = "a member joins again after the leader could not assign"
     elif group.is_resumed:
         what = "a member joins again after the server was restarted"
     elif is_unchanged:

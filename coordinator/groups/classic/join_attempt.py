@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from coordinator.groups.classic.member import ClassicMember, Protocols
+from coordinator.protocol.codec import TEXT_SIZE_MAX
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import JoinGroupRequest
 from coordinator.runtime.result import RequestContext
 
@@ -32,7 +34,17 @@ class JoinAttempt:
     def protocol_names(self) -> Sequence[str]:
         return [name for name, _ in self.protocols]
 
+    def fresh_member_id(self) -> str:
+        """The id of a new member. Raises UNKNOWN_SERVER_ERROR, as Kafka does, if it is too long to be sent."""
+        instance_id = self.request.group_instance_id
+        prefix = instance_id if instance_id is not None else self.context.client_id or ""
+        member_id = f"{prefix}-{self.context.fresh_id}"
+        if len(member_id.encode()) > TEXT_SIZE_MAX:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return member_id
+
     def apply_to(self, member: ClassicMember) -> None:
-        """Gives the member the timeouts and the reason of this request."""
+        """Gives the member the timeouts, the reason and the dialect of this request."""
         member.set_timeouts(self.request.session_timeout_ms, self.rebalance_timeout_ms)
         member.client_reason = self.client_reason
+        member.dialect = self.context.dialect

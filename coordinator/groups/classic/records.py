@@ -4,6 +4,7 @@
                                            `GroupCoordinatorRecordHelpers`), in version 3, as Kafka writes it
     ClassicGroupGeneration (key type 2000) the forming generation, which JoinGroup responses are about to name: ours
     ClassicGroupForcedRebalance (2001)     a rebalance from outside that has not ended yet: ours
+    ClassicGroupResync (2002)              the leader resynced the generation of the GroupMetadata before it: ours
 
 Version 3 of GroupMetadata is not flexible, so it takes no tagged fields of ours, and Kafka would regard a generation in it as
 assigned. Kafka skips record types that it does not know. In the order of the log, any later GroupMetadata of the group makes
@@ -21,6 +22,8 @@ from coordinator.protocol.messages import (
     ClassicGroupForcedRebalanceValue,
     ClassicGroupGenerationKey,
     ClassicGroupGenerationValue,
+    ClassicGroupResyncKey,
+    ClassicGroupResyncValue,
     GroupMetadataKey,
     GroupMetadataValue,
 )
@@ -57,8 +60,12 @@ def forming_generation(group: ClassicGroup, now_ms: int) -> list[Record]:
 
 
 def completed_generation(group: ClassicGroup) -> list[Record]:
-    """The group's current generation, Stable or Empty, in the place of the forming one."""
-    return [group_metadata(group), *_own_tombstones(group)]
+    """The group's current generation, Stable or Empty, in the place of the forming one, and whether it was resynced."""
+    records = [group_metadata(group), *_own_tombstones(group)]
+    if group.is_resynced:
+        resynced = ClassicGroupResyncValue(group.generation)
+        records.append(Record(ClassicGroupResyncKey(group.group_id), resynced))
+    return records
 
 
 def group_tombstones(group: ClassicGroup) -> list[Record]:
@@ -67,8 +74,12 @@ def group_tombstones(group: ClassicGroup) -> list[Record]:
 
 
 def _own_tombstones(group: ClassicGroup) -> list[Record]:
-    forming = [] if group.forming is None else [Record(ClassicGroupGenerationKey(group.group_id), None)]
-    return forming if group.forced is None else [*forming, Record(ClassicGroupForcedRebalanceKey(group.group_id), None)]
+    own = (
+        (group.forming, ClassicGroupGenerationKey),
+        (group.forced, ClassicGroupForcedRebalanceKey),
+        (group.resynced, ClassicGroupResyncKey),
+    )
+    return [Record(key(group.group_id), None) for value, key in own if value is not None]
 
 
 def group_metadata(group: Round) -> Record:

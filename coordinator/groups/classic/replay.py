@@ -5,7 +5,8 @@ was made from the round; after a load the round starts from the stored half, onc
 
 from coordinator.groups.classic.group import ClassicGroup, classic_group_or_new, find_classic_group
 from coordinator.groups.classic.rebalance import prepare_rebalance, read_claims, read_subscriptions
-from coordinator.groups.classic.round import Cause, sync_key
+from coordinator.groups.classic.resync import read_owners
+from coordinator.groups.classic.round import Cause, pending_disarmed, resync_key, sync_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
@@ -15,11 +16,12 @@ from coordinator.protocol.messages import (
     ClassicGroupForcedRebalanceValue,
     ClassicGroupGenerationKey,
     ClassicGroupGenerationValue,
+    ClassicGroupResyncKey,
+    ClassicGroupResyncValue,
     GroupMetadataKey,
     GroupMetadataValue,
-    Message,
 )
-from coordinator.runtime.result import Fact, Record, RequestContext, Result, Timer
+from coordinator.runtime.result import Fact, Record, Result, Timer
 
 
 def replay_group_metadata(groups: Groups, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
@@ -29,7 +31,7 @@ def replay_group_metadata(groups: Groups, key: GroupMetadataKey, value: GroupMet
     else:
         group = classic_group_or_new(groups, key.group)
         group.stored = value
-        group.forming = group.forced = None
+        group.forming = group.forced = group.resynced = None
 
 
 def replay_generation(
@@ -53,6 +55,13 @@ def replay_forced_rebalance(
         group.forced = value
 
 
+def replay_resync(groups: Groups, key: ClassicGroupResyncKey, value: ClassicGroupResyncValue | None) -> None:
+    """Says that the stored generation was resynced, or that it was not; without a group the record is a leftover, as above."""
+    group = find_classic_group(groups, key.group)
+    if group is not None and group.stored is not None:
+        group.resynced = value
+
+
 def resume_all(groups: Groups, now_ms: int) -> Result:
     """Starts the rounds of a shard that was just loaded. Every session starts again in full, and so does the time to sync.
 
@@ -60,28 +69,53 @@ def resume_all(groups: Groups, now_ms: int) -> Result:
     """
     records: list[Record] = []
     timers: list[Timer] = []
-    replies: list[tuple[RequestContext, Message]] = []
     facts: list[Fact] = []
     for group_id in groups.by_id:
         group = find_classic_group(groups, group_id)
-        if group is None or group.stored is None:
-            continue
-        group.resume()
-        timers.extend(member.session_timer for member in group.members.values())
-        if group.state is State.COMPLETING_REBALANCE:
-            read_claims(groups, group)
-            timers.append(Timer(sync_key(group), group.rebalance_timeout_ms()))
-        else:
-            read_subscriptions(group)
-        cause = _rebalance_due(groups, group)
-        if cause is not None:
-            update = GroupUpdate(group_id)
-            prepare_rebalance(groups, group, cause, now_ms, update)
+        if group is not None and group.stored is not None:
+            update = _resume(groups, group, now_ms)
             records += update.records
             timers += update.timers
-            replies += update.replies
             facts += update.facts
-    return Result(None, records, timers, replies, facts)
+    return Result(None, records, timers, facts=facts)
+
+
+def restart_round(groups: Groups, group: ClassicGroup, now_ms: int) -> Result | None:
+    """Replaces the round, which may be half changed, by one that starts from the stored half, as after a restart.
+
+    Returns None if the group has no stored half: only a load can say what was in its place.
+    """
+    if group.stored is None:
+        return None
+    fresh = group.without_round()
+    groups.by_id[group.group_id] = fresh
+    update = _resume(groups, fresh, now_ms)
+    update.timers[:0] = [
+        Timer(group.join_timer_key, None),
+        Timer(sync_key(group), None),
+        Timer(resync_key(group), None),
+        *pending_disarmed(group),
+        *(Timer(member.session_timer.key, None) for member in group.members.values()),
+    ]
+    return update.result(None)
+
+
+def _resume(groups: Groups, group: ClassicGroup, now_ms: int) -> GroupUpdate:
+    """Starts the round from the stored half."""
+    update = GroupUpdate(group.group_id)
+    group.resume()
+    if group.resynced is not None and group.resynced.generation == group.generation:
+        group.owners = read_owners(group)
+    update.timers += (member.session_timer for member in group.members.values())
+    if group.state is State.COMPLETING_REBALANCE:
+        read_claims(groups, group)
+        update.arm(sync_key(group), group.rebalance_timeout_ms())
+    else:
+        read_subscriptions(group)
+    cause = _rebalance_due(groups, group)
+    if cause is not None:
+        prepare_rebalance(groups, group, cause, now_ms, update)
+    return update
 
 
 def _rebalance_due(groups: Groups, group: ClassicGroup) -> Cause | None:

@@ -3,10 +3,13 @@
 Contents are the same for all versions, with one exception of Kafka's own: an error's ProtocolName is null since v7 and ""
 before, where the field cannot be null. The encoder drops fields that a version does not have."""
 
+from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Round
+from coordinator.groups.events import ClassicDelivery, event_only
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import JoinGroupResponse, SyncGroupResponse
+from coordinator.runtime.result import Fact
 
 _JoinedMember = JoinGroupResponse.JoinGroupResponseMember
 
@@ -63,5 +66,11 @@ def sync_response(group: Round, member: ClassicMember) -> SyncGroupResponse:
     )
 
 
-def sync_error(error: ErrorCode) -> SyncGroupResponse:
-    return SyncGroupResponse(error_code=error)
+def delivered(catalog: Catalog, group: Round, member: ClassicMember) -> Fact:
+    """The event of a SyncGroup response with the member's assignment."""
+    return event_only(ClassicDelivery(group.group_id, member.member_id, group.generation, member.assignment, catalog))
+
+
+def sync_error(error: ErrorCode, message: str | None = None) -> SyncGroupResponse:
+    """`message` is for clients that use an extension of SyncGroup; plain ones skip it."""
+    return SyncGroupResponse(error_code=error, error_message=message)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic.assignment_rules import InvalidAssignment
+from coordinator.groups.classic.leader_extensions import AssignmentFailure, Owners, Resync
 from coordinator.groups.classic.member import ClassicMember, Protocols
 from coordinator.groups.classic.owned_partitions import Claims
 from coordinator.groups.classic.states import SUCCESSORS, State
@@ -57,6 +58,8 @@ class Rebalance:
     """The member that joined last, which the others waited for."""
     given_up: tuple[str, ...] = ()
     """Members that did not join in time."""
+    failure: AssignmentFailure | None = None
+    """The leader said that it cannot assign."""
     completed: bool = False
     """Whether it ended with an assignment or with a group without members."""
     waits: dict[str, int] = field(default_factory=dict)
@@ -80,10 +83,10 @@ class Round(Group):
     """The round of one classic group, or of a simple group (`protocol_type` None, state Empty)."""
 
     __slots__ = (
-        "awaiting_joins", "claims", "claims_contested", "claims_stale", "generation", "group_id", "initial_delay",
-        "invalid_assignment", "invalid_partitions", "is_resumed", "join_timer_key", "leader_id", "members", "pending_joins",
-        "pending_syncs", "protocol_name", "protocol_type", "rebalances", "state", "state_timestamp_ms", "static_members",
-        "subscribed_topics", "support",
+        "awaiting_joins", "claims", "claims_contested", "claims_in_kip_order", "claims_stale", "failure", "generation",
+        "group_id", "initial_delay", "invalid_assignment", "invalid_partitions", "is_resumed", "join_timer_key", "leader_id",
+        "members", "owners", "pending_joins", "pending_syncs", "protocol_name", "protocol_type", "rebalances", "resync",
+        "state", "state_timestamp_ms", "static_members", "subscribed_topics", "support",
     )  # fmt: skip
 
     kind = Kind.CLASSIC
@@ -126,6 +129,14 @@ class Round(Group):
         """Partitions claimed from an older generation, over the life of this round."""
         self.claims_contested = 0
         """Partitions claimed by more than one member, over the life of this round."""
+        self.claims_in_kip_order = 0
+        """Subscriptions that were not read because only the listener of dialect kip-792 knows their order, in all rounds."""
+        self.failure: AssignmentFailure | None = None
+        """Why the current generation has no assignment and gets none; None where its leader has not said so."""
+        self.resync: Resync | None = None
+        """The resync that waits for members; only in Stable."""
+        self.owners: Owners | None = None
+        """Who owns what in the last generation that was resynced; None if none was."""
         self.invalid_assignment: InvalidAssignment | None = None
         """What the leader assigned last, if it breaks rules."""
         self.invalid_partitions: dict[str, int] = {}
@@ -187,6 +198,14 @@ class Round(Group):
             # The member has the new generation but no assignment yet: it may be losing the partitions that it commits.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         return self.members[member_id].alive.timers
+
+    @property
+    def is_resynced(self) -> bool:
+        return self.owners is not None and self.owners.generation == self.generation
+
+    def is_lost(self, member_id: str, topic: str, partition: int) -> bool:
+        owners = None if self.owners is None else self.owners.members.get((topic, partition))
+        return owners is not None and member_id not in owners
 
     @property
     def have_all_joined(self) -> bool:
@@ -304,6 +323,11 @@ def pending_key(group_id: str, member_id: str) -> TimerKey:
 def pending_disarmed(group: Round) -> list[Timer]:
     """Disarms the timers of handed-out ids, for a group that is deleted or replaced."""
     return [Timer(pending_key(group.group_id, member_id), None) for member_id in group.pending_joins]
+
+
+def resync_key(group: Round) -> TimerKey:
+    """The timer that removes members that do not ask for the assignment that a resync gives them."""
+    return ("classic-resync", group.group_id)
 
 
 def sync_key(group: Round) -> TimerKey:

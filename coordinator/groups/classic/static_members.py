@@ -18,8 +18,9 @@ from coordinator.groups.classic.join_attempt import JoinAttempt
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.protocols import select_protocol
 from coordinator.groups.classic.rebalance import form_generation_if_all_joined, prepare_rebalance
-from coordinator.groups.classic.records import group_metadata
+from coordinator.groups.classic.records import completed_generation
 from coordinator.groups.classic.responses import join_error, join_response, members_for_leader, sync_error
+from coordinator.groups.classic.resync import replace_in_resync
 from coordinator.groups.classic.round import Cause
 from coordinator.groups.classic.states import State
 from coordinator.groups.events import event_only, member_fenced, member_joined
@@ -43,11 +44,12 @@ def replace_static_member(
     member = _take_over(group, old, new_id, update)
     group.set_protocols(member, attempt.protocols)
     attempt.apply_to(member)
+    replace_in_resync(groups, group, old.member_id, new_id, update)
     update.timers.append(member.session_timer)
     update.emit("static_member_replaced", member_id=new_id, replaced=old.member_id)
     _emit_replacement(group, old, new_id, attempt, update)
     if group.state is State.STABLE and select_protocol(group) == group.protocol_name:
-        update.records.append(group_metadata(group))
+        update.records += completed_generation(group)
         return _current_generation(group, new_id, leader_before, attempt.context.api_version)
     group.park_join(member, attempt.context, attempt.now_ms)
     if group.state is State.PREPARING_REBALANCE:

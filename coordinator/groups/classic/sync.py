@@ -2,28 +2,30 @@
 
 While the leader computes, the followers' requests are parked. The leader's request ends CompletingRebalance: the generation
 goes to the log with its assignments, and parked members are answered; those that ask later are answered from what is stored.
-A second assignment of the leader is ignored. Members that it left out get an empty assignment; member ids that the group does
-not know are skipped.
+A second assignment of the leader is ignored, unless it resyncs (resync.py); a leader that cannot assign says so
+(assignment_failure.py). Members that it left out get an empty assignment; member ids that
+the group does not know are skipped.
 
 Since v5 a client names the protocol type and name it runs, and is refused if they are missing or wrong.
 """
 
-from coordinator.groups.classic.assignment_validation import validate_assignments
+from coordinator.groups.classic.assignment_failure import fail_generation, failure_response
+from coordinator.groups.classic.assignment_validation import validate_assignments, validate_resync
 from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.member import ClassicMember
+from coordinator.groups.classic.leader_extensions import fence_extension
 from coordinator.groups.classic.rebalance import prepare_rebalance, rebalance_completed
 from coordinator.groups.classic.records import completed_generation
-from coordinator.groups.classic.responses import sync_error, sync_response
+from coordinator.groups.classic.responses import delivered, sync_error, sync_response
+from coordinator.groups.classic.resync import begin_resync, is_resyncing, park_for_resync
 from coordinator.groups.classic.round import Cause, sync_key
 from coordinator.groups.classic.states import State
-from coordinator.groups.events import ClassicDelivery, event_only
 from coordinator.groups.fencing import fence_generation, fence_member
 from coordinator.groups.rebalance_interval import arm_interval
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import SyncGroupRequest
-from coordinator.runtime.result import Fact, RequestContext, Result
+from coordinator.runtime.result import RequestContext, Result
 
 
 def sync(
@@ -32,7 +34,8 @@ def sync(
     """Answers with the member's assignment; the reply is None while the request is parked.
 
     Raises: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL (another protocol than the
-    group's), REBALANCE_IN_PROGRESS. Mirrors `GroupMetadataManager.classicGroupSyncToClassicGroup`.
+    group's), REBALANCE_IN_PROGRESS; INVALID_REQUEST for an extension that this member may not use now. Mirrors
+    `GroupMetadataManager.classicGroupSyncToClassicGroup`.
     """
     if group.state is State.EMPTY:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -42,16 +45,31 @@ def sync(
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group.state is State.PREPARING_REBALANCE:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    is_leader, is_stable = group.is_leader(request.member_id), group.state is State.STABLE
+    fence_extension(request, is_leader=is_leader, is_assigned=is_stable)
     update = GroupUpdate(group.group_id)
     member = group.members[request.member_id]
     _mark_synced(group, request.member_id, update)
-    if group.state is State.STABLE:
-        update.facts.append(_delivered(groups, group, member))
-        return update.result(sync_response(group, member))
+    if group.failure is not None:
+        return update.result(failure_response(group.failure))
+    if is_stable:
+        if request.resync:
+            assignments = {each.member_id: each.assignment for each in request.assignments}
+            if not validate_resync(groups, group, assignments, update):
+                return update.result(sync_error(ErrorCode.INVALID_REQUEST, "the assignments are invalid"))
+            begin_resync(groups, group, member, assignments, context, now_ms, update)
+        elif is_resyncing(group, request.member_id):
+            park_for_resync(groups, group, member, context, now_ms, update)
+        else:
+            update.facts.append(delivered(groups.catalog, group, member))
+            return update.result(sync_response(group, member))
+        return update.result(None)
     earlier, member.awaiting_sync = member.awaiting_sync, context
     # Kafka leaves it without an answer.
     update.answer(earlier, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
-    if group.is_leader(request.member_id):
+    if is_leader and request.error_code != ErrorCode.NONE:
+        fail_generation(group, request, now_ms, update)
+    elif is_leader:
         _assign(groups, group, request, now_ms, update)
     return update.result(None)
 
@@ -77,7 +95,7 @@ def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_
         context = group.unpark_sync(member)
         if context is not None:
             update.answer(context, sync_response(group, member))
-            update.facts.append(_delivered(groups, group, member))
+            update.facts.append(delivered(groups.catalog, group, member))
             # A session that ran out while the sync was parked did not count and must start again.
             update.timers.append(member.session_timer)
     took_ms = 0
@@ -98,11 +116,6 @@ def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_
         left_out=left_out,
         took_ms=took_ms,
     )
-
-
-def _delivered(groups: Groups, group: ClassicGroup, member: ClassicMember) -> Fact:
-    delivery = ClassicDelivery(group.group_id, member.member_id, group.generation, member.assignment, groups.catalog)
-    return event_only(delivery)
 
 
 def _mark_synced(group: ClassicGroup, member_id: str, update: GroupUpdate) -> None:

@@ -4,6 +4,7 @@
     classic-pending   no member joined with an id that was handed out
     classic-join      the initial delay of an Empty group, or the rebalance timeout, has passed
     classic-sync      members of the new generation did not ask for their assignment in time: they are removed
+    classic-resync    members did not ask for the assignment of a resync in time: they are removed
 
 A member whose join or sync is parked cannot send heartbeats, so its session does not run out. The exception is a member whose
 *first* join is parked: a client that gave up and came back would leave one such member behind each time, so those are
@@ -12,7 +13,7 @@ removed after a fixed time.
 Timers are armed and disarmed together with what they watch, yet each handler looks up what it watched: a late timer does
 nothing."""
 
-from coordinator.groups.classic.group import find_classic_group
+from coordinator.groups.classic.group import ClassicGroup, find_classic_group
 from coordinator.groups.classic.leave import remove_member
 from coordinator.groups.classic.rebalance import (
     emit_member_expired,
@@ -91,11 +92,21 @@ def fire_sync(groups: Groups, key: TimerKey, now_ms: int) -> Result:
         return _NOTHING
     if group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
         return _NOTHING
+    return _remove_late(groups, group, tuple(group.pending_syncs), "members did not sync in time", now_ms)
+
+
+def fire_resync(groups: Groups, key: TimerKey, now_ms: int) -> Result:
+    group = find_classic_group(groups, str(key[1]))
+    if group is None or group.resync is None or not group.resync.awaited:
+        return _NOTHING
+    return _remove_late(groups, group, tuple(group.resync.awaited), "members did not follow a resync in time", now_ms)
+
+
+def _remove_late(groups: Groups, group: ClassicGroup, late: tuple[str, ...], what: str, now_ms: int) -> Result:
     update = GroupUpdate(group.group_id)
-    late = tuple(group.pending_syncs)
     for member_id in late:
         member = group.members[member_id]
         remove_member(group, member_id, update)
         emit_member_expired(group, member, "sync", update)
-    prepare_rebalance(groups, group, Cause("members did not sync in time", late[0], None), now_ms, update)
+    prepare_rebalance(groups, group, Cause(what, late[0], None), now_ms, update)
     return update.result(None)

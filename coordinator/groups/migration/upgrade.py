@@ -18,7 +18,7 @@ from coordinator.groups.classic.group import ClassicGroup, find_classic_group
 from coordinator.groups.classic.member import ClassicMember, session_key
 from coordinator.groups.classic.records import group_tombstones
 from coordinator.groups.classic.responses import join_error, sync_error
-from coordinator.groups.classic.round import pending_key, sync_key
+from coordinator.groups.classic.round import pending_key, resync_key, sync_key
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.group import session_key as consumer_session_key
@@ -123,6 +123,7 @@ def _end_round(update: ConsumerUpdate, classic: ClassicGroup) -> None:
         update.disarm(pending_key(group_id, member_id))
     update.disarm(classic.join_timer_key)
     update.disarm(sync_key(classic))
+    update.disarm(resync_key(classic))
 
 
 def _members(catalog: Catalog, classic: ClassicGroup, epoch: int) -> list[ConsumerMember]:

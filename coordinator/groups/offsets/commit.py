@@ -26,6 +26,8 @@ ANSWERS = Answers(
 )
 _NONE = ErrorCode.NONE
 
+TIMESTAMP_MAX = (1 << 63) - 1
+"""The last time that a record can hold (ms): an offset that expires then never does."""
 BROKER_RETENTION = -1
 """RetentionTimeMs of a client that leaves the retention to the broker; the only value after version 4."""
 
@@ -49,7 +51,7 @@ def commit(
         error.facts = commit_facts(groups, request, context, error.code, missing=missing)
         raise
     retention_ms = request.retention_time_ms
-    expire_timestamp_ms = None if retention_ms == BROKER_RETENTION else now_ms + retention_ms
+    expire_timestamp_ms = None if retention_ms == BROKER_RETENTION else min(now_ms + retention_ms, TIMESTAMP_MAX)
     answer, records, is_partly_refused = validate_partitions(
         request, ANSWERS, groups.config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms
     )

@@ -1,0 +1,92 @@
+"""What the leader of a classic group may do beyond Kafka: the requests that ask for it, and what a group remembers of them.
+
+    Resync       the leader replaces the assignments of the current generation (resync.py)
+    ErrorCode    the leader cannot assign, and says why (assignment_failure.py)
+
+Both come from the proposal of client-side assignment (KAFKA-2464) and are fields of SyncGroup: tagged ones, which Kafka's
+clients never send, and plain ones in SyncGroup v6 of the dialect `client-side-assignment`. A request without them is served as
+by Kafka.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import SyncGroupRequest
+
+REASON_CHARS_MAX = 255
+"""A longer message of a leader is cut, as the reasons of clients are (KIP-800)."""
+
+FAILURES = frozenset(
+    {
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.UNSUPPORTED_ASSIGNOR,
+    }
+)
+"""The errors that a leader may give its members. All others make some client act on its membership, or try again at once."""
+
+Partition = tuple[str, int]
+
+
+class AssignmentFailure(NamedTuple):
+    """The leader's answer to the question who gets what: it cannot say."""
+
+    generation: int
+    leader_id: str
+    error: ErrorCode
+    message: str | None
+    failed_ms: int
+
+
+@dataclass(slots=True)
+class Resync:
+    """A resync that waits for members to give up their earlier assignment."""
+
+    leader_id: str
+    generation: int
+    started_ms: int
+    left_out: int
+    """Members that the leader named no assignment for; theirs becomes empty."""
+    assignments: dict[str, bytes]
+    """Member id -> the new assignment, for members whose assignment changes."""
+    awaited: dict[str, None]
+    """The members among them that have not asked for it, in the order of the group."""
+    waits: dict[str, int] = field(default_factory=dict)
+    """Member id -> how long the group waited for it (ms)."""
+
+
+class Owners(NamedTuple):
+    """Who may commit what in a generation that was resynced: partition -> the members it is assigned to."""
+
+    generation: int
+    members: Mapping[Partition, frozenset[str]]
+
+
+def uses_extension(request: SyncGroupRequest) -> bool:
+    return request.resync or request.error_code != ErrorCode.NONE
+
+
+def fence_extension(request: SyncGroupRequest, *, is_leader: bool, is_assigned: bool) -> None:
+    """Returns if the member may ask for what its SyncGroup asks for.
+
+    `is_assigned`: the generation has its assignments. Raises INVALID_REQUEST with the reason.
+    """
+    if not uses_extension(request):
+        return
+    reason = None
+    if not is_leader:
+        reason = "only the leader may resync or say that it cannot assign"
+    elif request.error_code != ErrorCode.NONE:
+        if request.resync or request.assignments:
+            reason = "a leader that cannot assign sends no assignments"
+        elif request.error_code not in FAILURES:
+            reason = f"a leader may not give its members the error {request.error_code}"
+        elif is_assigned:
+            reason = "the generation is assigned already"
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, reason)

@@ -1,0 +1,253 @@
+"""The leader resyncs: it replaces the assignments of the current generation without a rebalance (an extension).
+
+A leader may learn of something that calls for another assignment, such as new partitions, and no member needs to join again for
+it. Its SyncGroup in Stable, with `Resync` and new assignments, is a barrier like the one of a rebalance, but only for members
+whose assignment changes:
+
+    begin       a member whose assignment changes is answered REBALANCE_IN_PROGRESS by Heartbeat until it has asked for the
+                new one. A plain client commits, gives up its partitions and joins again; it receives the current generation,
+                and its SyncGroup is parked. Members with an equal assignment notice nothing.
+    complete    all of them have asked: the generation is written with its new assignments, and everybody is answered
+
+Until then the old assignments are in force: commits are accepted, and a crash loses the resync and nothing else. Nobody
+receives a partition while another member may still read it. A member that does not ask in time is removed by a timer, and
+an ordinary rebalance follows. Any rebalance aborts the resync; the leader receives REBALANCE_IN_PROGRESS. So does it if it
+resyncs again in the meantime, for the earlier request.
+
+The generation number is the same before and after, so it cannot fence a commit that was on its way in a lost connection, or
+that a producer sends again later. So in a generation that was resynced, a member may not commit a partition that is assigned to
+other members alone (`Round.is_lost`). A record of our own remembers over a crash that the generation was resynced.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.leader_extensions import Owners, Partition, Resync
+from coordinator.groups.classic.member import ClassicMember, Protocols
+from coordinator.groups.classic.owned_partitions import read_metadata
+from coordinator.groups.classic.records import completed_generation
+from coordinator.groups.classic.responses import delivered, sync_error, sync_response
+from coordinator.groups.classic.round import Round, resync_key
+from coordinator.groups.state import Groups
+from coordinator.groups.update import GroupUpdate
+from coordinator.protocol.codec import DecodeError
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import GroupResyncedKey, GroupResyncedValue, SyncGroupResponse
+from coordinator.protocol.subscription import NO_GENERATION, Subscription, parse_assignment
+from coordinator.runtime.result import Event, MessageEvent, RequestContext
+
+OWNERSHIP_IN_USER_DATA = frozenset({"sticky", "cooperative-sticky"})
+"""Assignors whose user data say what the member owns, or when, and nothing else."""
+
+
+# --- the leader -------------------------------------------------------------------------------------------------------
+
+
+def begin_resync(
+    groups: Groups,
+    group: ClassicGroup,
+    leader: ClassicMember,
+    given: Mapping[str, bytes],
+    context: RequestContext,
+    now_ms: int,
+    update: GroupUpdate,
+) -> None:
+    """Parks the leader's request until all members whose assignment changes have asked for the new one.
+
+    `given`: member id -> assignment, as the leader sent them.
+    """
+    changing = {
+        member_id: assignment
+        for member_id, member in group.members.items()
+        if (assignment := given.get(member_id, b"")) != member.assignment
+    }
+    _park(leader, context, update)
+    earlier = group.resync
+    if earlier is not None:
+        _release(groups, group, earlier.assignments.keys() - changing.keys() - {leader.member_id}, update)
+    group.resync = Resync(
+        leader.member_id,
+        group.generation,
+        now_ms,
+        left_out=len(group.members.keys() - given.keys()),
+        assignments=changing,
+        awaited={each: None for each in changing if group.members[each].awaiting_sync is None},
+    )
+    update.emit(
+        "resync_started", generation=group.generation, changing=len(changing), awaited=len(group.resync.awaited)
+    )
+    if group.resync.awaited:
+        update.arm(resync_key(group), group.rebalance_timeout_ms())
+    else:
+        _complete(groups, group, group.resync, now_ms, update)
+
+
+def _release(groups: Groups, group: ClassicGroup, member_ids: set[str], update: GroupUpdate) -> None:
+    """The leader's second resync leaves these members what they have: they need not wait or join again."""
+    for member_id in group.members:
+        if member_id in member_ids:
+            _answer(groups, group, group.members[member_id], update)
+
+
+# --- the members ------------------------------------------------------------------------------------------------------
+
+
+def is_resyncing(group: Round, member_id: str) -> bool:
+    """Whether a resync is about to change the member's assignment."""
+    return group.resync is not None and member_id in group.resync.assignments
+
+
+def park_for_resync(
+    groups: Groups,
+    group: ClassicGroup,
+    member: ClassicMember,
+    context: RequestContext,
+    now_ms: int,
+    update: GroupUpdate,
+) -> None:
+    """A member whose assignment changes asks for it; the last one completes the resync."""
+    resync = group.resync
+    assert resync is not None
+    _park(member, context, update)
+    if member.member_id in resync.awaited:
+        del resync.awaited[member.member_id]
+        resync.waits[member.member_id] = now_ms - resync.started_ms
+    if not resync.awaited:
+        _complete(groups, group, resync, now_ms, update)
+
+
+def fetches_resynced(group: Round, member: ClassicMember, offered: Protocols) -> bool:
+    """Whether a member's JoinGroup is only its way to a resynced assignment.
+
+    Clients that the coordinator calls to rejoin list what they own, and since which generation, in their metadata. That the
+    leader knows, so it changes nothing; anything else calls for a rebalance.
+    """
+    if not is_resyncing(group, member.member_id) or len(member.protocols) != len(offered):
+        return False
+    return all(
+        name == other
+        and (metadata == again or (group.uses_consumer_protocol and _asks_same(name, member.dialect, metadata, again)))
+        for (name, metadata), (other, again) in zip(member.protocols, offered, strict=True)
+    )
+
+
+def _asks_same(protocol_name: str, dialect: str | None, metadata: bytes, again: bytes) -> bool:
+    before, after = (read_metadata(each, dialect).subscription for each in (metadata, again))
+    return before is not None and after is not None and _wish(protocol_name, before) == _wish(protocol_name, after)
+
+
+def _wish(protocol_name: str, subscription: Subscription) -> Subscription:
+    """The subscription without what it says about the past."""
+    user_data = None if protocol_name in OWNERSHIP_IN_USER_DATA else subscription.user_data
+    return replace(subscription, owned={}, generation_id=NO_GENERATION, user_data=user_data)
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def _complete(groups: Groups, group: ClassicGroup, resync: Resync, now_ms: int, update: GroupUpdate) -> None:
+    """Writes the generation with its new assignments and answers the leader and the members that receive one."""
+    _end(group, update)
+    for member_id, assignment in resync.assignments.items():
+        group.members[member_id].assignment = assignment
+    if resync.assignments:
+        group.owners = read_owners(group)
+        update.records += completed_generation(group)
+    for member in group.members.values():
+        if member.awaiting_sync is not None:
+            is_leader = member.member_id == resync.leader_id
+            _answer(groups, group, member, update, resynced=is_leader)
+    update.emit(
+        "group_resynced",
+        _event(group, resync, now_ms - resync.started_ms),
+        generation=resync.generation,
+        changed=len(resync.assignments),
+        left_out=resync.left_out,
+        took_ms=now_ms - resync.started_ms,
+    )
+
+
+def _event(group: Round, resync: Resync, duration_ms: int) -> Event:
+    value = GroupResyncedValue(
+        epoch=resync.generation,
+        member_id=resync.leader_id,
+        members=len(group.members),
+        changed=len(resync.assignments),
+        duration_ms=duration_ms,
+        waited_for=[GroupResyncedValue.Wait(each, waited_ms) for each, waited_ms in resync.waits.items()],
+    )
+    return MessageEvent(GroupResyncedKey(group.group_id), value)
+
+
+def abort_resync(group: Round, update: GroupUpdate) -> None:
+    """A rebalance begins: the assignments stay as they are, and everybody who waits must join again."""
+    if group.resync is None:
+        return
+    _end(group, update)
+    update.emit("resync_aborted", generation=group.generation)
+    for member in group.members.values():
+        context = group.unpark_sync(member)
+        if context is not None:
+            update.answer(context, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+            update.timers.append(member.session_timer)
+
+
+def replace_in_resync(groups: Groups, group: ClassicGroup, old_id: str, new_id: str, update: GroupUpdate) -> None:
+    """A static member came back under a new id. It must ask again; a leader that came back knows of no resync."""
+    resync = group.resync
+    if group.is_resynced:
+        group.owners = read_owners(group)
+    if resync is None:
+        return
+    if resync.leader_id == old_id:
+        _end(group, update)
+        update.emit("resync_aborted", generation=group.generation)
+        _release(groups, group, set(resync.assignments), update)
+    elif old_id in resync.assignments:
+        resync.assignments[new_id] = resync.assignments.pop(old_id)
+        resync.awaited.pop(old_id, None)
+        resync.awaited[new_id] = None
+        update.arm(resync_key(group), group.rebalance_timeout_ms())
+
+
+def _end(group: Round, update: GroupUpdate) -> None:
+    group.resync = None
+    update.disarm(resync_key(group))
+
+
+def read_owners(group: Round) -> Owners:
+    """The partitions of all assignments that the coordinator can parse."""
+    owners: defaultdict[Partition, set[str]] = defaultdict(set)
+    for member_id, member in group.members.items() if group.uses_consumer_protocol else ():
+        try:
+            partitions = parse_assignment(member.assignment).partitions
+        except DecodeError:
+            continue
+        for topic, indexes in partitions.items():
+            for index in indexes:
+                owners[topic, index].add(member_id)
+    return Owners(group.generation, {partition: frozenset(members) for partition, members in owners.items()})
+
+
+# --- parked requests --------------------------------------------------------------------------------------------------
+
+
+def _park(member: ClassicMember, context: RequestContext, update: GroupUpdate) -> None:
+    earlier, member.awaiting_sync = member.awaiting_sync, context
+    update.answer(earlier, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+def _answer(
+    groups: Groups, group: ClassicGroup, member: ClassicMember, update: GroupUpdate, *, resynced: bool = False
+) -> None:
+    """Answers the member's parked SyncGroup with its assignment. Its session starts again, as it did not count until now."""
+    context = group.unpark_sync(member)
+    if context is None:
+        return
+    response: SyncGroupResponse = sync_response(group, member)
+    response.resynced = resynced
+    update.answer(context, response)
+    update.facts.append(delivered(groups.catalog, group, member))
+    update.timers.append(member.session_timer)

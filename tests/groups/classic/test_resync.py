@@ -1,0 +1,455 @@
+"""A leader replaces the assignments of its generation; nobody notices but the members whose assignment changes."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.groups.fencing import RESYNCED, fence_commit_in_transaction
+from coordinator.groups.offsets.commit import commit
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import OffsetCommitRequest, TxnOffsetCommitRequest
+from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
+from tests.groups.harness import GroupHarness, SentRequest, subscription
+
+REBALANCE_MS = 60_000
+
+
+def assignment(*partitions: int) -> bytes:
+    return encode_assignment(Assignment({"t": partitions}, None, 1))
+
+
+def resync(
+    h: GroupHarness, leader: str, assignments: dict[str, bytes], generation: int = 1, **more: Any
+) -> SentRequest:
+    return h.sync("g", leader, generation, assignments, resync=True, **more)
+
+
+def started(members: int = 3, **options: Any) -> tuple[GroupHarness, list[str], SentRequest]:
+    """A group whose leader moves something from the first follower to itself; the request is parked."""
+    h = GroupHarness()
+    ids = h.stable(members=members, **options)
+    given = {ids[0]: b"more", ids[1]: b"less", **dict.fromkeys(ids[2:], b"A2")}
+    group = h.group()
+    request = resync(h, ids[0], given, protocol_type=group.protocol_type, protocol_name=group.protocol_name)
+    assert request.is_parked
+    return h, ids, request
+
+
+def held(h: GroupHarness) -> list[bytes]:
+    return [member.assignment for member in h.group().members.values()]
+
+
+# --- the barrier ------------------------------------------------------------------------------------------------------
+
+
+def test_the_new_assignments_take_effect_when_every_member_that_they_change_has_asked():
+    h, ids, leading = started()
+    assert held(h) == [b"A0", b"A1", b"A2"]
+    following = h.sync("g", ids[1], 1)
+    assert (following.reply.assignment, following.reply.resynced) == (b"less", False)
+    assert (leading.reply.assignment, leading.reply.resynced) == (b"more", True)
+    assert [each.assignment for each in h.group().stored.members] == [b"more", b"less", b"A2"]
+    assert (h.group().state.value, h.group().generation, h.group().stored.generation) == ("Stable", 1, 1)
+
+
+def test_only_members_whose_assignment_changes_are_called_to_rejoin_until_they_have_asked():
+    h, ids, _ = started()
+    assert [h.heartbeat("g", each, 1).error.name for each in ids] == ["NONE", "REBALANCE_IN_PROGRESS", "NONE"]
+    assert h.sync("g", ids[2], 1).reply.assignment == b"A2"
+    h.sync("g", ids[1], 1)
+    assert [h.heartbeat("g", each, 1).error.name for each in ids] == ["NONE"] * 3
+
+
+def test_a_called_member_that_asked_is_called_no_more_while_another_is_awaited():
+    h = GroupHarness()
+    ids = h.stable(members=3)
+    leading = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y"})
+    first = h.sync("g", ids[1], 1)
+    assert first.is_parked
+    assert [h.heartbeat("g", each, 1).error.name for each in ids[1:]] == ["NONE", "REBALANCE_IN_PROGRESS"]
+    h.sync("g", ids[2], 1)
+    assert (leading.reply.assignment, first.reply.assignment) == (b"A0", b"x")
+
+
+def test_a_resync_that_changes_only_the_leaders_assignment_completes_at_once():
+    h = GroupHarness()
+    leader, follower = h.stable()
+    assert resync(h, leader, {leader: b"other", follower: b"A1"}).reply.assignment == b"other"
+    assert h.group().stored.members[0].assignment == b"other"
+
+
+def test_a_resync_that_changes_nothing_writes_nothing():
+    h = GroupHarness()
+    leader, follower = h.stable()
+    written = len(h.records)
+    reply = resync(h, leader, {leader: b"A0", follower: b"A1"}).reply
+    assert (reply.assignment, reply.resynced, len(h.records)) == (b"A0", True, written)
+    assert not h.group().is_resynced
+
+
+def test_members_that_the_leader_leaves_out_get_an_empty_assignment():
+    h = GroupHarness()
+    leader, follower = h.stable()
+    resync(h, leader, {leader: b"all"})
+    assert h.sync("g", follower, 1).reply.assignment == b""
+    assert h.facts_named("group_resynced")[-1]["left_out"] == 1
+
+
+def test_without_the_field_a_second_assignment_of_the_leader_is_ignored():
+    h = GroupHarness()
+    leader, follower = h.stable()
+    assert h.sync("g", leader, 1, {leader: b"x", follower: b"y"}).reply.assignment == b"A0"
+    assert held(h) == [b"A0", b"A1"]
+
+
+def test_in_completing_rebalance_the_field_means_nothing():
+    h = GroupHarness()
+    leader, follower = h.join_new_member(), h.join_new_member()
+    h.advance(0)
+    assert resync(h, leader, {leader: b"L", follower: b"F"}).reply.assignment == b"L"
+
+
+# --- plain followers --------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_follower_joins_again_and_gets_the_current_generation():
+    h, ids, leading = started()
+    joined = h.join("g", ids[1])
+    assert (joined.reply.generation_id, joined.reply.leader, joined.reply.members) == (1, ids[0], [])
+    assert h.sync("g", ids[1], 1).reply.assignment == b"less"
+    assert leading.ok
+
+
+@pytest.mark.parametrize(
+    ("name", "user_data"),
+    [("range", (b"same", b"same")), ("sticky", (b"1", b"2")), ("cooperative-sticky", (b"1", b"2"))],
+)
+def test_what_a_follower_says_about_the_past_causes_no_rebalance(name, user_data):
+    before, after = (
+        encode_subscription(Subscription(("t",), data, owned, generation, None, 3))
+        for data, owned, generation in zip(user_data, ({}, {"t": (0,)}), (-1, 1), strict=True)
+    )
+    h, ids, leading = started(protocols={name: before})
+    assert h.join("g", ids[1], protocols={name: after}).reply.generation_id == 1
+    assert h.sync("g", ids[1], 1, protocol_name=name).reply.assignment == b"less"
+    assert h.group().stored.members[1].subscription == after
+    # a lost response: the same again changes nothing either
+    assert h.join("g", ids[1], protocols={name: after}).reply.generation_id == 1
+    assert leading.ok
+
+
+@pytest.mark.parametrize(
+    "offered",
+    [
+        {"range": subscription(("t", "other"))},
+        {"range": subscription(), "sticky": subscription()},
+        {"range": encode_subscription(Subscription(("t",), b"user data", {}, -1, None, 3))},
+        {"range": encode_subscription(Subscription(("t",), None, {}, -1, "rack", 3))},
+        {"range": b"nonsense"},
+    ],
+    ids=["topics", "protocols", "user data", "rack", "nonsense"],
+)
+def test_a_follower_that_asks_for_something_else_starts_a_rebalance_which_aborts_the_resync(offered):
+    h, ids, leading = started()
+    assert h.join("g", ids[1], protocols=offered).is_parked
+    assert leading.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert h.group().state.value == "PreparingRebalance"
+    assert held(h) == [b"A0", b"A1", b"A2"]
+
+
+def test_metadata_that_are_no_subscription_must_be_equal():
+    h, ids, leading = started(protocol_type="connect", protocols={"x": b"1"})
+    assert h.join("g", ids[1], protocol_type="connect", protocols={"x": b"1"}).reply.generation_id == 1
+    assert h.join("g", ids[1], protocol_type="connect", protocols={"x": b"2"}).is_parked
+    assert leading.error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_called_follower_that_names_its_generation_gets_it_again_and_not_a_rebalance():
+    h, ids, _ = started()
+    assert h.join("g", ids[1], generation=1).reply.generation_id == 1
+    assert h.group().state.value == "Stable"
+
+
+# --- who may, and when ------------------------------------------------------------------------------------------------
+
+
+def test_only_the_leader_may_resync():
+    h = GroupHarness()
+    leader, follower = h.stable()
+    refused = resync(h, follower, {leader: b"x", follower: b"y"})
+    assert refused.error is ErrorCode.INVALID_REQUEST
+    assert refused.reply.error_message == "only the leader may resync or say that it cannot assign"
+    assert held(h) == [b"A0", b"A1"]
+
+
+@pytest.mark.parametrize(("generation", "error"), [(0, "ILLEGAL_GENERATION"), (2, "ILLEGAL_GENERATION")])
+def test_a_resync_of_another_generation_is_refused(generation, error):
+    h = GroupHarness()
+    leader, _ = h.stable()
+    assert resync(h, leader, {leader: b"x"}, generation).error.name == error
+
+
+def test_a_resync_while_the_group_waits_for_joins_is_refused():
+    h = GroupHarness()
+    leader, _ = h.stable()
+    h.join("g")
+    h.join_new_member()
+    assert resync(h, leader, {leader: b"x"}).error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+# --- rebalances and timers in between ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("event", ["join", "leave", "leader joins"])
+def test_a_rebalance_aborts_the_resync_and_everybody_who_waits_is_answered(event):
+    h = GroupHarness()
+    ids = h.stable(members=4)
+    leading = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y", ids[3]: b"A3"})
+    following = h.sync("g", ids[1], 1)
+    if event == "join":
+        h.join_new_member()
+    elif event == "leave":
+        h.leave("g", ids[3])
+    else:
+        h.join("g", ids[0])
+    assert [leading.error.name, following.error.name] == ["REBALANCE_IN_PROGRESS"] * 2
+    assert h.group().resync is None
+    assert ("classic-resync", "g") not in h.timers
+    h.settle()
+
+
+def test_a_member_that_does_not_ask_in_time_is_removed_and_a_rebalance_follows():
+    h, ids, leading = started(session_ms=REBALANCE_MS * 3)
+    h.advance(REBALANCE_MS)
+    assert leading.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert ids[1] not in h.group().members
+    assert h.facts_named("rebalance_started")[-1]["cause"] == "members did not follow a resync in time"
+    h.settle()
+
+
+def test_the_session_of_a_member_that_waits_in_a_resync_does_not_run_out():
+    h = GroupHarness()
+    ids = h.stable(members=3, session_ms=1_000)
+    leading = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y"})
+    h.sync("g", ids[1], 1)
+    for _ in range(4):
+        h.advance(900)
+        h.heartbeat("g", ids[2], 1)
+    h.sync("g", ids[2], 1)
+    assert leading.ok
+    h.advance(900)
+    assert len(h.group().members) == 3
+
+
+def test_the_leaders_next_resync_replaces_the_one_that_waits():
+    h = GroupHarness()
+    ids = h.stable(members=3)
+    first = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y"})
+    follower = h.sync("g", ids[1], 1)
+    second = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"A1", ids[2]: b"z"})
+    assert first.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert follower.reply.assignment == b"A1", "it keeps what it has and need not wait"
+    assert h.sync("g", ids[2], 1).reply.assignment == b"z"
+    assert second.ok
+
+
+def test_a_called_member_that_the_next_resync_spares_is_not_removed():
+    h, ids, _ = started(session_ms=REBALANCE_MS * 3)
+    resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"A1", ids[2]: b"A2"})
+    assert h.heartbeat("g", ids[1], 1).ok
+    h.advance(REBALANCE_MS)
+    assert len(h.group().members) == 3
+
+
+# --- static members ---------------------------------------------------------------------------------------------------
+
+
+def test_a_static_follower_that_comes_back_gets_the_resynced_assignment():
+    h, _ids, leading = started(static=True)
+    back = h.join("g", "", instance="i1").reply
+    assert (back.error_code, back.generation_id) == (ErrorCode.NONE, 1)
+    assert leading.is_parked
+    assert h.heartbeat("g", back.member_id, 1, instance="i1").error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert h.sync("g", back.member_id, 1, instance="i1").reply.assignment == b"less"
+    assert leading.ok
+
+
+def test_a_static_follower_that_comes_back_after_it_asked_asks_again():
+    h = GroupHarness()
+    ids = h.stable(members=3, static=True)
+    leading = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y"})
+    old = h.sync("g", ids[1], 1)
+    new_id = h.join("g", "", instance="i1").reply.member_id
+    assert old.error is ErrorCode.FENCED_INSTANCE_ID
+    h.sync("g", ids[2], 1)
+    assert leading.is_parked
+    assert h.sync("g", new_id, 1).reply.assignment == b"x"
+    assert leading.ok
+
+
+def test_a_static_leader_that_comes_back_knows_of_no_resync_so_everybody_keeps_what_they_have():
+    h = GroupHarness()
+    ids = h.stable(members=3, static=True)
+    leading = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y"})
+    following = h.sync("g", ids[1], 1)
+    h.join("g", "", instance="i0")
+    assert leading.error is ErrorCode.FENCED_INSTANCE_ID
+    assert following.reply.assignment == b"A1"
+    assert h.heartbeat("g", ids[2], 1).ok
+
+
+# --- commits ----------------------------------------------------------------------------------------------------------
+
+
+def commit_error(h: GroupHarness, member_id: str, partition: int, generation: int = 1) -> str:
+    Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    Partition = OffsetCommitRequest.OffsetCommitRequestPartition
+    request = OffsetCommitRequest(
+        group_id="g", member_id=member_id, generation_id_or_member_epoch=generation,
+        topics=[Topic(name="t", partitions=[Partition(partition_index=partition, committed_offset=1)])],
+    )  # fmt: skip
+    try:
+        h.call(commit, request, 8)
+    except KafkaError as error:
+        return error.code.name
+    return "NONE"
+
+
+def txn_commit_error(h: GroupHarness, member_id: str, partition: int) -> str:
+    Topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    Partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+    request = TxnOffsetCommitRequest(
+        group_id="g", member_id=member_id, generation_id_or_member_epoch=1, transactional_id="p",
+        topics=[Topic(name="t", partitions=[Partition(partition_index=partition, committed_offset=1)])],
+    )  # fmt: skip
+    try:
+        fence_commit_in_transaction(h.groups, request, 5)
+    except KafkaError as error:
+        return error.code.name
+    return "NONE"
+
+
+def moved() -> tuple[GroupHarness, str, str]:
+    """A group whose leader moves partition 1 from the follower to itself; the resync waits for the follower."""
+    h = GroupHarness()
+    leader, follower = h.join_new_member(), h.join_new_member()
+    h.advance(0)
+    h.sync("g", leader, 1, {leader: assignment(0), follower: assignment(1, 2)})
+    h.sync("g", follower, 1)
+    resync(h, leader, {leader: assignment(0, 1), follower: assignment(2)})
+    return h, leader, follower
+
+
+def test_until_a_resync_completes_a_member_commits_what_it_is_about_to_lose():
+    h, _, follower = moved()
+    assert [commit_error(h, follower, 1), txn_commit_error(h, follower, 1)] == ["NONE", "NONE"]
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["live", "after a crash"])
+def test_a_partition_lost_in_a_resync_is_not_committed_with_the_same_generation(restarted):
+    h, leader, follower = moved()
+    h.sync("g", follower, 1)
+    if restarted:
+        h.restart()
+    assert [commit_error(h, follower, each) for each in (1, 2, 3)] == ["ILLEGAL_GENERATION", "NONE", "NONE"]
+    assert [txn_commit_error(h, follower, each) for each in (1, 2)] == ["ILLEGAL_GENERATION", "NONE"]
+    assert [commit_error(h, leader, each) for each in (0, 1)] == ["NONE", "NONE"]
+    assert h.groups.counters.fenced[RESYNCED] == 2
+
+
+def test_a_generation_that_was_not_resynced_lets_its_members_commit_everything():
+    h, leader, follower = moved()
+    h.sync("g", follower, 1)
+    h.join("g", leader)
+    h.join("g", follower)
+    h.sync("g", leader, 2, {leader: assignment(0, 1), follower: assignment(2)})
+    h.sync("g", follower, 2)
+    assert [commit_error(h, follower, each, 2) for each in (1, 2)] == ["NONE", "NONE"]
+    assert h.group().resynced is None, "the record of the resync is deleted"
+
+
+def test_a_static_member_that_comes_back_to_a_resynced_generation_commits_what_is_assigned_to_it():
+    h = GroupHarness()
+    leader, follower = h.stable(static=True)
+    resync(h, leader, {leader: assignment(0, 1), follower: assignment(2)})
+    h.sync("g", follower, 1)
+    new_id = h.join("g", "", instance="i1").reply.member_id
+    for _ in range(2):
+        assert [commit_error(h, new_id, each) for each in (1, 2)] == ["ILLEGAL_GENERATION", "NONE"]
+        h.restart()
+
+
+# --- the log and the events -------------------------------------------------------------------------------------------
+
+
+def test_a_crash_at_any_record_keeps_all_of_a_resync_or_nothing():
+    h, ids, _ = started()
+    before = h.durable()
+    h.sync("g", ids[1], 1)
+    cut = [h.durable(h.records[:end]) for end in h.batch_ends[-2:]]
+    assert cut == [before, h.durable()]
+
+
+def test_a_crash_while_a_resync_waits_loses_it_and_members_keep_what_they_have():
+    h, ids, _ = started()
+    h.restart()
+    assert [h.heartbeat("g", each, 1).error.name for each in ids] == ["NONE"] * 3
+    assert h.join("g", ids[1]).reply.generation_id == 1
+    assert h.sync("g", ids[1], 1).reply.assignment == b"A1"
+
+
+def test_a_deleted_group_leaves_no_record_of_its_resync():
+    h, _leader, follower = moved()
+    h.sync("g", follower, 1)
+    records, _ = h.groups.end(h.group())
+    assert sorted((record.key.NAME, record.value) for record in records) == [
+        ("ClassicGroupResyncKey", None),
+        ("GroupMetadataKey", None),
+    ]
+
+
+def test_the_event_log_says_that_the_group_was_resynced_and_who_received_what():
+    h, leader, follower = moved()
+    h.advance(250)
+    h.sync("g", follower, 1)
+    (event,) = h.events_of("GroupResynced")
+    assert (event.epoch, event.member_id, event.members, event.changed, event.duration_ms) == (1, leader, 2, 2, 250)
+    assert [(each.member_id, each.waited_ms) for each in event.waited_for] == [(follower, 250)]
+    received = {each.member_id: each.topics[0].partitions for each in h.events_of("AssignmentDelivered")[-2:]}
+    assert received == {leader: [0, 1], follower: [2]}
+
+
+# --- validation -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["off", "report", "refuse"])
+def test_a_resync_is_validated_before_any_member_hears_of_it(policy):
+    h = GroupHarness(group_classic_validate_assignments=policy)
+    leader, follower = h.stable()
+    request = resync(h, leader, {leader: assignment(0, 1), follower: assignment(1)})
+    assert len(h.facts_named("assignment_invalid")) == (policy != "off")
+    if policy == "refuse":
+        assert (request.error, request.reply.error_message) == (
+            ErrorCode.INVALID_REQUEST,
+            "the assignments are invalid",
+        )
+        assert h.heartbeat("g", follower, 1).ok
+        assert held(h) == [b"A0", b"A1"]
+    else:
+        h.sync("g", follower, 1)
+        assert request.ok
+
+
+def test_in_a_cooperative_group_a_resync_takes_a_partition_away_before_another_gives_it():
+    h = GroupHarness(group_classic_validate_assignments="refuse")
+    name = "cooperative-sticky"
+    leader, follower = h.stable(protocols={name: subscription()})
+    for given, error in (
+        ({leader: assignment(0), follower: assignment(1)}, "NONE"),
+        ({leader: assignment(0, 1), follower: assignment()}, "INVALID_REQUEST"),
+        ({leader: assignment(0), follower: assignment()}, "NONE"),
+        ({leader: assignment(0, 1), follower: assignment()}, "NONE"),
+    ):
+        request = resync(h, leader, given, protocol_name=name)
+        h.sync("g", follower, 1, protocol_name=name)
+        assert request.error.name == error
