@@ -25,22 +25,6 @@ READY_WITHIN_S = 3.0
 """How long `ready` waits for a response."""
 
 
-class KeyValueFormatter(logging.Formatter):
-    """`time=... level=... logger=... event=...`: messages are key=value text already, and only tracebacks have lines."""
-
-    default_time_format = "%Y-%m-%dT%H:%M:%S"
-    default_msec_format = "%s.%03dZ"
-    converter = staticmethod(time.gmtime)
-
-    def __init__(self) -> None:
-        super().__init__("time=%(asctime)s level=%(level)s logger=%(short_name)s %(message)s")
-
-    def format(self, record: logging.LogRecord) -> str:
-        record.level = record.levelname.lower()
-        record.short_name = record.name.removeprefix("coordinator.")
-        return super().format(record)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code. argparse itself exits with 2 if the command line is wrong."""
     words = sys.argv[1:] if arguments is None else list(arguments)
@@ -298,6 +282,8 @@ def serve(options: argparse.Namespace) -> int:
         config = _load(options)
     except ConfigError as error:
         return _refused(error)
+    from coordinator.world.log_lines import KeyValueFormatter  # noqa: PLC0415 - as above
+
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(KeyValueFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -334,14 +320,14 @@ def ready(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """Measures, and prints a table."""
-    from coordinator.bench import report  # noqa: PLC0415 - see the module's docstring
+    from coordinator.bench import programs, report  # noqa: PLC0415 - see the module's docstring
 
     target = None
     if options.bootstrap is not None or options.server_pid is not None:
         host, _, port = (options.bootstrap or "").rpartition(":")
         if not host or not port.isdigit() or options.server_pid is None:
             return _refused(ValueError("--bootstrap HOST:PORT and --server-pid PID require each other"))
-        target = report.Target(host, int(port), options.server_pid)
+        target = programs.Target(host, int(port), options.server_pid)
     report.report(
         options.only, options.seconds, options.repetitions, options.durability, target, options.warm_up,
         with_ours=options.with_ours,

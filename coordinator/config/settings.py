@@ -21,7 +21,6 @@ from coordinator.groups.settings import (
     MIGRATION_POLICIES,
     OFF,
     STICKY,
-    STREAMS_FENCING_POLICIES,
     VALIDATION_POLICIES,
     GroupsConfig,
 )
@@ -426,10 +425,10 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("group.streams.acceptable.recovery.lag", GroupsConfig, LONG, "records",
          "A replica of a task's state counts as caught up if it lacks at most this many records. The server passes it on"
          " to members. A single group can override it with streams.acceptable.recovery.lag."),
-        ("group.streams.fencing.policy", GroupsConfig, choice(*STREAMS_FENCING_POLICIES), "",
-         "Which epochs, other than its current one, a member can commit with. strict: none. assignment-epoch: those since"
-         " it was assigned the task, as in Kafka. A single group can override it with streams.fencing.policy."
-         " Not a Kafka setting."),
+        ("group.streams.fencing.policy", GroupsConfig, choice(*FENCING_POLICIES), "",
+         "Which epochs, other than its current one, a member can commit with. strict: none. revocation-epoch: those since"
+         " it last lost an active task. assignment-epoch: those since it was assigned the task, as in Kafka. A single group"
+         " can override it with streams.fencing.policy. Not a Kafka setting."),
     ),
     "Transactions": (
         ("transaction.version", TransactionsConfig, integer(0, 2), "",
@@ -549,13 +548,14 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
     ),
     "Admin HTTP": (
         ("admin.connections", AdminConfig, POSITIVE, "connections",
-         "The most open HTTP connections. A further one gets status 503. Not a Kafka setting."),
+         "The most open HTTP connections. A further one takes the place of the one that has kept the server waiting the"
+         " longest, or gets status 503 if the server is at work on all of them. Not a Kafka setting."),
         ("admin.header.bytes", AdminConfig, integer(256, 1 << 20), "bytes",
          "The largest request line and headers together of an HTTP request. Not a Kafka setting."),
         ("admin.body.bytes", AdminConfig, INT, "bytes",
          "The largest body of an HTTP request. Not a Kafka setting."),
         ("admin.request.time.ms", AdminConfig, POSITIVE, "milliseconds",
-         "The most time that an HTTP request can take to arrive. Not a Kafka setting."),
+         "The most time that an HTTP request can take to arrive, and its response to be read. Not a Kafka setting."),
     ),
 }
 # fmt: on

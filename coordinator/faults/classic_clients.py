@@ -16,6 +16,7 @@ from coordinator.protocol.messages import (
     LeaveGroupRequest,
     MetadataRequest,
     SyncGroupRequest,
+    SyncGroupResponse,
 )
 from coordinator.protocol.subscription import (
     NO_GENERATION,
@@ -46,12 +47,15 @@ class ClassicMember(Client):
         random = self.random
         self.group_id = group_id
         self.instance_id = f"i{number}" if random.random() < world.plan.statics else None
+        if self.instance_id is not None:
+            world.history.instance_ids.add(self.instance_id)
         self.join_version = random.randrange(5 if self.instance_id else 0, 10)
         self.sync_version = random.randrange(3 if self.instance_id else 0, 6)
         self.heartbeat_version = random.randrange(3 if self.instance_id else 0, 5)
         self.commit_version = random.randrange(7 if self.instance_id else 2, 10)
         self.fetch_version = random.randrange(1, 10)
         self.leave_version = random.randrange(0, 6)
+        self.repeats = Random(f"{world.plan.seed} {self.name} repeats")
         self.claims_generation = random.random() < 0.2
         self.topics: tuple[str, ...] = random.choice([(ORDERS,), (ORDERS,), (ORDERS, AUDIT)])
         self.member_id = ""
@@ -130,10 +134,13 @@ class ClassicMember(Client):
                 continue
             if response.error_code:
                 self._on_error("JoinGroup", response.error_code)
-            history.joined(self.group_id, response.generation_id, asked, self.name)
+            self._note_generation(response, asked)
             self.member_id, self.generation = response.member_id, response.generation_id
             await self._sync(response)
             return
+
+    def _note_generation(self, response: JoinGroupResponse, asked: int) -> None:
+        self.world.history.received(self.group_id, response, asked, self.name)
 
     async def _sync(self, joined: JoinGroupResponse) -> None:
         plan, history = self.world.plan, self.world.history
@@ -149,8 +156,7 @@ class ClassicMember(Client):
             protocol_name="range",
             assignments=self._assign(joined) if leads else [],
         )
-        asked = history.tick()
-        response = await self.call(request, self.sync_version, plan.rebalance_ms / 1000 + 20)
+        asked, response = await self._synced(request, plan.rebalance_ms / 1000 + 20)
         if response.error_code:
             self._on_error("SyncGroup", response.error_code)
         assignment = parse_assignment(response.assignment)
@@ -165,6 +171,20 @@ class ClassicMember(Client):
             self.positions = {partition: max(0, offset) for partition, offset in found.items()}
         self.stable = True
         self.world.event(f"{self.name} {self.member_id[-4:]} {self.generation}: {len(partitions)} partitions")
+
+    async def _synced(self, request: SyncGroupRequest, within_s: float) -> tuple[int, SyncGroupResponse]:
+        """The tick at which the request was sent that was answered, and its response.
+
+        Some members repeat a request that was lost, perhaps in a crash, instead of joining again.
+        """
+        while True:
+            asked = self.world.history.tick()
+            try:
+                return asked, await self.call(request, self.sync_version, within_s)
+            except NoResponse:
+                if self.repeats.random() < 0.5:
+                    raise
+            await self.think()
 
     def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
         """Round robin over the subscribers of each topic. All parts carry the same token, by which they are recognized."""

@@ -14,6 +14,7 @@ from typing import Any, cast
 from coordinator.admin.metrics import Collector
 from coordinator.faults.history import OnBroken
 from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.states import State
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import MemberState
 from coordinator.groups.kinds import LABELS, Kind
@@ -31,6 +32,9 @@ def check(server: Server, broken: OnBroken) -> None:
             continue
         for problem in [*_orphaned_timers(shard), *_leaked_requests(shard)]:
             broken("I16 bounded", f"shard {shard.index}: {problem}")
+        for group in shard.state.of_kind(Kind.CLASSIC):
+            for problem in _classic_mismatches(cast(ClassicGroup, group)):
+                broken("I18 derived state equals a recount", f"shard {shard.index}, {group.group_id}: {problem}")
         for group in shard.state.of_kind(Kind.CONSUMER):
             for problem in _consumer_mismatches(cast(ConsumerGroup, group)):
                 broken("I18 derived state equals a recount", f"shard {shard.index}, {group.group_id}: {problem}")
@@ -83,6 +87,41 @@ def _leaked_requests(shard: Shard[GroupMachine]) -> Iterable[str]:
 
 
 # --- I18 --------------------------------------------------------------------------------------------------------------
+
+
+def _classic_mismatches(group: ClassicGroup) -> Iterable[str]:
+    members = group.members.values()
+    counted: Mapping[str, tuple[Any, Any]] = {
+        "awaiting_joins": (group.awaiting_joins, sum(member.awaiting_join is not None for member in members)),
+        "support": (group.support, Counter(name for member in members for name, _ in member.protocols)),
+        "static_members": (
+            group.static_members,
+            {member.group_instance_id: member.member_id for member in members if member.group_instance_id is not None},
+        ),
+        "the stored half": _stored_half(group),
+    }
+    for name, (kept, recounted) in counted.items():
+        if kept != recounted:
+            yield f"{name} is {kept}, not {recounted}"
+
+
+def _stored_half(group: ClassicGroup) -> tuple[Any, Any]:
+    """The log's last generation as it is, and as the round says it must be: members know no generation that it lacks."""
+    last = group.stored if group.forming is None else group.forming
+    generation = 0 if last is None else last.generation
+    if last is None or group.state is State.PREPARING_REBALANCE:
+        return generation, group.generation
+    forms = group.state is State.COMPLETING_REBALANCE
+    members = {
+        each.member_id: (each.subscription, None if forms else group.members[each.member_id].assignment)
+        for each in last.members
+        if each.member_id in group.members
+    }
+    stored = {each.member_id: (each.subscription, getattr(each, "assignment", None)) for each in last.members}
+    return (
+        (generation, group.forming is not None, last.leader, last.protocol, list(stored.items())),
+        (group.generation, forms, group.leader_id, group.protocol_name, list(members.items())),
+    )
 
 
 def _consumer_mismatches(group: ConsumerGroup) -> Iterable[str]:

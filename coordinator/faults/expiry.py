@@ -21,6 +21,7 @@ from coordinator.log.batch import CONTROL, TRANSACTIONAL
 from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
+    ClassicGroupGenerationKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
     GroupMetadataKey,
@@ -80,6 +81,8 @@ class Expiry:
             if isinstance(record.key, OffsetCommitKey):
                 partition = record.key.group, record.key.topic, record.key.partition
                 if self._history.may_be_deleted(partition):
+                    # Perhaps it expired, and the deletion that is on its way will be refused because nothing is left.
+                    self._history.expired(partition)
                     continue
                 groups = self._groups(before + batch[:place])
                 self._check_expiry(
@@ -132,6 +135,7 @@ class _ReplayedGroups:
         self._pending: dict[int, list[tuple[tuple[str, str, int], Any]]] = defaultdict(list)
         """Producer id -> pending offsets. Not by epoch, because a marker may have a later one (KIP-890)."""
         self._classic: dict[str, Any] = {}
+        self._forming: dict[str, Any] = {}
         self._consumer: dict[str, dict[str, Any]] = {}
         self._streams: dict[str, dict[str, Any]] = {}
         self._topologies: dict[str, Any] = {}
@@ -147,6 +151,9 @@ class _ReplayedGroups:
                 self._pending[producer.id].append((partition, record.value))
         elif isinstance(key, GroupMetadataKey):
             self._store(self._classic, key.group, record.value)
+            self._forming.pop(key.group, None)
+        elif isinstance(key, ClassicGroupGenerationKey):
+            self._store(self._forming, key.group, record.value)
         elif isinstance(key, ConsumerGroupMemberMetadataKey):
             self._store(self._consumer.setdefault(key.group_id, {}), key.member_id, record.value)
         elif isinstance(key, StreamsGroupMemberMetadataKey):
@@ -159,6 +166,8 @@ class _ReplayedGroups:
         classic = self._classic.get(group_id)
         if self._consumer.get(group_id) or self._streams.get(group_id) or (classic is not None and classic.members):
             return "it has members"
+        if group_id in self._forming:
+            return "a generation is forming"
         if classic is None:
             return None
         pending = (partition for ended in self._pending.values() for partition, _ in ended)

@@ -7,11 +7,14 @@ that two events at the same instant have an order.
 - I5 (and I3): a committed offset is a register. A read may return the value of any attempt, unless another value is *known*
   to have been written after that attempt and before the read began. A write is known if it was acknowledged or read,
   because reads return only durable values. The value of a refused attempt must never be read.
-- I7: the generations in which assignments are handed out only grow. An assignment is durable before a member receives it,
-  so a crash cannot take its generation back.
+- I7: the generations that members receive only grow, and each has one leader, one protocol and one list of members, whoever
+  receives it and however often. A generation is durable before a member receives it, so a crash can neither take it back nor
+  give its number to another one. A static member is the same under each of its member ids.
 - I8: within one generation no partition is assigned to two members, and all members get parts of the same assignment.
-- I9: once an assignment of a generation was handed out, requests with an older generation are refused. Once a static member
+- I9: once a member has received a generation, requests with an older generation are refused. Once a static member
   was assigned under a new member id, requests with the old id are refused.
+- I30: a rebalance from outside that was acknowledged happens. After a load the group is in the generation or epoch that was
+  acknowledged, or in a rebalance to it (invariants.py); when everything has converged, it is in it (convergence.py).
 
 A group that is deleted or expires starts over; no conclusions about its generations are drawn around that time.
 """
@@ -19,10 +22,14 @@ A group that is deleted or expires starts over; no conclusions about its generat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from coordinator.protocol.messages import JoinGroupResponse
+
 OnBroken = Callable[[str, str], None]
 """Reports a broken invariant: its name and the details."""
 
+FORCED = "I30 forced rebalances happen"
 FOREVER = 1 << 62
+_FRESH_ID_CHARS = len("-00000000-0000-0000-0000-000000000000")
 Key = tuple[str, str, int]
 """Group, topic, partition."""
 
@@ -47,6 +54,17 @@ class _Register:
 
 
 @dataclass(slots=True)
+class _Generation:
+    """What JoinGroup responses said about one generation. Members are named by identity (`History._identity`)."""
+
+    leader: str
+    protocol: str
+    members: frozenset[str] | None = None
+    """None until the leader has received them."""
+    receivers: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class _GroupHistory:
     """What is known about a group's generations since it was last deleted."""
 
@@ -54,12 +72,15 @@ class _GroupHistory:
     """Responses to requests sent before this tick may be those of the deleted group."""
     generation: int = -1
     known_at: int = 0
+    received: dict[int, _Generation] = field(default_factory=dict)
     tokens: dict[int, bytes] = field(default_factory=dict)
     owners: dict[int, dict[tuple[str, int], str]] = field(default_factory=dict)
     holders: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Instance id -> the member id that was last assigned, and the tick at which that was known."""
     replaced: dict[str, int] = field(default_factory=dict)
     """Replaced member id -> the tick at which that was known."""
+    forced: int = 0
+    """The highest generation or epoch to which an acknowledged rebalance from outside leads."""
 
 
 class History:
@@ -70,6 +91,8 @@ class History:
         self.acknowledged = 0
         self.reads = 0
         self.assignments = 0
+        self.instance_ids: set[str] = set()
+        """The instance ids of all static members of classic groups."""
         self._broken = broken
         self._registers: dict[Key, _Register] = {}
         self._attempts: dict[str, Attempt] = {}
@@ -107,7 +130,7 @@ class History:
         return any(each.ended == FOREVER and not each.refused for each in deletions)
 
     def expired(self, key: Key) -> None:
-        """Records that the server removed an expired offset."""
+        """Records that the server removed an offset, which no acknowledged request asked for."""
         now = self.tick()
         self._register(key).deletions.append(Attempt(key, None, now, now))
 
@@ -192,6 +215,39 @@ class History:
                 "I7 generations grow", f"{client} joined generation {generation} of {group_id} after {group.generation}"
             )
 
+    def received(self, group_id: str, response: JoinGroupResponse, asked: int, client: str) -> None:
+        """Checks and records a place in a generation: the response to a JoinGroup request that was sent at tick `asked`."""
+        self.joined(group_id, response.generation_id, asked, client)
+        group = self._conclusive(group_id, asked)
+        if group is None:
+            return
+        number, leader = response.generation_id, self._identity(response.leader)
+        members = frozenset(self._identity(each.member_id) for each in response.members)
+        known = group.received.setdefault(number, _Generation(leader, response.protocol_name or ""))
+        if members and known.members is None:
+            known.members = members
+        known.receivers.add(self._identity(response.member_id))
+        if (
+            (leader, response.protocol_name) != (known.leader, known.protocol)
+            or (members and members != known.members)
+            or (known.members is not None and not known.receivers <= known.members)
+        ):
+            said = f"{leader} {response.protocol_name} {sorted(members)}"
+            self._broken(
+                "I7 one content", f"{client} received generation {number} of {group_id} as {said}, not {known}"
+            )
+        self._note_generation(group, number)
+
+    def _identity(self, member_id: str) -> str:
+        """The instance id of a static member, with which its member ids begin; of another member, the member id."""
+        name = member_id[:-_FRESH_ID_CHARS]
+        return name if name in self.instance_ids else member_id
+
+    def _note_generation(self, group: _GroupHistory, generation: int) -> None:
+        now = self.tick()
+        if generation > group.generation:
+            group.generation, group.known_at = generation, now
+
     def assigned(
         self,
         group_id: str,
@@ -221,11 +277,9 @@ class History:
                 self._broken(
                     "I8 single owner", f"{partition} of {group_id} generation {generation}: {owner} and {identity}"
                 )
-        now = self.tick()
-        if generation > group.generation:
-            group.generation, group.known_at = generation, now
+        self._note_generation(group, generation)
         if instance_id is not None:
-            self._record_holder(group, instance_id, member_id, asked, now)
+            self._record_holder(group, instance_id, member_id, asked, self.now)
 
     def _record_holder(self, group: _GroupHistory, instance_id: str, member_id: str, asked: int, now: int) -> None:
         """Records which member id holds the instance id; of two concurrent assignments the order is unknown."""
@@ -252,6 +306,17 @@ class History:
             self._broken(
                 "I9 fencing", f"{request_name} of {member_id} of {group_id} was accepted after it had been replaced"
             )
+
+    def rebalance_acknowledged(self, group_id: str, epoch: int, asked: int) -> None:
+        """Records that the server acknowledged a rebalance that leads to this epoch; the request was sent at tick `asked`."""
+        group = self._conclusive(group_id, asked)
+        if group is not None:
+            group.forced = max(group.forced, epoch)
+
+    def forced_epoch(self, group_id: str) -> int:
+        """The generation or epoch to which acknowledged rebalances from outside lead; 0 if there is none."""
+        group = None if self.group_may_be_deleted(group_id) else self._groups.get(group_id)
+        return 0 if group is None else group.forced
 
     def _conclusive(self, group_id: str, asked: int) -> _GroupHistory | None:
         """The group's history; None if a response to a request sent at tick `asked` permits no conclusion about it."""

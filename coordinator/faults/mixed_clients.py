@@ -75,6 +75,10 @@ class MixedClassicMember(ClassicMember):
             self.positions = {}
         super()._on_error(api, code)
 
+    def _note_generation(self, response: JoinGroupResponse, asked: int) -> None:
+        # A group that is replaced by one of another kind restarts its numbers.
+        self.world.history.joined(self.group_id, response.generation_id, asked, self.name)
+
     async def _sync(self, joined: JoinGroupResponse) -> None:
         history = self.world.history
         leads = joined.leader == self.member_id and not joined.skip_assignment

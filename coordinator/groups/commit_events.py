@@ -12,7 +12,7 @@ from typing import Any
 
 from coordinator.groups.committer import NO_REVOCATION_EPOCH, Committer, FencingPolicies, Origin
 from coordinator.groups.events import FENCES, NO_FIELDS
-from coordinator.groups.fencing import NO_EPOCH, committed_partitions, origin_of, verdicts
+from coordinator.groups.fencing import LOSS_UNKNOWN, NO_EPOCH, committed_partitions, origin_of, verdicts
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.offsets.partial_commit import MissingPartition
@@ -32,7 +32,10 @@ _new_fact = partial(tuple.__new__, Fact)
 
 
 class Verdict(IntEnum):
-    """What a policy says of a commit. CANNOT_SAY: the group is of a kind that has no policies."""
+    """What a policy says of a commit. CANNOT_SAY: the group has no policies, or the log lacks what this policy needs.
+
+    While it cannot say, a policy that is in force refuses.
+    """
 
     CANNOT_SAY = 0
     ACCEPTS = 1
@@ -133,8 +136,14 @@ class CommitDecision:
         if epoch == committer.member_epoch and not policies.require_ownership:
             return ALL_ACCEPT
         reasons = verdicts(committer, epoch, committed_partitions(self.request, self.metadata_max), policies)
-        strict, revocation, assignment = (Verdict.REFUSES if reason else Verdict.ACCEPTS for reason in reasons)
+        strict, revocation, assignment = map(_verdict, reasons)
         return strict, revocation, assignment
+
+
+def _verdict(reason: str | None) -> Verdict:
+    if reason is None:
+        return Verdict.ACCEPTS
+    return Verdict.CANNOT_SAY if reason == LOSS_UNKNOWN else Verdict.REFUSES
 
 
 def epochs_of_topic(committer: Committer | None, topic_id: bytes) -> tuple[Mapping[int, int], Mapping[int, int]]:

@@ -18,8 +18,8 @@ change at any time:
                         has had since. A member whose record does not say, because a Kafka wrote it, is held to `strict`
     assignment-epoch    those since the member was given the partition (KIP-1251, Kafka 4.4)
 
-A member of a streams group is fenced by the partitions that its active tasks read, and by the epochs of these tasks (KIP-1071).
-`group.streams.fencing.policy` is `strict` or `assignment-epoch`, since its records do not say when it last lost a task.
+A member of a streams group is fenced by the partitions that its active tasks read, and by the epochs of these tasks (KIP-1071),
+under `group.streams.fencing.policy`. Losing a standby or warm-up task changes nothing.
 
 No policy accepts a commit that was made before the partition went to another member. One partition that fails, fails the
 request. The policies concern earlier epochs: at its current epoch a member may commit anything, as in Kafka, even what it has
@@ -58,9 +58,10 @@ AHEAD = "the epoch is ahead of the member's"
 BEHIND = "the epoch is behind the member's"
 LOST_SINCE = "the member lost a partition since that epoch"
 NOT_OWNED_THEN = "the member did not own the partition in that epoch"
+LOSS_UNKNOWN = "it is not known when the member last lost a partition"
 NAMES_NO_MEMBER = "the request names no member"
 RESYNCED = "the leader gave the partition to another member in the same generation"
-STALE_REASONS = (NOT_OWNED, AHEAD, BEHIND, LOST_SINCE, NOT_OWNED_THEN, NAMES_NO_MEMBER, RESYNCED)
+STALE_REASONS = (NOT_OWNED, AHEAD, BEHIND, LOST_SINCE, NOT_OWNED_THEN, LOSS_UNKNOWN, NAMES_NO_MEMBER, RESYNCED)
 """Why a member may not commit: in a group with epochs; in transactions; in a classic group that was resynced."""
 
 MEMBER, NO_MEMBER, OLD_VERSION = "member", "nobody: none named", "nobody: old version"
@@ -243,7 +244,7 @@ def _stale_under(
     if epoch > committer.member_epoch:
         return AHEAD
     if policy == REVOCATION_EPOCH:
-        if not 0 <= committer.revocation_epoch < epoch:
+        if committer.revocation_epoch >= epoch:
             return LOST_SINCE
     elif policy != ASSIGNMENT_EPOCH:
         return BEHIND
@@ -251,6 +252,8 @@ def _stale_under(
         since = committer.assignment_epoch(*each)
         if since is None or since > epoch:
             return NOT_OWNED_THEN
+    if policy == REVOCATION_EPOCH and committer.revocation_epoch < 0:
+        return LOSS_UNKNOWN
     return None
 
 

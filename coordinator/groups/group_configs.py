@@ -14,7 +14,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 from coordinator.groups.settings import (
     FENCING_POLICIES,
-    STREAMS_FENCING_POLICIES,
     VALIDATION_POLICIES,
     ClassicSettings,
     ConsumerSettings,
@@ -256,7 +255,7 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
 _OPTIONS = {
     "classic.validate.assignments": VALIDATION_POLICIES,
     "consumer.fencing.policy": FENCING_POLICIES,
-    "streams.fencing.policy": STREAMS_FENCING_POLICIES,
+    "streams.fencing.policy": FENCING_POLICIES,
 }
 
 

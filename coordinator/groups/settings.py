@@ -12,9 +12,7 @@ STRICT = "strict"
 REVOCATION_EPOCH = "revocation-epoch"
 ASSIGNMENT_EPOCH = "assignment-epoch"
 FENCING_POLICIES = (STRICT, REVOCATION_EPOCH, ASSIGNMENT_EPOCH)
-"""Which member epochs of a consumer group may commit offsets (fencing.py)."""
-STREAMS_FENCING_POLICIES = (STRICT, ASSIGNMENT_EPOCH)
-"""The same for streams groups, whose records do not say when a member last lost a task."""
+"""Which member epochs of a consumer or streams group may commit offsets (fencing.py)."""
 
 STICKY = "sticky"
 """The only assignor of streams groups, as in Kafka."""
@@ -154,8 +152,8 @@ class GroupsConfig:
     group_streams_task_offset_interval_ms: int = 60_000
     group_streams_min_task_offset_interval_ms: int = 15_000
     group_streams_acceptable_recovery_lag: int = 10_000
-    group_streams_fencing_policy: str = ASSIGNMENT_EPOCH
-    """One of `STREAMS_FENCING_POLICIES`; Kafka always uses the default."""
+    group_streams_fencing_policy: str = REVOCATION_EPOCH
+    """One of `FENCING_POLICIES`; see fencing.py."""
 
     fencing_require_ownership: bool = False
     fencing_require_member: bool = False

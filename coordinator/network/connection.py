@@ -264,7 +264,7 @@ class Connection(asyncio.Protocol):
         client = self.client_id or "unknown"
         self._once.warn(
             (self.client_host, client, reason),
-            'event=connection_closed client=%s host=%s reason="%s"', client, self.client_host, reason,
+            "event=connection_closed client=%s host=%s reason=%s", client, self.client_host, reason,
         )  # fmt: skip
         self.close(by)
 

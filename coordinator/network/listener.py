@@ -48,7 +48,7 @@ class Listener:
         self._second = (0, 0)
         """The second of the clock in which the last connection was accepted, and how many were accepted in it."""
         self._now_ms = now_ms
-        self._once = LogOncePerClient(_log)
+        self._once = LogOncePerClient(_log, now_ms)
         self._per_ip: dict[str, int] = {}
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None

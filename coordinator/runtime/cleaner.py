@@ -111,6 +111,6 @@ class Cleaner:
     def _ended(self, outcome: Exception) -> None:
         self._steps = None
         if not isinstance(outcome, StopIteration):
-            _log.error('event=compaction_failed reason="%s"', outcome)
+            _log.error("event=compaction_failed reason=%s", outcome)
         if not self._stopped:
             self._timer = self._schedule(self._backoff_ms, self._begin)

@@ -182,7 +182,7 @@ class EventLog:
             if self.log.failed is None:
                 self.log.close()
         except OSError as error:
-            _log.warning('event=event_log_not_synced shard=%d reason="%s"', self.index, error)
+            _log.warning("event=event_log_not_synced shard=%d reason=%s", self.index, error)
         finally:
             self.log.close_files()
 
@@ -240,7 +240,7 @@ class EventLog:
                 previous_offset = state_offset
             except EncodeError as error:
                 # A name can become too long for a string when its invalid characters are replaced.
-                _log.warning('event=event_not_written shard=%d reason="%s"', self.index, error)
+                _log.warning("event=event_not_written shard=%d reason=%s", self.index, error)
                 unwritable += 1
         if not records:
             self._lose(unwritable)
@@ -290,7 +290,7 @@ class EventLog:
             try:
                 self.log.apply_retention(now_ms)
             except OSError as error:
-                _log.warning('event=event_log_retention_failed shard=%d reason="%s"', self.index, error)
+                _log.warning("event=event_log_retention_failed shard=%d reason=%s", self.index, error)
 
     # --- failure ------------------------------------------------------------------------------------------------------
 
@@ -311,7 +311,7 @@ class EventLog:
         if status is not self.status:
             _log.log(
                 logging.INFO if status is Status.ACTIVE else logging.ERROR,
-                'event=event_log_status shard=%d status=%s reason="%s"', self.index, status, reason,
+                "event=event_log_status shard=%d status=%s reason=%s", self.index, status, reason,
             )  # fmt: skip
         self.status, self.reason = status, reason
 

@@ -459,7 +459,7 @@ class Shard(Generic[S]):
         if status is not self.status:
             _log.log(
                 logging.INFO if status is Status.ACTIVE else logging.ERROR,
-                'event=shard_status shard=%d status=%s reason="%s"', self.index, status, reason,
+                "event=shard_status shard=%d status=%s reason=%s", self.index, status, reason,
             )  # fmt: skip
         self.status, self.reason = status, reason
 

@@ -30,6 +30,6 @@ def open_event_logs(disk: Disk, config: ServerConfig) -> list[Log]:
             log = Log(disk, folder, settings)
             log.failed = OSError(errno.EIO, str(error))
         if log.recovery is not None:
-            _log.warning("event=event_log_recovered shard=%d %s", index, log.recovery)
+            _log.warning("event=event_log_recovered shard=%d recovery=%s", index, log.recovery)
         logs.append(log)
     return logs

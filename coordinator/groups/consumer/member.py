@@ -11,6 +11,7 @@ from coordinator.groups.epochs.member import (
     LEAVING_FOR_A_WHILE_EPOCH,
     ModernMember,
     PartitionEpochs,
+    unassigned,
 )
 
 NOTHING: PartitionEpochs = {}
@@ -56,8 +57,6 @@ class ConsumerMember(ModernMember):
     assigned: PartitionEpochs = field(default_factory=lambda: NOTHING)
     pending_revocation: PartitionEpochs = field(default_factory=lambda: NOTHING)
     """Partitions that it must give up and still holds: it has not confirmed their revocation yet."""
-    revocation_epoch: int = 0
-    """The last member epoch in which it had a partition that it does not have any more (KAFKA-19779)."""
 
     @property
     def is_stable(self) -> bool:
@@ -105,19 +104,23 @@ class ConsumerMember(ModernMember):
         return replace(
             self,
             member_epoch=LEAVING_FOR_A_WHILE_EPOCH,
-            assigned=owned_from_the_start(self.assigned),
+            state=MemberState.STABLE,
             pending_revocation=NOTHING,
+            revocation_epoch=max(self.revocation_epoch, self.member_epoch)
+            if self.pending_revocation
+            else self.revocation_epoch,
         )
 
     def successor(self, member_id: str) -> "ConsumerMember":
+        held = joined(self.assigned, self.pending_revocation)
         return replace(
             self,
             member_id=member_id,
             member_epoch=JOINING_EPOCH,
             previous_member_epoch=0,
-            assigned=owned_from_the_start(self.assigned),
-            pending_revocation=owned_from_the_start(self.pending_revocation),
-            revocation_epoch=0,
+            state=MemberState.STABLE,
+            assigned=held if member_id == self.member_id else unassigned(held),
+            pending_revocation=NOTHING,
         )
 
     def removed(self) -> "ConsumerMember":
@@ -140,6 +143,9 @@ class ConsumerMember(ModernMember):
         return self.pending_revocation.get(topic_id, _NO_EPOCHS).get(partition) if epoch is None else epoch
 
 
-def owned_from_the_start(held: PartitionEpochs) -> PartitionEpochs:
-    """The same partitions, each with assignment epoch 0: a successor under another member id may commit to them at once."""
-    return {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in held.items()}
+def joined(one: PartitionEpochs, other: PartitionEpochs) -> PartitionEpochs:
+    """The partitions of both."""
+    both = dict(one)
+    for topic_id, held in other.items():
+        both[topic_id] = {**both[topic_id], **held} if topic_id in both else held
+    return both

@@ -22,6 +22,9 @@ revocation. Nobody else can be given the partition before that target, so nobody
 target takes more from a member that has just given up what an earlier one took: it moves to an epoch between the two. So
 `revocation_epoch`, the last epoch in which it had something that it does not have any more, is always before its epoch.
 
+A member that joins, or comes back after it left for a while, gets an epoch in this step. What targets took from it meanwhile,
+or what the member that it replaces had before it, nobody may commit with an earlier epoch.
+
 Kafka: `CurrentAssignmentBuilder` (modern.consumer).
 """
 
@@ -29,8 +32,9 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 
 from coordinator.groups.assignors.assignor import Partitions
-from coordinator.groups.consumer.member import NOTHING, ConsumerMember, MemberState
-from coordinator.groups.epochs.member import Owned, PartitionEpochs
+from coordinator.groups.consumer.member import NOTHING, ConsumerMember, MemberState, joined
+from coordinator.groups.epochs.entry import entry_epoch, entry_revocation_epoch
+from coordinator.groups.epochs.member import Owned, PartitionEpochs, assigned_at
 
 _NONE: frozenset[int] = frozenset()
 _NO_EPOCHS: Mapping[int, int] = {}
@@ -51,6 +55,8 @@ def reconcile(
     `topics`: the ids of the topics it subscribes to. `is_free`: whether no other member holds a partition.
     Kafka: `CurrentAssignmentBuilder.build`.
     """
+    if member.is_joining:
+        return _enter(member, target_epoch, _advance(member, target_epoch, target, topics, owned, is_free))
     is_at_target = member.member_epoch == target_epoch
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         waits = _owns_any(owned, member.pending_revocation)
@@ -68,6 +74,20 @@ def reconcile(
     if waits or holds_on(member, target_epoch):
         return _give_up_unsubscribed(member, topics, owned) if subscription_changed else member
     return _advance(member, target_epoch, target, topics, owned, is_free)
+
+
+def _enter(before: ConsumerMember, target_epoch: int, after: ConsumerMember) -> ConsumerMember:
+    """The joining member after its first step, with an epoch; `after`: as if it had none."""
+    assigned, pending, known = after.assigned, after.pending_revocation, before.revocation_epoch
+    epoch = entry_epoch(known, target_epoch, must_give_up=bool(pending))
+    return after.holding(
+        member_epoch=epoch,
+        previous_member_epoch=after.previous_member_epoch,
+        state=after.state,
+        assigned=assigned_at(assigned, epoch),
+        pending_revocation=assigned_at(pending, epoch),
+        revocation_epoch=entry_revocation_epoch(known, epoch, before.assigned, (assigned, pending)),
+    )
 
 
 def holds_on(member: ConsumerMember, target_epoch: int) -> bool:
@@ -120,7 +140,7 @@ def _advance(
         member_epoch=target_epoch,
         previous_member_epoch=member.member_epoch,
         state=state,
-        assigned=_joined(kept, gained) if gained or lost else assigned,
+        assigned=joined(kept, gained) if gained or lost else assigned,
         pending_revocation=NOTHING,
         revocation_epoch=member.member_epoch if gave_up else member.revocation_epoch,
     )
@@ -139,7 +159,7 @@ def _give_up_more(
         if target_epoch - 1 > epoch:
             epoch, revocation_epoch = target_epoch - 1, epoch
         else:
-            pending = _joined(member.pending_revocation, lost)
+            pending = joined(member.pending_revocation, lost)
     return member.holding(
         member_epoch=epoch,
         previous_member_epoch=member.member_epoch,
@@ -154,7 +174,7 @@ def _give_up_unsubscribed(member: ConsumerMember, topics: AbstractSet[bytes], ow
     lost = {topic_id: held for topic_id, held in member.assigned.items() if topic_id not in topics}
     if not lost:
         return member
-    pending = _joined(member.pending_revocation, lost)
+    pending = joined(member.pending_revocation, lost)
     still_owns = _owns_any(owned, pending)
     return member.holding(
         member_epoch=member.member_epoch,
@@ -164,13 +184,6 @@ def _give_up_unsubscribed(member: ConsumerMember, topics: AbstractSet[bytes], ow
         pending_revocation=pending,
         revocation_epoch=member.revocation_epoch,
     )
-
-
-def _joined(one: PartitionEpochs, other: PartitionEpochs) -> PartitionEpochs:
-    joined = dict(one)
-    for topic_id, held in other.items():
-        joined[topic_id] = {**joined[topic_id], **held} if topic_id in joined else held
-    return joined
 
 
 def _owns_any(owned: Owned, held: PartitionEpochs) -> bool:

@@ -95,6 +95,8 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
             cause = "a member's pattern changed"
         elif new.classic is None and changes_assignor(self.groups, group, old, new):
             cause = "the preferred assignor changed"
+        elif self.needs_another_epoch(new):
+            cause = "a member came back that had lost partitions in this epoch"
         has_changed = follow(group, catalog)
         if cause or has_changed:
             self._raise_epoch_if_due(old, new, cause, is_known=not has_changed, regex_dropped=regex_dropped)

@@ -130,6 +130,9 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
         self.members[member.member_id] = member
         if old is not None and member.member_epoch < 0 <= old.member_epoch:
             self._remember_epoch_left(old)
+            self.soft.on_member_away(member.member_id)
+        elif old is not None and old.member_epoch < 0 <= member.member_epoch:
+            self.on_member_back(member.member_id)
         self.epoch_reached = max(self.epoch_reached, member.member_epoch)
         self.soft.on_member_changed(member.member_id)
         self._index(old, member)
@@ -163,6 +166,10 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
             self.unreconciled.discard(member.member_id)
         else:
             self.unreconciled.add(member.member_id)
+
+    def on_member_back(self, member_id: str) -> None:
+        """The process of a static member has started again: what the former one reported is out of date."""
+        self.soft.on_member_removed(member_id)
 
     def on_member_removed(self, member: Member) -> None:
         self._remember_epoch_left(member)

@@ -63,9 +63,13 @@ class SoftState:
         """Drops what was derived from the member's previous value."""
         self.cached_heartbeats.pop(member_id, None)
 
-    def on_member_removed(self, member_id: str) -> None:
+    def on_member_away(self, member_id: str) -> None:
+        """Forgets what the member has received: it is sent again when the member comes back."""
         self.delivered.pop(member_id, None)
         self.acknowledged.pop(member_id, None)
+
+    def on_member_removed(self, member_id: str) -> None:
+        self.on_member_away(member_id)
         self.cached_heartbeats.pop(member_id, None)
 
     def on_epochs_changed(self) -> None:

@@ -2,13 +2,16 @@
 
 A process with an instance id that stops for a while says so (epoch -2): the member stays, with its holdings, until its session
 ends. The next member with that instance id takes its place: a new member id, the same holdings and part of the target, no new
-group epoch. Until the holder has said so, nobody else may have its instance id (UNRELEASED_INSTANCE_ID). Once it was replaced,
-the old member id is fenced for good (FENCED_INSTANCE_ID).
+group epoch. If it has the same member id, it goes on where it left. Until the holder has said so, nobody else may have its
+instance id (UNRELEASED_INSTANCE_ID). Once it was replaced, the old member id is fenced (FENCED_INSTANCE_ID).
+
+The records of the replacement come before those of the member's step, which writes its holdings (entry.py).
 
 Kafka: `GroupMetadataManager.getOrMaybeSubscribeStaticConsumerGroupMember`, `replaceMember`.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from coordinator.groups.epochs.member import LEAVING_FOR_A_WHILE_EPOCH, ModernMember
@@ -52,15 +55,24 @@ def _replace(update: ModernUpdate[Any, Member, Any], holder: Member, member_id: 
     """Puts a member with this id in the place of the holder, with its holdings and its part of the target."""
     group_id, records = update.group_id, update.RECORDS
     member = holder.successor(member_id)
-    target = update.group.target.get(holder.member_id, update.NO_PART)
-    update.records += [
-        *records.member_tombstones(group_id, holder.member_id),
-        records.member_metadata(group_id, member),
-        records.target_of_member(group_id, member_id, target),
-        records.current_assignment(group_id, member),
-    ]
     if holder.member_id != member_id:
+        member = _without_former_self(member, update.group.members.get(member_id))
         update.replaced = holder
+        update.successor_id = member_id
         update.disarm_all_of(holder.member_id)
+        target = update.part_before(member_id)
+        update.records += [
+            *records.member_tombstones(group_id, holder.member_id),
+            records.member_metadata(group_id, member),
+            records.target_of_member(group_id, member_id, update.NO_PART if target is None else target),
+        ]
     update.emit("static_member_replaced", event, member_id=member_id, replaced=holder.member_id)
     return member
+
+
+def _without_former_self(member: Member, former: Member | None) -> Member:
+    """The successor; `former`: a member that already had its id, and gives up its own holdings for those of the instance."""
+    if former is None:
+        return member
+    lost_in = max(member.revocation_epoch, former.revocation_epoch, former.member_epoch)
+    return replace(member, revocation_epoch=lost_in)

@@ -17,7 +17,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from coordinator.groups.epochs.group import ModernGroup
-from coordinator.groups.epochs.member import JOINING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH, ModernMember
+from coordinator.groups.epochs.member import LEAVING_FOR_A_WHILE_EPOCH, ModernMember
 from coordinator.groups.epochs.soft_state import Rebalance
 from coordinator.groups.events import Completed, event_only, member_joined, rebalance_started
 from coordinator.groups.kinds import Kind
@@ -57,7 +57,7 @@ class MemberTimers(NamedTuple):
 class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
     """The records, timers, facts and replies of one operation, and the group as it will be after them."""
 
-    __slots__ = ("group", "group_epoch", "groups", "now_ms", "replaced")
+    __slots__ = ("group", "group_epoch", "groups", "now_ms", "replaced", "successor_id")
 
     KIND: ClassVar[Kind]
     UNITS: ClassVar[str]
@@ -77,6 +77,8 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
         self.now_ms = now_ms
         self.replaced: Member | None = None
         """The former holder of the instance id, if the asking member takes its place under another member id."""
+        self.successor_id = ""
+        """That member id."""
 
     @classmethod
     def find(cls, groups: Groups, group_id: str, now_ms: int) -> Self | None:
@@ -134,7 +136,7 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
         """Writes the group epoch of the group without these members, and other records that their removal needs."""
 
     def start_rebalance(self, cause: str, reason: str | None) -> None:
-        """Raises the group's epoch although nothing has changed: the next heartbeat that may computes a target for it."""
+        """Raises the group's epoch although nothing has changed; a later heartbeat computes a target for it."""
         self._raise_epoch_without((), cause, reason)
 
     # --- rebalances ---------------------------------------------------------------------------------------------------
@@ -184,22 +186,38 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
                 members=members,
             )
 
+    def needs_another_epoch(self, member: Member) -> bool:
+        """Whether a member joins that must not get the target's epoch, and no later one is on its way.
+
+        It gave something up in that epoch, or left in it and now replaces the member that had replaced it: nothing would
+        distinguish a commit from before that from a later one.
+        """
+        group = self.group
+        if group.target_epoch < self.group_epoch or not member.is_joining:
+            return False
+        is_back = self.replaced is not None and member.member_id in group.left_at_target
+        return is_back or member.revocation_epoch >= group.target_epoch
+
     # --- the target ---------------------------------------------------------------------------------------------------
+
+    def part_before(self, member_id: str) -> Part | None:
+        """The member's part of the group's target, or that of the member that it replaces."""
+        replaced = self.replaced
+        part: Part | None = self.group.target.get(
+            replaced.member_id if replaced is not None and member_id == self.successor_id else member_id
+        )
+        return part
 
     def must_keep_target(self, member: Member, interval_ms: int) -> bool:
         """Whether the assignment interval still forbids another target (KIP-1263).
 
-        A member that comes back under its id is not made to wait: it would get the epoch in which it left.
+        A member is not made to wait if it would get an epoch in which it left under its id, or gave something up.
         """
-        is_back = member.member_epoch == JOINING_EPOCH and member.member_id in self.group.left_at_target
-        return not is_back and self.group.target_stands(interval_ms, self.now_ms)
-
-    def part_before(self, member_id: str) -> Part | None:
-        """The member's part of the present target, or that of the member that it replaces; None if it has none."""
-        target: dict[str, Part] = self.group.target
-        if self.replaced is not None and member_id not in self.group.members:
-            return target.get(self.replaced.member_id)
-        return target.get(member_id)
+        group = self.group
+        would_repeat = member.is_joining and (
+            member.member_id in group.left_at_target or member.revocation_epoch >= group.target_epoch
+        )
+        return not would_repeat and group.target_stands(interval_ms, self.now_ms)
 
     def write_target(self, target: dict[str, Part], assignor: str) -> None:
         """Writes the parts of a new target that differ from the present ones, and the epoch it is for."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from coordinator.groups.catalog import Catalog
-from coordinator.groups.committer import NO_REVOCATION_EPOCH
 from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.groups.streams.member import StreamsMember, TaskEpochs
 from coordinator.groups.streams.topology import Topology
@@ -20,14 +19,14 @@ _NO_EPOCHS: Mapping[int, int] = {}
 
 @dataclass(frozen=True, slots=True)
 class StreamsCommitter:
-    """See committer.py. Records of streams groups do not say when a member last lost a task."""
+    """See committer.py. Its revocation epoch is the last one in which it had an active task that it does not have any more."""
 
     member_id: str
     member_epoch: int
+    revocation_epoch: int
     assigned: PartitionEpochs
     pending_revocation: PartitionEpochs
 
-    revocation_epoch: ClassVar[int] = NO_REVOCATION_EPOCH
     uses_classic_protocol: ClassVar[bool] = False
 
     def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
@@ -52,6 +51,7 @@ def committer_of(
     committer = StreamsCommitter(
         member.member_id,
         member.member_epoch,
+        member.revocation_epoch,
         _partitions_read(topology, member.assigned.active, catalog),
         _partitions_read(topology, member.pending_revocation.active, catalog),
     )

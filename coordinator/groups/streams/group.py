@@ -178,6 +178,11 @@ class StreamsGroup(ModernGroup[StreamsMember, TasksTuple, StreamsSoftState]):
             self.soft.on_topology_changed(is_first=self.topology is None)
         self.topology = topology
 
+    def on_member_back(self, member_id: str) -> None:
+        super().on_member_back(member_id)
+        if len(self.members) == 1:
+            self.soft.shutdown_by = None
+
     def on_member_removed(self, member: StreamsMember) -> None:
         super().on_member_removed(member)
         if not self.members:

@@ -95,7 +95,7 @@ def _heartbeat(groups: Groups, request: StreamsGroupHeartbeatRequest, context: R
         for owned in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
             _check_tasks(owned or (), configured)
     _take_offsets(update.group.soft, request)
-    update.raise_epoch_if_due(topology, configured, metadata_hash, new.member_id)
+    update.raise_epoch_if_due(topology, configured, metadata_hash, new)
     update.delay_first_target()
     target_epoch, target = update.retarget(new, configured)
     new = update.reconcile(new, target_epoch, target, _owned(request))
@@ -167,7 +167,7 @@ def _answer(
         task_offset_interval_ms=settings.task_offset_interval_ms,
         acceptable_recovery_lag=settings.acceptable_recovery_lag,
     )
-    tasks_changed = old.assigned is not new.assigned and old.assigned != new.assigned
+    tasks_changed = old.assigned is not new.assigned and old.assigned.without_epochs != new.assigned.without_epochs
     if is_joining or tasks_changed or _lacks_some(request, new):
         answer.active_tasks = _to_response(new.assigned.active)
         answer.standby_tasks = _to_response(new.assigned.standby)

@@ -1,11 +1,18 @@
 """A member of a streams group (Kafka: `StreamsGroupMember`): its metadata, and the tasks it holds."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple
 
-from coordinator.groups.epochs.member import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH, ModernMember
+from coordinator.groups.committer import NO_REVOCATION_EPOCH
+from coordinator.groups.epochs.member import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    LEAVING_FOR_A_WHILE_EPOCH,
+    ModernMember,
+    unassigned,
+)
 
 NO_TOPOLOGY_EPOCH = -1
 
@@ -52,6 +59,11 @@ class HeldTasks:
     standby: Tasks = field(default_factory=lambda: _NONE)
     warmup: Tasks = field(default_factory=lambda: _NONE)
 
+    @property
+    def without_epochs(self) -> TasksTuple:
+        active = {subtopology_id: frozenset(numbers) for subtopology_id, numbers in self.active.items()}
+        return TasksTuple(active, self.standby, self.warmup)
+
     def __bool__(self) -> bool:
         return bool(self.active or self.standby or self.warmup)
 
@@ -92,17 +104,21 @@ class StreamsMember(ModernMember):
         return self.state is MemberState.UNREVOKED_TASKS
 
     def away(self) -> "StreamsMember":
-        held = self.assigned
+        gives_up = self.pending_revocation.active
         return replace(
             self,
             member_epoch=LEAVING_FOR_A_WHILE_EPOCH,
-            assigned=HeldTasks(_owned_from_the_start(held.active), held.standby, held.warmup),
+            state=MemberState.STABLE,
             pending_revocation=NO_HELD_TASKS,
+            revocation_epoch=max(self.revocation_epoch, self.member_epoch) if gives_up else self.revocation_epoch,
         )
 
     def successor(self, member_id: str) -> "StreamsMember":
-        """Its tasks are those of `away`, since nobody takes the place of a member that has not left for a while."""
-        return replace(self, member_id=member_id, member_epoch=JOINING_EPOCH, previous_member_epoch=0)
+        """Nothing is pending revocation, since nobody takes the place of a member that has not left for a while."""
+        held = self.assigned
+        if member_id != self.member_id:
+            held = HeldTasks(unassigned(held.active), held.standby, held.warmup)
+        return replace(self, member_id=member_id, member_epoch=JOINING_EPOCH, previous_member_epoch=0, assigned=held)
 
     def removed(self) -> "StreamsMember":
         return replace(
@@ -112,13 +128,10 @@ class StreamsMember(ModernMember):
             state=MemberState.STABLE,
             assigned=NO_HELD_TASKS,
             pending_revocation=NO_HELD_TASKS,
+            revocation_epoch=NO_REVOCATION_EPOCH,
         )
 
     def assignment_epoch(self, subtopology_id: str, number: int) -> int | None:
         """The epoch at which it was given the active task, which it may have to give up; None if it does not hold it."""
         epoch = self.assigned.active.get(subtopology_id, _NO_NUMBERS).get(number)
         return self.pending_revocation.active.get(subtopology_id, _NO_NUMBERS).get(number) if epoch is None else epoch
-
-
-def _owned_from_the_start(active: Mapping[str, Iterable[int]]) -> TaskEpochs:
-    return {subtopology_id: dict.fromkeys(numbers, 0) for subtopology_id, numbers in active.items()}

@@ -24,7 +24,10 @@ A task that only changes its role in one member need not be given up first (sinc
     active to warm-up       only after it was given up
 
 Epochs: an active task has the epoch of the target by which it was given, as long as it is kept. A member that gave up what it
-had to is always in a later epoch than before, so that a commit from before can be distinguished from one after.
+had to is always in a later epoch than before, so that a commit from before can be distinguished from one after. So
+`revocation_epoch`, the last epoch in which it had an active task that it does not have any more (KAFKA-19779), is always before
+its epoch; standby and warm-up tasks commit nothing and do not count. A member that joins, or comes back after it left for a
+while, owns nothing and gets an epoch in this step (epochs/entry.py).
 
 Kafka: `CurrentAssignmentBuilder` (streams).
 """
@@ -32,9 +35,12 @@ Kafka: `CurrentAssignmentBuilder` (streams).
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from coordinator.groups.epochs.entry import entry_revocation_epoch
+from coordinator.groups.epochs.member import assigned_at
 from coordinator.groups.streams.group import StreamsGroup
 from coordinator.groups.streams.member import (
     NO_HELD_TASKS,
+    NO_TASKS,
     HeldTasks,
     MemberState,
     StreamsMember,
@@ -55,6 +61,8 @@ def reconcile(
     `owned`: what it says it owns; None if it does not say. `group` knows who holds what.
     Kafka: `CurrentAssignmentBuilder.build`.
     """
+    if member.is_joining:
+        return _enter(member, _advance(member, 0, target_epoch, target, NO_TASKS, group), target_epoch)
     epoch = member.member_epoch
     if member.state is MemberState.STABLE and epoch == target_epoch:
         return member
@@ -63,6 +71,17 @@ def reconcile(
             return member
         epoch += 1
     return _advance(member, epoch, target_epoch, target, owned, group)
+
+
+def _enter(before: StreamsMember, after: StreamsMember, target_epoch: int) -> StreamsMember:
+    """The joining member after its first step; `after` is at the target's epoch, and says nothing about the loss of tasks."""
+    held, known = after.assigned, before.revocation_epoch
+    active = assigned_at(held.active, target_epoch)
+    return replace(
+        after,
+        assigned=HeldTasks(active, held.standby, held.warmup),
+        revocation_epoch=entry_revocation_epoch(known, target_epoch, before.assigned.active, (active,)),
+    )
 
 
 def _advance(
@@ -105,6 +124,9 @@ def _advance(
         target_epoch,
     )
     must_give_up = bool(lost) and not _has_given_up(owned, lost)
+    revocation_epoch = member.revocation_epoch
+    if member.pending_revocation.active or (lost.active and not must_give_up):
+        revocation_epoch = member.member_epoch
     promoted = set() if must_give_up else gained_active
     kept_standby = (standby & to_be_standby) | at_once_standby | ((standby & to_be_active) - promoted)
     kept_warmup = (warmup & to_be_warmup) | at_once_warmup | ((warmup & to_be_active) - promoted)
@@ -116,6 +138,7 @@ def _advance(
             state=MemberState.UNREVOKED_TASKS,
             assigned=_tasks_of(active & to_be_active, kept_standby, kept_warmup, member, target_epoch),
             pending_revocation=lost,
+            revocation_epoch=revocation_epoch,
         )
     state = MemberState.UNRELEASED_TASKS if unreleased else MemberState.STABLE
     assigned = _tasks_of(
@@ -134,6 +157,7 @@ def _advance(
         state=state,
         assigned=member.assigned if assigned == member.assigned else assigned,
         pending_revocation=NO_HELD_TASKS,
+        revocation_epoch=revocation_epoch,
     )
 
 

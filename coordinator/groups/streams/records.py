@@ -2,6 +2,9 @@
 
 Lists are sorted, so that equal states make equal bytes; but the topology is written as the first member sent it.
 
+ActiveTaskRevocationEpoch is ours: a tagged field under the number of the proposal that asks for it (KAFKA-19779). Kafka's
+broker and tools skip it.
+
 Kafka: `StreamsCoordinatorRecordHelpers`.
 """
 
@@ -96,6 +99,7 @@ def current_assignment(group_id: str, member: StreamsMember) -> Record:
         member.state,
         *_current(member.assigned),
         *_current(member.pending_revocation),
+        member.revocation_epoch,
     )
     return Record(StreamsGroupCurrentMemberAssignmentKey(group_id, member.member_id), value)
 

@@ -90,6 +90,7 @@ def replay_current_assignment(
                 value.warmup_tasks_pending_revocation,
                 epoch,
             ),
+            revocation_epoch=value.active_task_revocation_epoch,
         )
     )
 

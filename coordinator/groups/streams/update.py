@@ -121,7 +121,7 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
         return configured, new_hash
 
     def raise_epoch_if_due(
-        self, topology: Topology, configured: Configured, metadata_hash: int, member_id: str
+        self, topology: Topology, configured: Configured, metadata_hash: int, member: StreamsMember
     ) -> None:
         """Writes the next group epoch if there is a cause."""
         group = self.group
@@ -131,8 +131,10 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
             self.cause = "the topics became what the topology needs" if configured.is_ready else "topics are missing"
         if not self.cause and configs != group.assignment_configs:
             self.cause = "settings of the assignment changed"
+        if not self.cause and self.needs_another_epoch(member):
+            self.cause = "a member came back that had lost tasks in this epoch"
         if self.cause:
-            self._raise_epoch(metadata_hash, validated, configs, self.cause, member_id)
+            self._raise_epoch(metadata_hash, validated, configs, self.cause, member.member_id)
 
     def _raise_epoch(
         self,

@@ -416,6 +416,7 @@ def assert_one_owner(clients: Any) -> None:
 def assert_sound(h: ConsumerHarness) -> None:
     """Checks I1, I8 and the order of the epochs, from inside."""
     assert not h.groups.uncommitted_groups, "a group that was never created is kept"
+    h.epochs_seen.forget(group.group_id for group in h.groups.of_kind(Kind.CONSUMER))
     for group in h.groups.of_kind(Kind.CONSUMER):
         owners: dict[bytes, dict[int, str]] = {}
         for member in group.members.values():
@@ -431,6 +432,7 @@ def assert_sound(h: ConsumerHarness) -> None:
                     for partition in partitions:
                         assert partition not in owners.get(topic_id, {}), (partition, member)
                         owners.setdefault(topic_id, {})[partition] = member.member_id
+        h.epochs_seen.check(group, _held)
         assert owners == group.owners
         target = [(t, p, m) for m, parts in group.target.items() for t, some in parts.items() for p in some]
         inverted = [(t, p, m) for t, parts in group.inverted_target.items() for p, m in parts.items()]
@@ -440,6 +442,15 @@ def assert_sound(h: ConsumerHarness) -> None:
             m for m, each in group.members.items() if not each.is_reconciled_to(group.target_epoch)
         }
     assert h.durable() == h.durable(h.records)
+
+
+def _held(member: Any) -> dict[Any, int]:
+    return {
+        (topic_id, partition): epoch
+        for held in (member.assigned, member.pending_revocation)
+        for topic_id, partitions in held.items()
+        for partition, epoch in partitions.items()
+    }
 
 
 def cleaned(h: ConsumerHarness, random: Any) -> list[Any]:

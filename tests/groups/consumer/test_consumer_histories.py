@@ -71,6 +71,8 @@ class ConsumerHistories(RuleBasedStateMachine):
         )
         self.clients = []
         self.names = 0
+        self.former = {}
+        """Instance id -> the member id that its client had before."""
         self.seen = {}
         self.before = {}
         self.epoch = 0
@@ -117,14 +119,17 @@ class ConsumerHistories(RuleBasedStateMachine):
         if client is not None and len(self.clients) > 3:
             self.clients.remove(client)
 
-    @rule(i=clients)
-    def static_steps_aside(self, i):
+    @rule(i=clients, back=st.sampled_from(["new", "same", "former"]))
+    def static_steps_aside(self, i, back):
+        """It comes back under a new member id, the one it had, or the one before that."""
         client = self.pick(i)
         if isinstance(client, Modern) and client.instance and client.is_in:
             self.h.beat(client.group, client.id, -2, instance=client.instance)
             client.forget()
-            self.names += 1
-            client.id = f"m{self.names}"
+            if back != "same":
+                self.names += 1
+                former, self.former[client.instance] = self.former.get(client.instance), client.id
+                client.id = former if back == "former" and former is not None else f"m{self.names}"
 
     def pick(self, i):
         return self.clients[i % len(self.clients)] if self.clients else None
@@ -254,11 +259,13 @@ class ConsumerHistories(RuleBasedStateMachine):
             for partition in held(before):
                 since = None if now is None else now.assignment_epoch(*partition)
                 if since is None or since > before.assignment_epoch(*partition):
-                    seen.lost[partition] = before.member_epoch
+                    seen.lost[partition] = max(seen.epochs)
             if now is None:
-                seen.was_away = max(seen.was_away, before.member_epoch)
+                seen.was_away = max(seen.epochs, default=0)
         for member_id, now in members.items():
             seen = self.seen.setdefault(member_id, Seen())
+            if now.member_epoch > 0 and member_id not in self.before:
+                assert now.member_epoch > seen.was_away, "it is back in an epoch of its former life"
             if now.member_epoch > 0:
                 assert now.member_epoch >= max(seen.epochs, default=0)
                 seen.epochs.add(now.member_epoch)
@@ -311,6 +318,7 @@ class ConsumerHistories(RuleBasedStateMachine):
             return
         h = self.h
         h.advance(120_000)
+        assert_sound(h)
         for round_ in range(60):
             settle(h, self.clients, 1)
             assert_one_owner(self.clients)

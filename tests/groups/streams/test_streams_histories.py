@@ -10,6 +10,7 @@ Half of the histories have an assignor that throws dice: it moves tasks between 
 would, but gives a process no task twice.
 """
 
+from dataclasses import replace
 from random import Random
 
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coordinator.groups.fencing import stale_because
+from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES
 from coordinator.groups.streams import sticky, update
 from coordinator.groups.streams.group import State, find_streams_group
 from coordinator.groups.streams.member import TasksTuple
@@ -80,11 +82,15 @@ class StreamsHistories(RuleBasedStateMachine):
         self.sent = sent
         self.threads = []
         self.names = 0
+        self.former = {}
+        """Instance id -> the member id that its thread had before."""
         self.epochs = {}
         """Member id -> every epoch that it has had since it joined."""
         self.lost = {}
         """Member id -> task -> the last epoch in which it had a task that it then lost."""
         self.held = {}
+        self.gone = set()
+        """Ids of former members that had tasks."""
         self.group_epoch = 0
         for _ in range(2):
             self.come("p", None)
@@ -114,13 +120,16 @@ class StreamsHistories(RuleBasedStateMachine):
         if thread is not None and len(self.threads) > 2:
             self.threads.remove(thread)
 
-    @rule(i=threads)
-    def static_steps_aside(self, i):
+    @rule(i=threads, back=st.sampled_from(["new", "same", "former"]))
+    def static_steps_aside(self, i, back):
+        """It comes back under a new member id, the one it had, or the one before that."""
         thread = self.pick(i)
         if thread is not None and thread.instance is not None and thread.is_in and thread.epoch > 0:
             thread.leave(-2)
-            self.names += 1
-            thread.id = f"m{self.names}"
+            if back != "same":
+                self.names += 1
+                former, self.former[thread.instance] = self.former.get(thread.instance), thread.id
+                thread.id = former if back == "former" and former is not None else f"m{self.names}"
 
     @rule(i=threads)
     def forgets(self, i):
@@ -184,12 +193,18 @@ class StreamsHistories(RuleBasedStateMachine):
             assert group.group_epoch >= self.group_epoch
             self.group_epoch = group.group_epoch
         for member_id in self.epochs.keys() - members.keys():
-            del self.epochs[member_id], self.held[member_id]
-            self.lost.pop(member_id, None)
+            held, _ = self.held[member_id]
+            self.held[member_id] = (set(), 0)
+            self.lost[member_id].update(dict.fromkeys(held, max(self.epochs[member_id], default=0)))
+            if held:
+                self.gone.add(member_id)
         for member_id, member in members.items():
             committer = group.find_committer(member_id, self.h.catalog)
             epochs = self.epochs.setdefault(member_id, [])
-            if member.member_epoch >= 0:
+            if member_id in self.gone:
+                assert member.member_epoch > max(epochs, default=0), "it is back in an epoch of its former life"
+                self.gone.remove(member_id)
+            if member.member_epoch > 0:
                 assert not epochs or member.member_epoch >= epochs[-1]
                 epochs.append(member.member_epoch)
             held = {
@@ -200,20 +215,32 @@ class StreamsHistories(RuleBasedStateMachine):
             }
             before, epoch = self.held.get(member_id, (set(), 0))
             lost = self.lost.setdefault(member_id, {})
-            lost.update(dict.fromkeys(before - held, epoch))
-            self.held[member_id] = (held, member.member_epoch)
+            gone = {each for each in before - held if not self.has_its_task(group, member, each)}
+            lost.update(dict.fromkeys(gone, epoch))
+            self.held[member_id] = (held, epochs[-1] if epochs else 0)
             self.check_policies(group, member, committer, lost)
 
+    def has_its_task(self, group, member, partition):
+        """Whether the member has the task that reads the partition; the topic may be deleted."""
+        topic_id, number = partition
+        name = topic_id.rstrip(bytes(1)).decode()
+        return member.assignment_epoch(group.topology.readers[name], number) is not None
+
     def check_policies(self, group, member, committer, lost):
-        settings = group.fencing_policies(self.h.groups.settings)
+        by_policy = {
+            name: replace(group.fencing_policies(self.h.groups.settings), fencing_policy=name)
+            for name in FENCING_POLICIES
+        }
         for epoch in range(1, member.member_epoch):
             for each, lost_in in lost.items():
                 if epoch <= lost_in and epoch in self.epochs[member.member_id]:
-                    assert stale_because(committer, epoch, [each], settings) is not None, (each, epoch, member)
+                    for settings in by_policy.values():
+                        assert stale_because(committer, epoch, [each], settings) is not None, (each, epoch, member)
             for topic_id, partitions in committer.assigned.items():
                 for partition, since in partitions.items():
                     if since <= epoch:
-                        assert stale_because(committer, epoch, [(topic_id, partition)], settings) is None
+                        reading = [(topic_id, partition)]
+                        assert stale_because(committer, epoch, reading, by_policy[ASSIGNMENT_EPOCH]) is None
 
     def teardown(self):
         try:
@@ -226,6 +253,7 @@ class StreamsHistories(RuleBasedStateMachine):
         self.h.catalog.topics.setdefault("u", 2)
         self.h.catalog.topics.setdefault("v", 3)
         self.h.advance(61_000)
+        assert_sound(self.h)
         self.threads = [each for each in self.threads if each.instance is None or each.is_in]
         settle(self.h, self.threads, rounds=16)
         if not self.threads:

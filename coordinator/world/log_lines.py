@@ -1,0 +1,89 @@
+"""The server's log: one line of `key=value` fields per record, whatever the names are that clients choose.
+
+A log call has a constant text and arguments: `_log.warning("event=connection_closed client=%s reason=%s", client, reason)`.
+The text is ours. No argument is trusted: the formatter cuts each one, escapes what is not printable, and puts it in quotes
+unless it is one plain word. So a name can neither begin a line nor add a field nor reach a terminal as an escape sequence, and
+a line has a bounded length. Texts of other libraries, which carry names already, are cut and escaped as a whole.
+
+Tracebacks are the only text of several lines. Their lines are indented, so none can be taken for a record.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+ARGUMENT_MAX = 500
+"""Characters of an argument, and of a line of a traceback, before it is cut."""
+TEXT_MAX = 8_000
+"""Characters of a record's text before it is cut."""
+TRACEBACK_LINES_MAX = 200
+"""The first and the last lines of a longer traceback are kept."""
+_INDENT = "    "
+_as_json = json.JSONEncoder(default=str).encode
+"""Like json.dumps, which would make an encoder for every call."""
+
+
+class KeyValueFormatter(logging.Formatter):
+    """Formats a record as `time=... level=... logger=... event=...`."""
+
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+    converter = staticmethod(time.gmtime)
+
+    def format(self, record: logging.LogRecord) -> str:
+        level, logger = record.levelname.lower(), record.name.removeprefix("coordinator.")
+        line = f"time={self.formatTime(record)} level={level} logger={logger} {record_text(record)}"
+        if record.exc_info:
+            line += f"\n{_indented(self.formatException(record.exc_info))}"
+        return line
+
+
+def record_text(record: logging.LogRecord) -> str:
+    """A record's text with its arguments as fields: printable, on one line."""
+    text, arguments = str(record.msg), record.args
+    if isinstance(arguments, Mapping) and "%(" in text:
+        text %= {name: _argument(value) for name, value in arguments.items()}
+    elif arguments:
+        # logging unpacks a single argument that is a mapping.
+        text %= tuple(map(_argument, arguments if isinstance(arguments, tuple) else (arguments,)))
+    return printable(_cut(text, TEXT_MAX))
+
+
+def printable(text: str) -> str:
+    """The text with escapes for everything that is not printable: controls, line ends, marks of direction, surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _argument(value: Any) -> Any:
+    """What takes the place of an argument. Numbers stay numbers, for `%d`."""
+    if isinstance(value, bool) or value is None:
+        return _as_json(value)
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, list | tuple | Mapping):
+        return _cut(_as_json(value), ARGUMENT_MAX)
+    return _field(_cut(str(value), ARGUMENT_MAX))
+
+
+def _field(text: str) -> str:
+    """The text as it is if it is a plain word, else in quotes."""
+    if text and text.isprintable() and not any(each in ' "=\\' for each in text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{printable(escaped)}"'
+
+
+def _cut(text: str, length_max: int) -> str:
+    return text if len(text) <= length_max else f"{text[:length_max]}...({len(text)} characters)"
+
+
+def _indented(traceback: str) -> str:
+    lines = traceback.split("\n")
+    if len(lines) > TRACEBACK_LINES_MAX:
+        half = TRACEBACK_LINES_MAX // 2
+        lines = [*lines[:half], f"({len(lines) - 2 * half} lines are left out)", *lines[-half:]]
+    return "\n".join(_INDENT + printable(_cut(line, ARGUMENT_MAX)) for line in lines)

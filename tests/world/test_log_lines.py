@@ -1,0 +1,108 @@
+"""Lines of the server's log, whatever names clients choose."""
+
+import ast
+import logging
+from pathlib import Path
+
+import pytest
+
+import coordinator
+from coordinator.world.log_lines import ARGUMENT_MAX, TEXT_MAX, TRACEBACK_LINES_MAX, KeyValueFormatter, printable
+
+FORGED = 'x"\ntime=2026-01-01T00:00:00.000Z level=error event=forged'
+REPLACEMENT = "\ufffd"
+
+
+def line(text, *arguments, error=None):
+    record = logging.LogRecord("coordinator.network.listener", logging.WARNING, "", 0, text, arguments, None)
+    if error is not None:
+        record.exc_info = (type(error), error, error.__traceback__)
+    return KeyValueFormatter().format(record)
+
+
+def fields(text, *arguments):
+    """The line after its time."""
+    return line(text, *arguments).partition(" ")[2]
+
+
+def test_a_record_is_one_line_of_fields():
+    assert line("event=closed client=%s count=%d", "rdkafka", 3).startswith("time=20")
+    said = fields("event=closed client=%s count=%d share=%s", "rdkafka", 3, 0.5)
+    assert said == "level=warning logger=network.listener event=closed client=rdkafka count=3 share=0.5"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("", '""'),
+        ("two words", '"two words"'),
+        ("x event=forged", '"x event=forged"'),
+        ("a=b", '"a=b"'),
+        ('say "hi"', r'"say \"hi\""'),
+        ("back\\slash", r'"back\\slash"'),
+        ("a\nb\r\tc", r'"a\nb\r\tc"'),
+        ("\x1b[31mred\x07\x7f\x9b", r'"\x1b[31mred\x07\x7f\x9b"'),
+        ("\u2028\u2029\u202egnp.exe\u200b", r'"\u2028\u2029\u202egnp.exe\u200b"'),
+        ("\ud800", r'"\ud800"'),
+        ("größe-中", "größe-中"),
+    ],
+)
+def test_a_name_is_one_word_or_in_quotes_with_escapes(name, shown):
+    assert fields("event=closed client=%s host=h", name).endswith(f" event=closed client={shown} host=h")
+
+
+def test_a_name_cannot_begin_a_line():
+    for arguments in [(FORGED,), ([FORGED],), ({"name": FORGED},), (ValueError(FORGED),)]:
+        assert "\n" not in line("event=closed client=%s", *arguments)
+    assert "\n" not in line("event=closed client=%(client)s", {"client": FORGED})
+    assert "\n" not in line(f"text of another library: {FORGED}")
+
+
+def test_a_name_is_cut_and_its_length_is_known():
+    said = fields("event=closed client=%s host=h", REPLACEMENT * 32_760)
+    assert said.endswith(f' client="{REPLACEMENT * ARGUMENT_MAX}...(32760 characters)" host=h')
+    assert len(fields("event=closed members=%s", ["m" * 1_000] * 1_000)) < ARGUMENT_MAX + 100
+    assert len(fields("x" * 100_000)) < TEXT_MAX + 100
+    whole = "y" * ARGUMENT_MAX
+    assert fields("event=closed client=%s", whole).endswith(f"client={whole}")
+
+
+def test_values_of_facts_are_json():
+    said = fields("event=e final=%s none=%s list=%s", True, None, [1, "a b"])
+    assert said.endswith('event=e final=true none=null list=[1, "a b"]')
+
+
+def test_a_traceback_is_indented_escaped_and_bounded():
+    first, *rest = line("event=failed", error=ValueError(FORGED + "\x1b[2J")).split("\n")
+    assert first.endswith("event=failed")
+    assert rest
+    assert all(each.startswith("    ") and each.isprintable() for each in rest)
+    said = line("event=failed", error=ValueError("\n".join(["z" * 1_000] * 1_000)))
+    assert said.count("\n") <= TRACEBACK_LINES_MAX + 1
+    assert "lines are left out" in said
+    assert max(map(len, said.split("\n"))) < ARGUMENT_MAX + 100
+
+
+def test_printable_text_is_itself():
+    assert printable("größe 中 ok") == "größe 中 ok"
+
+
+def test_no_log_call_puts_quotes_around_an_argument_or_formats_one_itself():
+    """The formatter sees only what is passed as an argument."""
+    allowed = {"_log_fact"}  # its text consists of the server's own names
+    for path in Path(coordinator.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        for function in ast.walk(tree):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) or function.name in allowed:
+                continue
+            for call in ast.walk(function):
+                if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+                    continue
+                if ast.unparse(call.func.value) not in {"_log", "self._logger", "self._once"}:
+                    continue
+                where = f"{path.name}:{call.lineno}: {ast.unparse(call)[:80]}"
+                for text in call.args:
+                    assert not isinstance(text, ast.JoinedStr), where
+                    if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                        assert '"%s' not in text.value, where
+                        assert "%r" not in text.value, where
