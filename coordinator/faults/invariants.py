@@ -18,7 +18,8 @@ from typing import Any
 from coordinator.faults import derived_state_invariants
 from coordinator.faults.event_log_invariants import EventLogInvariants
 from coordinator.faults.expiry import Appended, Expiry
-from coordinator.faults.history import OnBroken
+from coordinator.faults.history import FORCED, OnBroken
+from coordinator.groups.classic.states import State
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.log.batch import CONTROL, TRANSACTIONAL, BatchHeader, key_values, read_header, verify
 from coordinator.log.end_transaction_marker import read_end_transaction
@@ -63,8 +64,17 @@ def durable_state(groups: GroupMachine) -> dict[str, Any]:
 class Invariants:
     """Checks one server after another, on the same disk."""
 
-    def __init__(self, log_dir: str, broken: OnBroken, expiry: Expiry, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        log_dir: str,
+        broken: OnBroken,
+        expiry: Expiry,
+        wall_ms: Callable[[], int],
+        forced_epoch: Callable[[str], int],
+    ) -> None:
+        """`forced_epoch(group_id)`: the generation or epoch to which acknowledged rebalances from outside lead; 0 for none."""
         self.checks = 0
+        self._forced_epoch = forced_epoch
         self._expiry = expiry
         self._wall_ms = wall_ms
         self._prefix = f"{log_dir}/{OFFSETS_TOPIC}-"
@@ -103,10 +113,18 @@ class Invariants:
             if end > len(self._appended.get(shard.index, ())):
                 self._broken("I4 nothing from nowhere", f"shard {shard.index} ends at {end}")
             self._forget_from(shard.index, end)
+            self._check_forced(shard.state)
         if server.topics.offline:
             self._broken("a crash is never taken for damage", f"offline: {server.topics.offline}")
         self.check(server)
         self._event_logs.check(server)
+
+    def _check_forced(self, groups: GroupMachine) -> None:
+        """Checks that no crash takes back a rebalance from outside: it has happened, or the members are called to it again."""
+        for group in groups.by_id.values():
+            epoch = self._forced_epoch(group.group_id)
+            if group.epoch < epoch and group.state != State.PREPARING_REBALANCE:
+                self._broken(FORCED, f"{group.group_id} is {group.state} in {group.epoch} after a load, not in {epoch}")
 
     def check_events(self, server: Server) -> None:
         """Checks the event logs of a running server. Must be called between two callbacks."""

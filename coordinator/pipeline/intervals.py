@@ -30,6 +30,7 @@ OPEN = (1 << 62) - 1
 CURRENT_ASSIGNMENT = "ConsumerGroupCurrentMemberAssignment"
 MEMBER_METADATA = "ConsumerGroupMemberMetadata"
 CLASSIC_GROUP = "GroupMetadata"
+FORMING_GENERATION = "ClassicGroupGeneration"
 ACQUIRED = "struct<epoch: int, from_offset: bigint, from_ms: bigint, recorded: int, begin_is_known: boolean>"
 """How an ownership began. Null in a complete history, where it follows from earlier rows; `follow` carries it along for rows
 whose predecessors it has dropped.
