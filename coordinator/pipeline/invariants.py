@@ -2,6 +2,7 @@
 
     epoch order        RevocationEpoch < MemberEpoch <= target epoch <= group epoch, at every record that changes one of them
     two owners         a partition was assigned to a member while another member still owned it
+    invalid assignment members of a classic group received what their leader assigned against a rule; refused ones do not count
     zombie accepted    a commit was accepted from a member that had lost the partition (see verdicts.py)
     generation twice   a generation number of a classic group was given out with another leader, protocol or other members
     since too early    a member's record claims ownership from an earlier epoch than history shows
@@ -20,9 +21,13 @@ from coordinator.pipeline.generations import repeated_generations
 from coordinator.pipeline.intervals import CURRENT_ASSIGNMENT, GROUP, SHARD, double_owners, readable
 from coordinator.pipeline.rebalances import GROUP_EPOCH, TARGET_EPOCH
 from coordinator.pipeline.vocabulary import (
+    ASSIGNMENT_INVALID,
     CONSUMER,
     EPOCH_ORDER,
+    EVENT_LOG,
     GENERATION_TWICE,
+    INVALID_ASSIGNMENT,
+    REPORTED,
     SINCE_TOO_EARLY,
     STATE_LOG,
     TWO_OWNERS,
@@ -30,9 +35,13 @@ from coordinator.pipeline.vocabulary import (
 
 
 def check_invariants(
-    state: DataFrame, ownership: DataFrame, findings: DataFrame | None, complete_from: DataFrame
+    state: DataFrame,
+    ownership: DataFrame,
+    complete_from: DataFrame,
+    findings: DataFrame | None,
+    events: DataFrame | None,
 ) -> DataFrame:
-    """Checks all invariants. Without events (`findings` is None) only those that the state log alone can show.
+    """Checks all invariants. Without events (`findings` and `events` are None) only those that the state log alone can show.
 
     `complete_from`: (log_id, shard, complete_from).
     """
@@ -42,6 +51,8 @@ def check_invariants(
         .unionByName(since_too_early(ownership))
         .unionByName(generation_twice(state, complete_from))
     )
+    if events is not None:
+        rows = rows.unionByName(invalid_assignments(events))
     return rows if findings is None else rows.unionByName(verdicts.broken_rules(findings))
 
 
@@ -135,3 +146,15 @@ def generation_twice(state: DataFrame, complete_from: DataFrame) -> DataFrame:
     return repeated_generations(state, complete_from).select(
         *_row(GENERATION_TWICE, STATE_LOG, detail, time_ms="timestamp_ms", member=None)
     )
+
+
+def invalid_assignments(events: DataFrame) -> DataFrame:
+    """Finds partitions that members received against a rule. An event names some of them, which may be fewer than there are."""
+    rows = (
+        readable(events)
+        .where((F.col("type") == ASSIGNMENT_INVALID) & (F.col("policy") == REPORTED))
+        .withColumn("each", F.explode("partitions"))
+        .withColumns({"topic_key": F.col("each.topic"), "partition": F.col("each.partition")})
+    )
+    detail = F.format_string("%s: assigned by the leader in generation %d", F.col("each.error"), F.col("epoch"))
+    return rows.select(*_row(INVALID_ASSIGNMENT, EVENT_LOG, detail, partition=True))

@@ -112,8 +112,9 @@ class Derived:
 
     @cached_property
     def invariants_broken(self) -> DataFrame:
+        source = self.source
         broken = invariants.check_invariants(
-            self.state, self.ownership_intervals, self.findings, self.source.complete_from
+            self.state, self.ownership_intervals, source.complete_from, self.findings, source.events
         )
         return self.keep("invariants_broken", broken)
 

@@ -131,8 +131,8 @@ def test_policies_are_replayed_by_request(judged):
 
 
 def test_the_accepted_zombie_is_the_only_violation(spark, moved, judged):
-    state, _ = moved.frames(spark)
-    found = invariants.check_invariants(state, owned_in(judged), judged.findings(), complete_from(spark))
+    state, events = moved.frames(spark)
+    found = invariants.check_invariants(state, owned_in(judged), complete_from(spark), judged.findings(), events)
     assert rows(found, "rule", "log", "offset", "member_id", "partition") == {
         (vocabulary.ZOMBIE_ACCEPTED, "events", 2, "a", 1)
     }
@@ -150,9 +150,12 @@ def test_every_violation_is_found_with_its_offset(spark):
     h.target_epoch(4)
     h.commit_decided("a", 2, {0: 2}, member_epoch=1)
     h.commit_decided("a", 2, {0: 2}, member_epoch=2, strict_accepts=False)
+    for policy in ("report", "refuse"):
+        h.event("AssignmentInvalid", group_kind="classic", member_id="c", epoch=4, policy=policy,
+                partitions=[("t", None, 3, None, "two_members", None)])  # fmt: skip
     state, events = h.frames(spark)
     judged = judging(spark, state, events)
-    found = invariants.check_invariants(state, owned_in(judged), judged.findings(), complete_from(spark))
+    found = invariants.check_invariants(state, owned_in(judged), complete_from(spark), judged.findings(), events)
     assert rows(found, "rule", "offset", "member_id") == {
         (vocabulary.SINCE_TOO_EARLY, 4, "a"),
         (vocabulary.TWO_OWNERS, 5, "b"),
@@ -160,6 +163,7 @@ def test_every_violation_is_found_with_its_offset(spark):
         (vocabulary.EPOCH_ORDER, 7, None),
         (vocabulary.EVENT_DISAGREES, 0, "a"),
         (vocabulary.VERDICT, 1, "a"),
+        (vocabulary.INVALID_ASSIGNMENT, 2, "c"),
     }
 
 
@@ -175,7 +179,9 @@ def test_a_static_member_that_left_temporarily_keeps_its_partitions(spark):
     judged = judging(spark, state, events)
     assert rows(judged.rows(), "truth") == {("ahead",)}
     assert rows(owned_in(judged), "from_offset", "to_offset") == {(3, None)}
-    assert invariants.check_invariants(state, owned_in(judged), judged.findings(), complete_from(spark)).isEmpty()
+    assert invariants.check_invariants(
+        state, owned_in(judged), complete_from(spark), judged.findings(), events
+    ).isEmpty()
 
 
 def test_classic_groups_have_generations_and_owners_if_the_protocol_is_known(spark):
