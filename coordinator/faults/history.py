@@ -130,7 +130,7 @@ class History:
         return any(each.ended == FOREVER and not each.refused for each in deletions)
 
     def expired(self, key: Key) -> None:
-        """Records that the server removed an expired offset."""
+        """Records that the server removed an offset, which no acknowledged request asked for."""
         now = self.tick()
         self._register(key).deletions.append(Attempt(key, None, now, now))
 

@@ -98,6 +98,11 @@ def test_kafka_configs(tool: Tool, topic: str, server: ServerProcess) -> None:
     groups = ["--entity-type", "groups"]
     tool(CONFIGS, *groups, "--entity-name", topic, "--alter", "--add-config", "consumer.session.timeout.ms=46000")
     assert re.search(rf"group {topic} are:\n +consumer.session.timeout.ms=46000", tool(CONFIGS, *groups, "--describe"))
+    interval = "group.rebalance.interval.ms"
+    tool(CONFIGS, *groups, "--entity-name", topic, "--alter", "--add-config", f"{interval}=60000")
+    assert f"{interval}=60000" in tool(CONFIGS, *groups, "--entity-name", topic, "--describe")
+    refused = tool(CONFIGS, *groups, "--entity-name", topic, "--alter", "--add-config", f"{interval}=1", exits=1)
+    assert f"{interval} must be greater than or equal to 10000" in refused
 
 
 def test_records_in_and_out_with_their_offsets(tool: Tool, topic: str, tmp_path) -> None:

@@ -43,8 +43,7 @@ def validate_resync(groups: Groups, group: ClassicGroup, assignments: Mapping[st
 
     Members of a cooperative assignor read on while they wait, so in a resync they claim what the generation assigned to them.
     """
-    given = {member_id: assignments.get(member_id, b"") for member_id in group.members}
-    return _validate(groups, group, given, _held, update)
+    return _validate(groups, group, assignments, _held, update)
 
 
 def _validate(

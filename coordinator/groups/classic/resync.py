@@ -56,12 +56,12 @@ def begin_resync(
 ) -> None:
     """Parks the leader's request until all members whose assignment changes have asked for the new one.
 
-    `given`: member id -> assignment, as the leader sent them.
+    `given`: member id -> assignment, for all members.
     """
     changing = {
-        member_id: assignment
+        member_id: given[member_id]
         for member_id, member in group.members.items()
-        if (assignment := given.get(member_id, b"")) != member.assignment
+        if given[member_id] != member.assignment
     }
     _park(leader, context, update)
     earlier = group.resync
@@ -71,7 +71,6 @@ def begin_resync(
         leader.member_id,
         group.generation,
         now_ms,
-        left_out=len(group.members.keys() - given.keys()),
         assignments=changing,
         awaited={each: None for each in changing if group.members[each].awaiting_sync is None},
     )
@@ -164,7 +163,6 @@ def _complete(groups: Groups, group: ClassicGroup, resync: Resync, now_ms: int, 
         _event(group, resync, now_ms - resync.started_ms),
         generation=resync.generation,
         changed=len(resync.assignments),
-        left_out=resync.left_out,
         took_ms=now_ms - resync.started_ms,
     )
 
