@@ -164,7 +164,7 @@ def _salvage(file: ReadableFile, expected: int, end_offset: int) -> Iterator[Kep
 
 
 def _foreign(folder: LogFolder) -> Callable[[Path, list[KeptBatch]], str]:
-    """A function that tells why a file is not one of the log's, by the list of segments and the catalog; or ""."""
+    """Returns `reason(path, kept)`: why a file is not one of the log, by the list of segments and the catalog; or ""."""
     content = folder.segment_list
     if content is not None and is_foreign(folder):
         return lambda _path, _kept: f"everything in the folder is of {content.folder}"
