@@ -383,6 +383,7 @@ _EVENT_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
 _COLUMNS: dict[str, Callable[[Any], Row]] = {
     "GroupMetadata": _group_metadata,
     "ClassicGroupGeneration": _forming_generation,
+    "ClassicGroupResync": lambda value: {"epoch": value.generation, "generation": value.generation},
     "ConsumerGroupMemberMetadata": _consumer_member,
     "ConsumerGroupMetadata": _group_epoch,
     "ConsumerGroupTargetAssignmentMetadata": _target_epoch,

@@ -5,9 +5,12 @@ HashMap lists its keys, or a PriorityQueue its equal elements.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 _INT_MAX = 0x7FFFFFFF
+_HASHES_CACHED = 16_384
+"""Strings whose hashes are remembered: the member ids of a group are ordered again for each target."""
 _CAPACITY_DEFAULT = 16
 _LOAD_FACTOR = 0.75
 _FIBONACCI = 0x9E3779B97F4A7C15
@@ -46,11 +49,16 @@ def hash_map_order(keys: Iterable[str], capacity: int = _CAPACITY_DEFAULT, *, co
     if computed:
         listed.reverse()
 
-    def bucket(key: str) -> int:
-        value = string_hash(key) & 0xFFFFFFFF
-        return (value ^ value >> 16) & (size - 1)
+    mask = size - 1
+    buckets = [value & mask for value in map(_spread_hash, listed)]
+    return [listed[index] for index in sorted(range(len(listed)), key=buckets.__getitem__)]
 
-    return sorted(listed, key=bucket)
+
+@lru_cache(maxsize=_HASHES_CACHED)
+def _spread_hash(text: str) -> int:
+    """The hash of which a java.util.HashMap takes the lowest bits."""
+    value = string_hash(text)
+    return value ^ value >> 16 & 0xFFFF
 
 
 def copied_map_capacity(size: int) -> int:

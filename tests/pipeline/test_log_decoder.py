@@ -373,6 +373,19 @@ def test_a_classic_group_shows_the_assignment_of_each_member():
     assert (row["members"][1]["assignment"], row["members"][1]["assignment_bytes"]) == (None, b"\xff")
 
 
+def test_a_rebalance_from_outside_is_state_of_a_classic_group():
+    value = messages.ClassicGroupForcedRebalanceValue(7, "an administrator forced a rebalance", "a test")
+    pair = made.encoded(messages.ClassicGroupForcedRebalanceKey("g"), 0), made.encoded(value, 0)
+    (forced,) = read(made.batch(0, [pair]), "state")
+    assert (forced["type"], forced["group"], forced["group_kind"]) == ("ClassicGroupForcedRebalance", "g", "classic")
+    assert json.loads(forced["value_json"])["value"] == {
+        "version": 0,
+        "generation": 7,
+        "cause": "an administrator forced a rebalance",
+        "reason": "a test",
+    }
+
+
 def test_a_generation_without_an_assignment_is_state_of_a_classic_group():
     """Its type is one of ours, as those of events are, and it is no event."""
     member = messages.ClassicGroupGenerationValue.MemberMetadata
