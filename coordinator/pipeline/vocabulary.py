@@ -23,5 +23,5 @@ FENCING_ERRORS = (
 )  # fmt: skip
 """Errors that refuse the sender. Any other error concerns the content of the commit."""
 
-EPOCH_ORDER, TWO_OWNERS, ZOMBIE_ACCEPTED = "epoch order", "two owners", "zombie accepted"
+EPOCH_ORDER, EPOCH_FELL, TWO_OWNERS, ZOMBIE_ACCEPTED = "epoch order", "epoch fell", "two owners", "zombie accepted"
 SINCE_TOO_EARLY, EVENT_DISAGREES, VERDICT = "since too early", "told otherwise", "verdict"
