@@ -11,7 +11,7 @@
 The last two cross-check the server: different code writes events and state log, and they must agree.
 
 The first two cover streams groups, too; their records have tasks instead of partitions, so only RevocationEpoch can be seen to
-fall. The record of a static member that has left temporarily has no member epoch (-2), which is therefore not compared. One with
+fall. The record of a static member that has left temporarily has no member epoch (-2), so there is nothing to compare. One with
 member epoch 0 comes from Kafka or an older version of this server: these wrote it when they replaced a static member, and began
 its epochs again.
 """
@@ -82,8 +82,8 @@ def epoch_order(state: DataFrame) -> DataFrame:
     rows = (
         readable(state)
         .where(kind.isin(*_GROUP_EPOCHS, *_TARGET_EPOCHS, *_ASSIGNMENTS))
-        .select(*SHARD, "group", "group_kind", "member_id", "offset", "timestamp_ms", "type", "tombstone", "epoch", "member_epoch",
-                "revocation_epoch", F.coalesce("target_epoch", "epoch").alias("target_epoch"))
+        .select(*SHARD, "group", "group_kind", "member_id", "offset", "timestamp_ms", "type", "tombstone", "epoch",
+                "member_epoch", "revocation_epoch", F.coalesce("target_epoch", "epoch").alias("target_epoch"))
         .withColumn("group_now", last_of(_GROUP_EPOCHS, "epoch")["epoch"])
         .withColumn("target_now", last_of(_TARGET_EPOCHS, "target_epoch")["epoch"])
         .where(~F.col("tombstone"))
@@ -115,7 +115,9 @@ def epochs_fell(state: DataFrame) -> DataFrame:
     lost, before = F.col("revocation_epoch"), F.col("lost_before")
     detail = F.format_string("revocation epoch %d after %d", lost, before)
     revocations = (
-        lives.withColumn("lost_before", F.last("revocation_epoch", ignorenulls=True).over(in_order.rowsBetween(*_BEFORE)))
+        lives.withColumn(
+            "lost_before", F.last("revocation_epoch", ignorenulls=True).over(in_order.rowsBetween(*_BEFORE))
+        )
         .where(before > lost)
         .select(*_row(EPOCH_FELL, STATE_LOG, detail, time_ms="timestamp_ms"))
     )
@@ -130,7 +132,9 @@ def epochs_fell(state: DataFrame) -> DataFrame:
         .withColumn("topic_key", F.coalesce("each.topic_id", "each.topic"))
         .withColumn("partition", F.col("each.partition"))
         .withColumn("since", F.col("each.epoch"))
-        .withColumn("since_before", F.lag("since").over(Window.partitionBy(*_LIFE, "topic_key", "partition").orderBy("offset")))
+        .withColumn(
+            "since_before", F.lag("since").over(Window.partitionBy(*_LIFE, "topic_key", "partition").orderBy("offset"))
+        )
         .where((earlier > since) & (F.col("member_epoch") > 0))
         .select(*_row(EPOCH_FELL, STATE_LOG, detail, time_ms="timestamp_ms", partition=True))
     )
@@ -145,8 +149,7 @@ _BEFORE = (Window.unboundedPreceding, -1)
 def _lives(state: DataFrame) -> DataFrame:
     """The records about members' assignments, by the place in the group that the member has and how often it was left.
 
-    A place is an instance id, else a member id. It is left where the member is removed and no other takes it at once, by the next
-    record.
+    A place is an instance id, else a member id. It is left where the member is removed and the next record gives it to no other.
     """
     of_member = Window.partitionBy(*GROUP, "group_kind", "member_id").orderBy("offset")
     of_place = Window.partitionBy(*GROUP, "group_kind", "place").orderBy("offset")
@@ -162,7 +165,8 @@ def _lives(state: DataFrame) -> DataFrame:
         .select(*GROUP, "group_kind", "member_id", "instance_id", "offset", "timestamp_ms", "type", "tombstone", "member_epoch",
                 "revocation_epoch", "assignment", "pending_revocation")
         .withColumn("instance", instance)
-        .withColumn("place", F.struct(F.col("instance").isNull().alias("is_dynamic"), F.coalesce("instance", "member_id").alias("id")))
+        .withColumn("place", F.struct(F.col("instance").isNull().alias("is_dynamic"),
+                                      F.coalesce("instance", "member_id").alias("id")))
         .withColumn("ends", F.coalesce(is_left | begins_again, F.lit(False)))
         .withColumn("life", F.count_if("ends").over(of_place))
         .where(kind.isin(*_ASSIGNMENTS) & ~tombstone)
